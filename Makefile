@@ -1,0 +1,52 @@
+# The commands of this project; `make help` lists them. Each makes its environment first, and needs no root.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+
+# Extra arguments: make test ARGS='-k snapshot', make bench ARGS=--smoke, make demo HEADGATE_DEMO_ARGS=--fast
+ARGS ?=
+HEADGATE_DEMO_ARGS ?=
+
+.PHONY: help setup java demo test check format bench proof docs pins clean
+
+help: ## This list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+setup: ## Create .venv from the pinned packages (again fast when up to date)
+	@scripts/setup
+
+java:
+	@scripts/check-java
+
+demo: java setup ## Twenty seconds of real events, a killed worker, and the proof that nothing was lost
+	@$(PY) examples/demo.py $(HEADGATE_DEMO_ARGS)
+
+test: java setup ## All tests and the examples in docstrings, under 5 minutes
+	@timeout --foreground 300 $(PY) -m pytest tests $(ARGS)
+
+check: setup ## Lint, format, types, and the rules about the source itself
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m pytest -q tests/architecture
+
+format: setup ## Let the tools mend what they can
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: java setup ## Throughput; prints a table and writes JSON (ARGS=--smoke for a short run)
+	@$(PY) -m bench $(ARGS)
+
+proof: java setup ## The full counts of faults and seeds; writes docs/proof/ (ARGS=--smoke for a short run)
+	@$(PY) -m proof $(ARGS)
+
+docs: setup ## Write the generated pages anew (docs/config.md)
+	@$(PY) scripts/generate_config_docs.py
+
+pins: ## Move the pinned packages to the newest allowed versions
+	@scripts/update-pins
+
+clean: ## Remove the environment and everything that was generated
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,89 @@
+"""Refuses wrong arguments of the stream verbs at the line that gives them, and names what has no name.
+
+The parameters are typed for the type checker; these are for everybody who runs without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headgate.api.site import user_site
+from headgate.common.errors import PlanError
+
+
+def check_callable(verb: str, function: object) -> None:
+    """Refuse what cannot be called with a record.
+
+    Raises:
+        PlanError: naming the verb and what it got.
+    """
+    if not callable(function):
+        raise PlanError(
+            f"{verb}() ({user_site()}) got {function!r} of type {type(function).__name__}; "
+            "expected a function of one record"
+        )
+
+
+def check_columns(verb: str, columns: tuple[object, ...]) -> None:
+    """Refuse names that are none.
+
+    Raises:
+        PlanError: naming the verb and the first wrong name.
+    """
+    for column in columns or (None,):
+        if not (isinstance(column, str) and column) or columns.count(column) > 1:
+            raise PlanError(
+                f"{verb}() ({user_site()}) got {column!r}; expected one or more different field names"
+                + (", or one function of the record" if verb == "key_by" else "")
+            )
+
+
+def path_uid(verb: str, path: object) -> str:
+    """A uid made from what is read or written: it stays when the program around it changes.
+
+    Example:
+        >>> path_uid("read_json", "in/*.jsonl.gz")
+        'read_json:in-.jsonl.gz'
+    """
+    text = " ".join(map(str, path)) if isinstance(path, (list, tuple)) else str(path)
+    words = "".join(c if c.isalnum() or c in "._-" else " " for c in text).split()
+    return f"{verb}:{'-'.join(words)}"[:200]
+
+
+def check_timestamp(timestamp: object) -> None:
+    """Refuse what does not tell a record's time.
+
+    Raises:
+        PlanError: neither a name nor a function.
+    """
+    if not (callable(timestamp) or (isinstance(timestamp, str) and timestamp)):
+        raise PlanError(
+            f"timestamp of with_event_time() ({user_site()}) is {timestamp!r}; expected the name of a "
+            "field or a function of the record"
+        )
+
+
+def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], bool]) -> None:
+    """Refuse to combine a stream with what is no stream of the same program.
+
+    Raises:
+        PlanError: nothing to combine with, or something that does not fit.
+    """
+    if not others:
+        raise PlanError(f"{verb}() ({user_site()}) got no stream; give it at least one")
+    for other in others:
+        if not fits(other):
+            raise PlanError(
+                f"{verb}() ({user_site()}) got {type(other).__name__}; "
+                "expected streams of the same Environment"
+            )
+
+
+def check_job_name(name: object) -> None:
+    """Refuse what cannot stand in a log line.
+
+    Raises:
+        PlanError: no text, blank, or with control characters.
+    """
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise PlanError(f"the job's name is {name!r}; expected printable text")

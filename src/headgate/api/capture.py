@@ -1,0 +1,124 @@
+"""The plan of a program without running it: a child process stops at ``execute()`` and tells the plan.
+
+The child starts nothing: no executor, no Spark, no look at files. The result is plain values, the
+same as ``explain(format="json")`` gives, with the settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from headgate.api import launch
+from headgate.common import errors
+from headgate.common.errors import HeadgateError, PlanError, UsageError
+
+CAPTURE_FORMAT = 1
+"""Version of the captured structure."""
+
+_CHILD = "from headgate.api.capture import child_main; child_main()"
+_OUTPUT_SHOWN = 2_000
+
+
+class CaptureComplete(BaseException):
+    """Ends the program once its plan is written; no ``except Exception`` of the program's holds it up."""
+
+
+def capture(
+    path: str | Path,
+    arguments: Sequence[str] = (),
+    options: Sequence[str] = (),
+    timeout_s: float = 60.0,
+) -> dict[str, Any]:
+    """The captured plan of a program file: a script, or a module with ``def build(env)``.
+
+    Args:
+        path: the Python file.
+        arguments: its ``sys.argv`` behind the file name.
+        options: ``key=value`` settings, as behind ``-D``.
+        timeout_s: how long the program may take to reach ``execute()``.
+
+    Returns:
+        ``format``, ``job``, ``logical``, ``vertices``, ``edges``, ``slots``, ``max_parallelism`` and
+        ``config``, as plain values.
+
+    Raises:
+        UsageError: what the program itself raised, if it was one.
+        PlanError: it failed otherwise, ended without a job, or took too long.
+    """
+    with tempfile.TemporaryDirectory(prefix="headgate-capture-") as folder:
+        file = Path(folder) / "plan.json"
+        output = _run_child(Path(path), arguments, launch.launch_variables(options, capture=file), timeout_s)
+        if not file.exists():
+            raise PlanError(
+                f"program {str(path)!r} ended before execute(); it said: {output[-_OUTPUT_SHOWN:]!r}"
+            )
+        captured: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if "error" in captured:
+        raise _raised(str(path), captured["error"])
+    return captured
+
+
+def write_captured(file: Path, facts: Mapping[str, Any]) -> NoReturn:
+    """Write the plan and end the program; called by ``execute()`` in the child.
+
+    Raises:
+        CaptureComplete: always.
+    """
+    file.write_text(json.dumps({"format": CAPTURE_FORMAT, **facts}), encoding="utf-8")
+    raise CaptureComplete
+
+
+def child_main() -> None:
+    """What the child process runs: ``-c <this> program arguments...``."""
+    file = launch.capture_file()
+    assert file is not None, "the child is started with the capture variable set"
+    try:
+        launch.run_program(sys.argv[1], sys.argv[2:])
+    except CaptureComplete:
+        return
+    except BaseException as error:  # the program may raise anything, SystemExit included
+        facts = {
+            "type": type(error).__name__,
+            "message": str(error),
+            "headgate": isinstance(error, HeadgateError),
+            "traceback": traceback.format_exc(),
+        }
+        file.write_text(json.dumps({"error": facts}), encoding="utf-8")
+
+
+def _run_child(path: Path, arguments: Sequence[str], variables: Mapping[str, str], timeout_s: float) -> str:
+    ours = str(Path(__file__).resolve().parents[2])
+    search = os.pathsep.join(part for part in (ours, os.environ.get("PYTHONPATH", "")) if part)
+    try:
+        ended = subprocess.run(  # noqa: S603 - the user's own program, run at the user's wish
+            [sys.executable, "-c", _CHILD, str(path), *arguments],
+            env={**os.environ, **variables, "PYTHONPATH": search},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise PlanError(
+            f"program {str(path)!r} did not reach execute() within {timeout_s:g} s; what stands before "
+            "execute() should only build the dataflow"
+        ) from None
+    return ended.stdout.decode("utf-8", errors="replace")
+
+
+def _raised(path: str, facts: Mapping[str, Any]) -> UsageError:
+    kind = getattr(errors, facts["type"], None) if facts["headgate"] else None
+    if isinstance(kind, type) and issubclass(kind, UsageError) and kind is not errors.UserFunctionError:
+        return kind(facts["message"])
+    return PlanError(
+        f"program {path!r} raised {facts['type']} before execute(): {facts['message']}\n{facts['traceback']}"
+    )

@@ -1,0 +1,145 @@
+"""What records a function gives, told by its annotations; for the serializers, never for checking.
+
+Nothing here fails: where an annotation is missing or cannot be resolved the answer is None, and the
+records travel by the self-describing codec.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+import types
+from collections.abc import Sequence
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import typing_extensions
+
+from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
+from headgate.api.source import Source
+
+_SCALARS = (int, str, float, bytes, bool)
+
+
+def map_output(function: Any) -> Any:
+    """The type that a function of one record returns.
+
+    Example:
+        >>> def length(text: str) -> int: return len(text)
+        >>> map_output(length), map_output(str), map_output(lambda text: text)
+        (<class 'int'>, <class 'str'>, None)
+    """
+    if isinstance(function, type):
+        return function
+    return _known(_return_hint(function))
+
+
+def flat_map_output(function: Any) -> Any:
+    """The type of the elements that a function of one record returns.
+
+    Example:
+        >>> def words(text: str) -> list[str]: return text.split()
+        >>> flat_map_output(words)
+        <class 'str'>
+    """
+    return _element(_return_hint(function))
+
+
+def process_output(function: object) -> Any:
+    """The output type of a process function: its class's type argument, else what `process` yields."""
+    for base in (ProcessFunction, KeyedProcessFunction):
+        if isinstance(function, base):
+            arguments = generic_arguments(type(function), base)
+            if arguments and (found := _known(arguments[-1])) is not None:
+                return found
+    return _element(_return_hint(getattr(function, "process", None)))
+
+
+def source_output(source: object) -> Any:
+    """The record type of a source, from its class's type argument."""
+    arguments = generic_arguments(type(source), Source)
+    return _known(arguments[0]) if arguments else None
+
+
+def tag_output(tag: OutputTag[Any]) -> Any:
+    """The record type of a side output whose tag was made as ``OutputTag[int]("late")``."""
+    arguments = get_args(getattr(tag, "__orig_class__", None))
+    return _known(arguments[0]) if arguments else None
+
+
+def common_scalar(records: Sequence[object]) -> Any:
+    """The one plain scalar type that all records have, if there is one.
+
+    Example:
+        >>> common_scalar([1, 2]), common_scalar([1, "a"])
+        (<class 'int'>, None)
+    """
+    kinds = set(map(type, records))
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return kind if kind in _SCALARS else None
+
+
+def rebuildable(hint: Any) -> type | None:
+    """The record class that collected plain values are made into again; None leaves them plain."""
+    marks = ("__dataclass_fields__", "__struct_fields__", "_fields")
+    return hint if isinstance(hint, type) and any(hasattr(hint, mark) for mark in marks) else None
+
+
+def generic_arguments(cls: type, base: type) -> tuple[Any, ...] | None:
+    """The type arguments of `base` as `cls` fills them in, through any classes between; None if unsaid.
+
+    Example:
+        >>> generic_arguments(dict, list) is None
+        True
+    """
+    for parent in vars(cls).get("__orig_bases__", cls.__bases__):
+        origin = get_origin(parent) or parent
+        if origin is base:
+            return get_args(parent) or None
+        if isinstance(origin, type) and issubclass(origin, base):
+            found = generic_arguments(origin, base)
+            if found is None:
+                return None
+            filled = dict(zip(getattr(origin, "__parameters__", ()), get_args(parent), strict=False))
+            return tuple(_fill(hint, filled) for hint in found)
+    return None
+
+
+def _return_hint(function: Any) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not (inspect.isroutine(function) or function is None):
+        function = type(function).__call__ if callable(function) else None
+    try:
+        return get_type_hints(function).get("return")
+    except Exception:  # an annotation is arbitrary code of the user's; it only hints
+        return None
+
+
+def _known(hint: Any) -> Any:
+    if hint is Any or isinstance(hint, (TypeVar, typing_extensions.TypeVar, str)):
+        return None
+    return None if getattr(hint, "__parameters__", ()) and not isinstance(hint, type) else hint
+
+
+def _element(hint: Any) -> Any:
+    if get_origin(hint) in (Union, types.UnionType):
+        some = [option for option in get_args(hint) if option is not type(None)]
+        hint = some[0] if len(some) == 1 else None
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is str:
+        return str
+    if not (isinstance(origin, type) and issubclass(origin, collections.abc.Iterable) and arguments):
+        return None
+    if origin is tuple and (len(arguments) != 2 or arguments[1] is not Ellipsis):
+        return None
+    return _known(arguments[0])
+
+
+def _fill(hint: Any, filled: dict[Any, Any]) -> Any:
+    if isinstance(hint, (TypeVar, typing_extensions.TypeVar)):
+        return filled.get(hint, Any)
+    open_ones = getattr(hint, "__parameters__", ())
+    if not open_ones or isinstance(hint, type):
+        return hint
+    return hint[tuple(filled.get(one, Any) for one in open_ones)]

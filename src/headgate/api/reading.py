@@ -1,0 +1,203 @@
+"""The ways into a dataflow: files, collections, generators, and any other source."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from headgate.api import inference
+from headgate.api.arguments import path_uid
+from headgate.api.site import user_site
+from headgate.api.source import Source
+from headgate.api.stream import DataStream
+from headgate.api.time import WatermarkStrategy
+from headgate.common.errors import PlanError
+from headgate.common.registry import Kind, load
+
+if TYPE_CHECKING:
+    from headgate.records.row import Row
+
+T = TypeVar("T")
+
+OnError = Literal["fail", "skip", "side-output"]
+Paths = str | Iterable[str]
+
+
+class Readers(ABC):
+    """The reading half of the Environment."""
+
+    def from_source(
+        self,
+        source: Source[T],
+        uid: str | None = None,
+        name: str | None = None,
+        watermarks: WatermarkStrategy | None = None,
+        parallelism: int | None = None,
+    ) -> DataStream[T]:
+        """Begin a stream with a source.
+
+        Args:
+            source: the description of the input.
+            uid: names the source's position; needed when checkpoints are on.
+            name: for people; by default what the source says of itself.
+            watermarks: event time, as ``with_watermarks`` right behind the source.
+            parallelism: of the source; the job's default when None.
+
+        Raises:
+            PlanError: `source` is none.
+        """
+        if not isinstance(source, Source):
+            raise PlanError(f"from_source() ({user_site()}) got {type(source).__name__}; expected a Source")
+        stream = self._begin(source, name or source.describe(), uid, inference.source_output(source))
+        if parallelism is not None:
+            stream.set_parallelism(parallelism)
+        return stream if watermarks is None else stream.with_watermarks(watermarks)
+
+    @overload
+    def read_json(
+        self, path: Paths, schema: type[T], on_error: OnError = "fail", uid: str | None = None, **options: Any
+    ) -> DataStream[T]: ...
+    @overload
+    def read_json(
+        self,
+        path: Paths,
+        schema: None = None,
+        on_error: OnError = "fail",
+        uid: str | None = None,
+        **options: Any,
+    ) -> DataStream[dict[str, Any]]: ...
+    @overload
+    def read_json(
+        self, path: Paths, schema: Any, on_error: OnError = "fail", uid: str | None = None, **options: Any
+    ) -> DataStream[Any]: ...
+    def read_json(
+        self,
+        path: Paths,
+        schema: Any = None,
+        on_error: OnError = "fail",
+        uid: str | None = None,
+        **options: Any,
+    ) -> DataStream[Any]:
+        """Read files of JSON lines, plain or compressed.
+
+        Args:
+            path: a file, a directory, a glob, or several of these.
+            schema: a record type (dataclass, TypedDict, NamedTuple, msgspec.Struct), or a
+                ``pyarrow.Schema`` for columnar records; None gives dicts.
+            on_error: what happens to a line that does not decode: "fail" the job, naming file and
+                line; "skip" and count it; or send a BadRecord to the ``side_output`` "bad-records".
+            uid: names the position; made from the path when omitted.
+            options: of the files source.
+        """
+        return self._read("json_source", "read_json", path, schema, on_error, uid, options)
+
+    @overload
+    def read_csv(
+        self, path: Paths, schema: type[T], on_error: OnError = "fail", uid: str | None = None, **options: Any
+    ) -> DataStream[T]: ...
+    @overload
+    def read_csv(
+        self,
+        path: Paths,
+        schema: None = None,
+        on_error: OnError = "fail",
+        uid: str | None = None,
+        **options: Any,
+    ) -> DataStream[dict[str, str]]: ...
+    @overload
+    def read_csv(
+        self, path: Paths, schema: Any, on_error: OnError = "fail", uid: str | None = None, **options: Any
+    ) -> DataStream[Any]: ...
+    def read_csv(
+        self,
+        path: Paths,
+        schema: Any = None,
+        on_error: OnError = "fail",
+        uid: str | None = None,
+        **options: Any,
+    ) -> DataStream[Any]:
+        """Read CSV files with a header line; arguments as :meth:`read_json`."""
+        return self._read("csv_source", "read_csv", path, schema, on_error, uid, options)
+
+    def read_parquet(
+        self, path: Paths, columns: Iterable[str] | None = None, uid: str | None = None, **options: Any
+    ) -> DataStream[Row]:
+        """Read Parquet files; records stay columnar up to the first per-record function.
+
+        Args:
+            path: a file, a directory, a glob, or several of these.
+            columns: the columns to read; None reads all.
+            uid: names the position; made from the path when omitted.
+            options: of the files source.
+        """
+        paths = path if isinstance(path, str) else list(path)
+        chosen = None if columns is None else list(columns)
+        source = load(Kind.CONNECTOR, "parquet_source")(paths, columns=chosen, **options)
+        source.produces_columns = True
+        return self._begin(source, "read_parquet", uid or path_uid("read_parquet", paths), None)
+
+    def from_collection(self, records: Iterable[T], uid: str | None = None) -> DataStream[T]:
+        """Begin a stream with records from memory; for tests and small tables.
+
+        Args:
+            records: anything iterable; read now.
+            uid: names the position; needed when checkpoints are on.
+        """
+        kept = list(records)
+        source = load(Kind.CONNECTOR, "collection_source")(kept)
+        return self._begin(source, "from_collection", uid, inference.common_scalar(kept))
+
+    def generate(
+        self,
+        function: Callable[[int], T],
+        count: int | None = None,
+        rate_per_s: float | None = None,
+        uid: str | None = None,
+        **options: Any,
+    ) -> DataStream[T]:
+        """Begin a stream with made-up records.
+
+        Args:
+            function: makes the record of an index, counted from 0.
+            count: how many; None never ends.
+            rate_per_s: at most so many records per second in all; None is as fast as possible.
+            uid: names the position; needed when checkpoints are on.
+            options: of the generator source.
+
+        Raises:
+            PlanError: `function` is none, or a number is not positive.
+        """
+        if not callable(function):
+            raise PlanError(f"generate() ({user_site()}) got {function!r}; expected a function of an index")
+        for what, number in (("count", count), ("rate_per_s", rate_per_s)):
+            if number is not None and not number > 0:
+                raise PlanError(f"{what} of generate() ({user_site()}) is {number!r}; expected more than 0")
+        make = load(Kind.CONNECTOR, "generator_source")
+        source = make(function, count=count, rate_per_s=rate_per_s, **options)
+        return self._begin(source, "generate", uid, inference.map_output(function))
+
+    def _read(
+        self,
+        connector: str,
+        verb: str,
+        path: Paths,
+        schema: Any,
+        on_error: OnError,
+        uid: str | None,
+        options: dict[str, Any],
+    ) -> DataStream[Any]:
+        if on_error not in ("fail", "skip", "side-output"):
+            raise PlanError(
+                f"on_error of {verb}() ({user_site()}) is {on_error!r}; "
+                "expected 'fail', 'skip' or 'side-output'"
+            )
+        paths = path if isinstance(path, str) else list(path)
+        source = load(Kind.CONNECTOR, connector)(paths, schema=schema, on_error=on_error, **options)
+        kind = schema if isinstance(schema, type) else None
+        source.produces_columns = type(schema).__module__.startswith("pyarrow")
+        return self._begin(source, verb, uid or path_uid(verb, paths), kind)
+
+    @abstractmethod
+    def _begin(self, source: Source[Any], name: str, uid: str | None, record_type: Any) -> DataStream[Any]:
+        """Add the source's node and give its stream."""

@@ -1,0 +1,344 @@
+"""Streams: what a program calls to say how records are transformed and where they go.
+
+Nothing here runs anything; every call adds a node to the environment's program. The exception is
+:meth:`DataStream.collect`, which executes the program that is written so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+
+from headgate.api import inference
+from headgate.api.arguments import check_callable, check_columns, check_peers, check_timestamp, path_uid
+from headgate.api.functions import OutputTag, ProcessFunction
+from headgate.api.sink import Sink
+from headgate.api.site import user_site
+from headgate.api.time import WatermarkStrategy
+from headgate.common.errors import PlanError
+from headgate.common.registry import Kind, load
+from headgate.graph import logical
+from headgate.graph.partitioners import Broadcast, ByKeyGroup, Rebalance
+from headgate.graph.rewrites import VIRTUAL
+
+if TYPE_CHECKING:
+    from headgate.api.environment import Environment
+    from headgate.api.keyed import KeyedStream
+    from headgate.records.row import Row
+
+T = TypeVar("T")
+U = TypeVar("U")
+K = TypeVar("K")
+KS = TypeVar("KS")
+
+
+class Operator:
+    """Something in the program that has a name, a uid and a parallelism."""
+
+    def __init__(self, environment: Environment, number: int) -> None:
+        self._environment, self._number = environment, number
+
+    @property
+    def _node(self) -> logical.Node:
+        return self._environment.program.node(self._number)
+
+    def name(self, name: str) -> Self:
+        """Name the operator for people."""
+        self._environment.program.change(self._number, name=name)
+        return self
+
+    def uid(self, uid: str) -> Self:
+        """Name the operator for its state: what a later version of the program finds it by.
+
+        Args:
+            uid: unique in the program; printable, at most 200 characters, no slash.
+
+        Raises:
+            PlanError: not a uid, or the stream comes from no operator (``union``, ``rebalance``, ...).
+        """
+        self._demand_operator("a uid")
+        self._environment.program.change(self._number, uid=uid)
+        return self
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Set the number of subtasks of this operator alone.
+
+        Raises:
+            PlanError: not a whole number of at least 1, or the stream comes from no operator.
+        """
+        self._demand_operator("a parallelism")
+        self._environment.program.change(self._number, parallelism=parallelism)
+        return self
+
+    def _demand_operator(self, what: str) -> None:
+        if isinstance(self._node, VIRTUAL):
+            raise PlanError(
+                f"{self._node.name}() ({user_site()}) was given {what}, but it only says how records "
+                f"travel; give {what} to the operator before or behind it"
+            )
+
+
+class StreamSink(Operator):
+    """The end of a stream."""
+
+
+class DataStream(Operator, Generic[T]):
+    """Records of type `T` on their way.
+
+    Example:
+        >>> import headgate as hg
+        >>> env = hg.Environment()
+        >>> lengths = env.from_collection(["a", "bc"]).map(len).filter(lambda n: n > 1)
+    """
+
+    # -- per record
+
+    def map(self, function: Callable[[T], U], uid: str | None = None) -> DataStream[U]:
+        """One record out per record in."""
+        check_callable("map", function)
+        return self._then(logical.MapNode, "map", inference.map_output(function), function=function, uid=uid)
+
+    def flat_map(self, function: Callable[[T], Iterable[U]], uid: str | None = None) -> DataStream[U]:
+        """Any number of records out per record in: those of the iterable that `function` returns."""
+        check_callable("flat_map", function)
+        kind = inference.flat_map_output(function)
+        return self._then(logical.FlatMapNode, "flat_map", kind, function=function, uid=uid)
+
+    def filter(self, function: Callable[[T], object], uid: str | None = None) -> DataStream[T]:
+        """Only the records for which `function` is true."""
+        check_callable("filter", function)
+        return self._then(logical.FilterNode, "filter", self._node.record_type, function=function, uid=uid)
+
+    where = filter
+    """PySpark's other name of :meth:`filter`."""
+
+    def select(self, *columns: str, uid: str | None = None) -> DataStream[Row]:
+        """Only some fields of each record, in this order, as rows; columnar batches stay columnar.
+
+        Raises:
+            PlanError: no column, one that is no text, or one named twice.
+        """
+        check_columns("select", columns)
+        return self._then(logical.SelectNode, "select", None, columns=columns, uid=uid)
+
+    def process(self, function: ProcessFunction[T, U], uid: str | None = None) -> DataStream[U]:
+        """Zero, one or many records out per record in, with `open`, `close` and side outputs.
+
+        State and timers need a key: ``stream.key_by(...).process(...)``.
+
+        Raises:
+            PlanError: `function` is no :class:`ProcessFunction`.
+        """
+        if not isinstance(function, ProcessFunction):
+            raise PlanError(
+                f"process() ({user_site()}) got {type(function).__name__}; expected a ProcessFunction "
+                "(a KeyedProcessFunction goes behind key_by())"
+            )
+        kind = inference.process_output(function)
+        return self._then(logical.ProcessNode, type(function).__name__, kind, function=function, uid=uid)
+
+    def side_output(self, tag: OutputTag[U]) -> DataStream[U]:
+        """What the operator of this stream emitted under `tag`.
+
+        Raises:
+            PlanError: the stream does not come from ``process()`` or a source.
+        """
+        emitters = (logical.ProcessNode, logical.KeyedProcessNode, logical.SourceNode)
+        if not isinstance(self._node, emitters):
+            raise PlanError(
+                f"side output {tag.name!r} ({user_site()}) is taken from {self._node.name!r}, which has "
+                "none; take it from the stream that process() or the source returned"
+            )
+        kind = inference.tag_output(tag)
+        return self._then(logical.SideOutputNode, f"side output {tag.name}", kind, tag=tag.name)
+
+    # -- time
+
+    def with_event_time(
+        self,
+        timestamp: str | Callable[[T], int],
+        out_of_orderness: str | int = 0,
+        idleness: str | int | None = None,
+    ) -> DataStream[T]:
+        """Give records event time, and the stream watermarks.
+
+        Args:
+            timestamp: field or column with ms since 1970, or a function of the record.
+            out_of_orderness: how much earlier than its predecessors a record may be; text such as
+                ``"7d"`` or ms.
+            idleness: after this long without records a source subtask no longer holds others back;
+                None for never.
+
+        Raises:
+            PlanError: a duration is negative or none, or `timestamp` is neither name nor function.
+        """
+        check_timestamp(timestamp)
+        try:
+            strategy = WatermarkStrategy.of(timestamp, out_of_orderness, idleness)
+        except PlanError as error:
+            raise PlanError(f"with_event_time() ({user_site()}): {error}") from None
+        return self.with_watermarks(strategy)
+
+    def with_watermarks(self, strategy: WatermarkStrategy) -> DataStream[T]:
+        """:meth:`with_event_time` with a strategy made elsewhere.
+
+        Raises:
+            PlanError: the strategy has a negative duration.
+        """
+        for what, value in (
+            ("out_of_orderness_ms", strategy.out_of_orderness_ms),
+            ("idleness_ms", strategy.idleness_ms or 0),
+        ):
+            if value < 0:
+                raise PlanError(
+                    f"{what} of a watermark strategy ({user_site()}) is {value}; expected 0 or more"
+                )
+        return self._then(logical.TimestampsNode, "event time", self._node.record_type, strategy=strategy)
+
+    # -- how records travel
+
+    def union(self, *others: DataStream[T]) -> DataStream[T]:
+        """All records of this stream and the others, in no particular order between them.
+
+        Raises:
+            PlanError: no other stream, something else than a stream, or one of another Environment.
+        """
+        mine = self._environment
+        check_peers(
+            "union", others, lambda other: isinstance(other, DataStream) and other._environment is mine
+        )
+        kinds = [self._node.record_type, *(other._node.record_type for other in others)]
+        same = all(kind == kinds[0] for kind in kinds)
+        inputs = (self._number, *(other._number for other in others))
+        number = self._environment.program.add(
+            logical.UnionNode, "union", inputs, record_type=kinds[0] if same else None
+        )
+        return DataStream(self._environment, number)
+
+    def rebalance(self) -> DataStream[T]:
+        """Spread the records evenly over the subtasks of the next operator."""
+        return self._travel("rebalance", Rebalance())
+
+    def broadcast(self) -> DataStream[T]:
+        """Send every record to every subtask of the next operator."""
+        return self._travel("broadcast", Broadcast())
+
+    @overload
+    def key_by(self, key: str, *more: str) -> KeyedStream[Any, T]: ...
+    @overload
+    def key_by(self, key: Callable[[T], KS]) -> KeyedStream[KS, T]: ...
+    def key_by(self, key: str | Callable[[T], Any], *more: str) -> KeyedStream[Any, T]:
+        """Send records of equal key to the same subtask, and open the door to state per key.
+
+        Args:
+            key: a field or column name, or a function of the record.
+            more: further names; the key is then a tuple.
+
+        Raises:
+            PlanError: neither names nor one function.
+        """
+        from headgate.api.keyed import KeyedStream
+
+        selector: Any = key
+        if not callable(key) or more:
+            check_columns("key_by", (key, *more))
+            selector = (key, *more) if more else key
+        stream = self._travel("key_by", ByKeyGroup(selector))
+        return KeyedStream(self._environment, stream._number, selector)
+
+    group_by = key_by
+    """PySpark's name of :meth:`key_by`."""
+
+    # -- ends
+
+    def sink_to(self, sink: Sink[T], uid: str | None = None, name: str | None = None) -> StreamSink:
+        """Send the records to a sink.
+
+        Args:
+            sink: the description of the output.
+            uid: names the sink's state; needed when checkpoints are on and the sink commits.
+            name: for people; by default what the sink says of itself.
+
+        Raises:
+            PlanError: `sink` is none.
+        """
+        if not isinstance(sink, Sink):
+            raise PlanError(f"sink_to() ({user_site()}) got {type(sink).__name__}; expected a Sink")
+        number = self._environment.program.add(
+            logical.SinkNode, name or sink.describe(), (self._number,), sink=sink, uid=uid
+        )
+        return StreamSink(self._environment, number)
+
+    def write_json(self, path: str, uid: str | None = None, **options: Any) -> StreamSink:
+        """Write JSON lines into the directory `path`, exactly once when checkpoints are on.
+
+        Args:
+            path: the directory.
+            uid: names the sink's state; made from the path when omitted.
+            options: of the files sink.
+        """
+        return self._write("json_sink", "write_json", path, uid, options)
+
+    def write_parquet(self, path: str, uid: str | None = None, **options: Any) -> StreamSink:
+        """Write Parquet files into the directory `path`, exactly once when checkpoints are on.
+
+        Args:
+            path: the directory.
+            uid: names the sink's state; made from the path when omitted.
+            options: of the files sink.
+        """
+        return self._write("parquet_sink", "write_parquet", path, uid, options)
+
+    def collect(self, job_name: str = "collect") -> list[T]:
+        """Execute the program written so far, other sinks included, and return this stream's records.
+
+        The stream must be bounded and its records must fit into the driver's memory. The Environment
+        takes no further steps afterwards. To collect several streams of one job use
+        :meth:`collect_later`.
+        """
+        collected = self.collect_later()
+        self._environment.execute(job_name)
+        return collected.records
+
+    def collect_later(self, uid: str | None = None) -> Collected[T]:
+        """Have this stream's records brought to the driver by ``execute()``."""
+        uid = uid or self._environment.free_uid("collect")
+        rebuilt = inference.rebuildable(self._node.record_type)
+        sink = load(Kind.CONNECTOR, "collect_sink")(record_type=rebuilt)
+        self.sink_to(sink, uid=uid, name="collect")
+        self._environment.collecting[uid] = sink
+        return Collected(self._environment, uid)
+
+    def _write(
+        self, connector: str, verb: str, path: str, uid: str | None, options: dict[str, Any]
+    ) -> StreamSink:
+        sink = load(Kind.CONNECTOR, connector)(path, **options)
+        sink.accepts_columns = connector == "parquet_sink"
+        return self.sink_to(sink, uid=uid or path_uid(verb, path), name=verb)
+
+    def _travel(self, name: str, partitioner: Any) -> DataStream[T]:
+        return self._then(logical.PartitionNode, name, self._node.record_type, partitioner=partitioner)
+
+    def _then(self, node: type[logical.Node], name: str, record_type: Any, **fields: Any) -> DataStream[Any]:
+        number = self._environment.program.add(node, name, (self._number,), record_type=record_type, **fields)
+        return DataStream(self._environment, number)
+
+
+class Collected(Generic[T]):
+    """Records that ``execute()`` will have brought to the driver."""
+
+    def __init__(self, environment: Environment, uid: str) -> None:
+        self._environment, self._uid = environment, uid
+
+    @property
+    def records(self) -> list[T]:
+        """The records, in order per subtask.
+
+        Raises:
+            PlanError: the job was not executed yet.
+        """
+        if self._environment.result is None:
+            raise PlanError(
+                f"nothing was collected yet ({user_site()}); call execute() on the Environment first"
+            )
+        return self._environment.result.collected[self._uid]

@@ -1,0 +1,48 @@
+"""How a stream gets event time: timestamps, bounded out-of-orderness, idleness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.common.errors import PlanError
+from headgate.common.time import duration_ms
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStrategy:
+    """Timestamps of records and how far behind them event time runs.
+
+    The watermark before a record is the greatest timestamp of the records before it on the same
+    source subtask, minus `out_of_orderness_ms`, minus 1. It is exact for every record, whatever
+    the size of batches or the speed of the job.
+
+    Attributes:
+        timestamp: column or field name with ms since 1970, or a function of the record.
+        out_of_orderness_ms: how much earlier than its predecessors a record may be without being late.
+        idleness_ms: after this long without records a source subtask no longer holds back others;
+            None for never.
+    """
+
+    timestamp: str | Callable[[Any], int]
+    out_of_orderness_ms: int = 0
+    idleness_ms: int | None = None
+
+    @staticmethod
+    def of(
+        timestamp: str | Callable[[Any], int],
+        out_of_orderness: str | int = 0,
+        idleness: str | int | None = None,
+    ) -> WatermarkStrategy:
+        """A strategy from durations as people write them.
+
+        Raises:
+            PlanError: a duration is negative or not a duration.
+        """
+        try:
+            bound = duration_ms(out_of_orderness, "out_of_orderness")
+            idle = None if idleness is None else duration_ms(idleness, "idleness")
+        except ValueError as error:
+            raise PlanError(str(error)) from None
+        return WatermarkStrategy(timestamp, bound, idle)

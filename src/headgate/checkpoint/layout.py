@@ -1,0 +1,92 @@
+"""Where the files of a job's checkpoints are, below the storage root.
+
+::
+
+    <job>/chk-<n>/<data files>     written by workers
+    <job>/chk-<n>/_metadata        written by the job master when all tasks have acknowledged
+    <job>/log/<19 digits>          which of them count
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from headgate.common.errors import StorageError
+from headgate.common.ids import AttemptId, CheckpointId, Generation, JobId, SubtaskId
+
+METADATA: Final = "_metadata"
+LOG: Final = "log"
+
+_CHECKPOINT: Final = re.compile(r"chk-([1-9][0-9]{0,18})")
+_JOB: Final = re.compile(r"(?![.])[A-Za-z0-9._-]{1,200}")
+
+
+def job_folder(job: JobId) -> str:
+    """The job's folder.
+
+    Raises:
+        StorageError: the id cannot be a folder's name.
+    """
+    if not _JOB.fullmatch(job):
+        raise StorageError(
+            f"job id {job!r} cannot name a folder; expected up to 200 letters, digits, '.', '_' and '-', "
+            "not beginning with '.'"
+        )
+    return job
+
+
+def checkpoint_folder(job: JobId, checkpoint: CheckpointId) -> str:
+    """The folder of one checkpoint.
+
+    Example:
+        >>> checkpoint_folder(JobId("streaks"), CheckpointId(7))
+        'streaks/chk-7'
+    """
+    return f"{job_folder(job)}/chk-{checkpoint}"
+
+
+def metadata_name(job: JobId, checkpoint: CheckpointId) -> str:
+    """The file that describes a whole checkpoint."""
+    return f"{checkpoint_folder(job, checkpoint)}/{METADATA}"
+
+
+def data_file_name(
+    job: JobId, checkpoint: CheckpointId, generation: Generation, attempt: AttemptId, task: SubtaskId
+) -> str:
+    """A name for one task's data that no other generation, attempt or task uses.
+
+    So whatever a forgotten worker still writes can never replace a file that counts.
+
+    Example:
+        >>> from headgate.common.ids import SubtaskIndex, VertexId
+        >>> task = SubtaskId(VertexId(2), SubtaskIndex(0))
+        >>> data_file_name(JobId("streaks"), CheckpointId(7), Generation(1), AttemptId(3), task)
+        'streaks/chk-7/g1-a3-v2-s0'
+    """
+    return f"{checkpoint_folder(job, checkpoint)}/g{generation}-a{attempt}-v{task.vertex}-s{task.subtask}"
+
+
+def log_folder(job: JobId) -> str:
+    """The folder of the log."""
+    return f"{job_folder(job)}/{LOG}"
+
+
+def checkpoint_of(name: str, job: JobId) -> CheckpointId | None:
+    """Which checkpoint's folder a file is in; None for any other file.
+
+    Example:
+        >>> checkpoint_of("streaks/chk-7/_metadata", JobId("streaks"))
+        7
+    """
+    folder, _, rest = name.removeprefix(f"{job}/").partition("/")
+    match = _CHECKPOINT.fullmatch(folder)
+    if match is None or not rest or not name.startswith(f"{job}/"):
+        return None
+    return CheckpointId(int(match[1]))
+
+
+def checkpoint_number(folder: str) -> CheckpointId | None:
+    """The id in a folder's own name such as ``chk-7``; None when it is no checkpoint's folder."""
+    match = _CHECKPOINT.fullmatch(folder)
+    return CheckpointId(int(match[1])) if match else None

@@ -1,0 +1,67 @@
+"""Checks before a job starts: the driver can write the storage, and workers see the same one."""
+
+from __future__ import annotations
+
+import secrets
+
+from headgate.common.errors import StorageError
+from headgate.common.ports import Disk
+
+FOLDER = ".headgate-probe"
+
+
+def probe(disk: Disk) -> None:
+    """Write, read and delete a small file.
+
+    Raises:
+        StorageError: storage cannot be used; the message names the folder and the cause.
+    """
+    token = secrets.token_hex(16)
+    write_marker(disk, token)
+    try:
+        check_marker(disk, token)
+    finally:
+        delete_marker(disk, token)
+
+
+def write_marker(disk: Disk, token: str) -> None:
+    """Leave a marker for the workers (driver's side).
+
+    Args:
+        disk: the checkpoint storage.
+        token: unpredictable text of letters and digits, sent to the workers.
+
+    Raises:
+        StorageError: it cannot be written, or was there already.
+    """
+    if not disk.create_if_absent(_name(token), token.encode()):
+        raise StorageError(f"marker {disk.describe(_name(token))} exists already; use a new token")
+
+
+def check_marker(disk: Disk, token: str) -> None:
+    """Prove that this process sees the storage that the driver sees (worker's side).
+
+    Raises:
+        StorageError: the marker is not there or differs.
+    """
+    where = disk.describe(_name(token))
+    try:
+        found = disk.read(_name(token))
+    except FileNotFoundError:
+        raise StorageError(
+            f"this worker does not see the marker that the driver wrote at {where}; checkpoint storage "
+            "must be a folder that the driver and all workers share"
+        ) from None
+    if found != token.encode():
+        raise StorageError(f"marker {where} reads back differently from what was written; check the disk")
+
+
+def delete_marker(disk: Disk, token: str) -> None:
+    """Remove the marker (driver's side, when all workers have checked)."""
+    disk.delete(_name(token))
+
+
+def _name(token: str) -> str:
+    if not token.isalnum():
+        raise StorageError(f"marker token {token!r} is not made of letters and digits")
+    return f"{FOLDER}/{token}"

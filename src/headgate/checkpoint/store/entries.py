@@ -1,0 +1,102 @@
+"""Entries of the log of completed checkpoints, and their bytes.
+
+::
+
+    magic 6 | version u16 | length of body u32 | crc32 of body u32 | body (msgpack)
+
+Every entry carries the digest of the one before it. So a stray entry, created by a replaced job
+master in a place from which newer ones had been trimmed, is told from a member of the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from typing import Final
+
+import msgspec
+
+from headgate.common.errors import StorageError
+
+
+class Claim(msgspec.Struct, frozen=True, tag="claim"):
+    """A job master took over.
+
+    Attributes:
+        generation: its number, one above the last.
+        previous: digest of the entry before; empty for the first.
+    """
+
+    generation: int
+    previous: str
+
+
+class Completed(msgspec.Struct, frozen=True, tag="completed"):
+    """A checkpoint completed.
+
+    Attributes:
+        generation: of the job master that completed it.
+        previous: digest of the entry before.
+        checkpoint: its id.
+        metadata: name of its `_metadata`, relative to the storage root.
+        sha256: digest of that file, hexadecimal.
+    """
+
+    generation: int
+    previous: str
+    checkpoint: int
+    metadata: str
+    sha256: str
+
+
+Entry = Claim | Completed
+
+MAGIC: Final = b"HGLOG\n"
+VERSION: Final = 1
+_HEADER: Final = struct.Struct(">6sHII")
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final[msgspec.msgpack.Decoder[Entry]] = msgspec.msgpack.Decoder(Claim | Completed)
+
+
+def digest(data: bytes) -> str:
+    """What the next entry says of this one, and the log of a metadata file."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The bytes of an entry's file."""
+    body = _encoder.encode(entry)
+    return _HEADER.pack(MAGIC, VERSION, len(body), zlib.crc32(body)) + body
+
+
+def decode_entry(data: bytes, where: str) -> Entry:
+    """The entry in `data`.
+
+    Raises:
+        StorageError: the bytes are damaged or of another version; the message names the file.
+    """
+    if len(data) < _HEADER.size:
+        raise StorageError(
+            f"log entry {where} is truncated: {len(data)} bytes, expected {_HEADER.size} or more"
+        )
+    magic, version, length, crc32 = _HEADER.unpack_from(data)
+    body = memoryview(data)[_HEADER.size :]
+    if magic != MAGIC:
+        raise StorageError(f"{where} is no log entry: it begins with {magic!r}, expected {MAGIC!r}")
+    if version != VERSION:
+        raise StorageError(
+            f"log entry {where} has format version {version}, this program reads {VERSION}; it was written "
+            "by a newer Headgate or is damaged"
+        )
+    if len(body) != length or zlib.crc32(body) != crc32:
+        raise StorageError(
+            f"log entry {where} is damaged: {len(body)} bytes of {length} expected, or a wrong checksum; "
+            "give the checkpoint to restore by its path"
+        )
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise StorageError(
+            f"log entry {where} has a good checksum but no known structure: {error}"
+        ) from error

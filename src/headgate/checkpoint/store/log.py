@@ -1,0 +1,259 @@
+"""The log of completed checkpoints: which checkpoints count, and which job master may say so.
+
+Entry k is the file ``log/<k in 19 digits>``, created if absent, and is either a claim of a
+generation or a completed checkpoint of one. Only the last claimant appends: whoever finds its next
+place taken was replaced. That is the only lock there is, and it needs no clock.
+
+Trimming deletes entries from the front. A replaced job master may then find a free place in the
+trimmed part; therefore every creation is followed by a look at the end of the log, and every entry
+names its predecessor by digest, so that readers never count a stray.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.checkpoint.store.entries import Claim, Completed, Entry, decode_entry, digest, encode_entry
+from headgate.common.errors import FencedError, InternalError, StorageError
+from headgate.common.ids import CheckpointId, Generation
+from headgate.common.ports import Disk
+
+ATTEMPTS_MAX: Final = 64
+"""Rounds of a claim or a read against others that write at the same time."""
+
+_CLAIMED: Final = object()
+
+
+class CommitPermit:
+    """The right to complete checkpoints; only a successful claim makes one.
+
+    Attributes:
+        generation: of the job master that holds it.
+    """
+
+    __slots__ = ("generation",)
+
+    def __init__(self, generation: Generation, witness: object) -> None:
+        if witness is not _CLAIMED:
+            raise InternalError("a commit permit comes from CompletedCheckpointLog.claim() only")
+        self.generation = generation
+
+    def __repr__(self) -> str:
+        return f"CommitPermit(generation={self.generation})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An entry in its place."""
+
+    index: int
+    data: bytes
+    entry: Entry
+
+    @property
+    def digest(self) -> str:
+        return digest(self.data)
+
+
+class CompletedCheckpointLog:
+    """The log in one folder. One thread at a time.
+
+    Args:
+        disk: where it is.
+        folder: its folder, relative to the disk's root.
+    """
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._permit: CommitPermit | None = None
+        self._end: _Place | None = None
+        self._unsure: _Place | None = None
+
+    def claim(self) -> CommitPermit:
+        """Take the log over: every older permit is worthless from here on.
+
+        Raises:
+            StorageError: the log cannot be read or written.
+        """
+        self._permit = self._unsure = None
+        for _ in range(ATTEMPTS_MAX):
+            run = self._read_run()
+            last = run[-1] if run else None
+            generation = last.entry.generation + 1 if last else 1
+            place = self._next(last, Claim(generation, last.digest if last else ""))
+            if self._create(place) and self._is_last(place):
+                self._end = place
+                self._permit = CommitPermit(Generation(generation), _CLAIMED)
+                return self._permit
+        raise StorageError(
+            f"{self._disk.describe(self._folder)} could not be claimed in {ATTEMPTS_MAX} attempts because "
+            "others claim it all the time; stop the other job masters of this job"
+        )
+
+    def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
+        """Say that a checkpoint is complete; its metadata must be durable already.
+
+        Args:
+            permit: of the last claim.
+            checkpoint: its id, above every completed one.
+            metadata: name of its metadata file.
+            sha256: hexadecimal digest of that file.
+
+        Raises:
+            FencedError: another job master has claimed the log; the entry may be there all the same.
+            UnsureWriteError: the entry may be there or not; the next call finds out.
+            StorageError: it was not written.
+        """
+        self._settle(permit)
+        end = self._require(permit)
+        place = self._next(end, Completed(permit.generation, end.digest, checkpoint, metadata, sha256))
+        try:
+            created = self._create(place)
+            # Not the last: claimed by another in the same moment (then the entry counts), or created in
+            # a trimmed place (then no reader counts it). Either way: stop, and delete nothing.
+            created = created and self._is_last(place)
+        except UnsureWriteError:
+            self._unsure = place
+            raise
+        except (StorageError, OSError) as error:
+            if self._may_exist(place):
+                self._unsure = place
+                raise UnsureWriteError(f"{error}; the log entry may exist") from error
+            raise
+        if not created:
+            raise self._fenced(permit)
+        self._end = place
+
+    def check(self, permit: CommitPermit) -> None:
+        """Make sure that nobody has claimed the log since.
+
+        Raises:
+            FencedError: somebody has.
+            StorageError: the log cannot be read.
+        """
+        self._settle(permit)
+        end = self._require(permit)
+        if self._indices()[-1:] != [end.index]:
+            raise self._fenced(permit)
+
+    def completed(self) -> list[Completed]:
+        """The completed checkpoints that were not trimmed, oldest first, read afresh.
+
+        Raises:
+            StorageError: the log cannot be read, or an entry is damaged.
+        """
+        if self._permit is not None:
+            self._settle(self._permit)
+        return [place.entry for place in self._read_run() if isinstance(place.entry, Completed)]
+
+    def latest(self) -> Completed | None:
+        """The newest completed checkpoint, read afresh.
+
+        Raises:
+            StorageError: the log cannot be read, or an entry is damaged.
+        """
+        completed = self.completed()
+        return completed[-1] if completed else None
+
+    def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
+        """Delete all entries before the one that completed `oldest`; none when there is no such one.
+
+        Raises:
+            FencedError: another job master has claimed the log.
+            StorageError: an entry cannot be read or deleted.
+        """
+        self.check(permit)
+        run = self._read_run()
+        kept = [p.index for p in run if isinstance(p.entry, Completed) and p.entry.checkpoint == oldest]
+        if not kept:
+            return
+        # From the front, so that a crash on the way leaves an unbroken log; strays go with the rest.
+        for index in self._indices():
+            if index < kept[0]:
+                self._disk.delete(self._name(index))
+
+    def _settle(self, permit: CommitPermit) -> None:
+        """Find out what became of an entry whose writing failed half-way, and make it durable."""
+        place = self._unsure
+        if place is None or permit is not self._permit:
+            return
+        try:
+            found: bytes | None = self._disk.read(self._name(place.index))
+        except FileNotFoundError:
+            found = None
+        if found == place.data:
+            # The same bytes again: what was visible becomes durable, before anything builds on it.
+            self._disk.create(self._name(place.index), [place.data])
+            self._end = place
+        self._unsure = None
+
+    def _require(self, permit: CommitPermit) -> _Place:
+        if permit is not self._permit or self._end is None:
+            raise FencedError(
+                f"generation {permit.generation} does not hold the log {self._disk.describe(self._folder)}; "
+                "a newer claim was made"
+            )
+        return self._end
+
+    def _fenced(self, permit: CommitPermit) -> FencedError:
+        self._permit = None
+        return FencedError(
+            f"another job master has claimed {self._disk.describe(self._folder)} since generation "
+            f"{permit.generation}; this one must stop"
+        )
+
+    def _may_exist(self, place: _Place) -> bool:
+        try:
+            return self._disk.read(self._name(place.index)) == place.data
+        except FileNotFoundError:
+            return False
+        except (StorageError, OSError):
+            return True
+
+    def _create(self, place: _Place) -> bool:
+        return self._disk.create_if_absent(self._name(place.index), place.data)
+
+    def _is_last(self, place: _Place) -> bool:
+        return self._indices()[-1:] == [place.index]
+
+    @staticmethod
+    def _next(last: _Place | None, entry: Entry) -> _Place:
+        return _Place(last.index + 1 if last else 0, encode_entry(entry), entry)
+
+    def _read_run(self) -> list[_Place]:
+        """The log: the longest run of linked entries that ends at the last one."""
+        for _ in range(ATTEMPTS_MAX):
+            indices = self._indices()
+            if not indices:
+                return []
+            last = self._read(indices[-1])
+            if last is None:
+                continue  # trimmed by others between the two looks
+            run = [last]
+            for index in reversed(indices[:-1]):
+                place = self._read(index) if index == run[-1].index - 1 else None
+                if place is None or place.digest != run[-1].entry.previous:
+                    break
+                run.append(place)
+            return run[::-1]
+        raise StorageError(
+            f"{self._disk.describe(self._folder)} changed during each of {ATTEMPTS_MAX} attempts to read it"
+        )
+
+    def _read(self, index: int) -> _Place | None:
+        name = self._name(index)
+        try:
+            data = self._disk.read(name)
+        except FileNotFoundError:
+            return None
+        return _Place(index, data, decode_entry(data, self._disk.describe(name)))
+
+    def _indices(self) -> list[int]:
+        names = (name.rpartition("/")[2] for name in self._disk.list(self._folder))
+        return sorted(int(name) for name in names if len(name) == 19 and name.isascii() and name.isdigit())
+
+    def _name(self, index: int) -> str:
+        return f"{self._folder}/{index:019d}"

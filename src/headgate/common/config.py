@@ -1,0 +1,246 @@
+"""The settings of one job: values by option, each with the place it came from.
+
+Four layers, the later one wins: the option's default, Spark's configuration (``spark.headgate.*``), the
+program, and ``-D key=value`` on the command line. Nothing is read from files or from the environment here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, TypeVar
+
+from headgate.common import options as o
+from headgate.common.config_option import ConfigOption
+from headgate.common.errors import ConfigError
+from headgate.common.options import OPTIONS, RestartStrategyType
+from headgate.common.time import format_ms
+
+__all__ = ["Config", "ConfigOption", "Origin", "Setting", "effective_restart_strategy", "validate"]
+
+T = TypeVar("T")
+
+_SPARK_PREFIX: Final = "spark.headgate."
+
+
+class Origin(IntEnum):
+    """Where a value came from; the higher one wins."""
+
+    DEFAULT = 0
+    SPARK = 1
+    PROGRAM = 2
+    COMMAND_LINE = 3
+
+    @property
+    def text(self) -> str:
+        """The place in words, for messages."""
+        return ("default", "Spark configuration", "program", "command line")[self]
+
+
+class Setting(NamedTuple):
+    """A value that somebody set, and where."""
+
+    value: Any
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class Config:
+    """Immutable settings of one job; the ``with_`` methods return new ones.
+
+    Example:
+        >>> program = Config().with_program({"heartbeat.timeout": "30s"})
+        >>> config = program.with_command_line(["parallelism.default=4"])
+        >>> config.get(o.HEARTBEAT_TIMEOUT), config.get(o.PARALLELISM_DEFAULT), config.get(o.BUFFER_TIMEOUT)
+        (30000, 4, 10)
+        >>> config.origin(o.PARALLELISM_DEFAULT).text
+        'command line'
+    """
+
+    _settings: Mapping[str, Setting] = field(default_factory=dict)
+
+    # -- reading
+
+    def get(self, option: ConfigOption[T]) -> T:
+        """The value of an option; durations in milliseconds, sizes in bytes."""
+        setting = self._settings.get(option.key)
+        value: T = option.default if setting is None else setting.value
+        return value
+
+    def origin(self, option: ConfigOption[Any]) -> Origin:
+        """Where the value of an option came from."""
+        setting = self._settings.get(option.key)
+        return Origin.DEFAULT if setting is None else setting.origin
+
+    def is_set(self, option: ConfigOption[Any]) -> bool:
+        """Whether anybody set the option, be it to its default."""
+        return option.key in self._settings
+
+    def texts(self) -> dict[str, str]:
+        """The values that somebody set, as text, by key; :meth:`from_texts` reads them back."""
+        return {
+            key: OPTIONS[key].kind.format(setting.value) for key, setting in sorted(self._settings.items())
+        }
+
+    def __iter__(self) -> Iterator[tuple[ConfigOption[Any], Any, Origin]]:
+        """Every option there is with its value and origin."""
+        for option in OPTIONS.values():
+            yield option, self.get(option), self.origin(option)
+
+    def __hash__(self) -> int:
+        """Equal settings are one and the same."""
+        return hash(tuple(self.texts().items()))
+
+    # -- adding layers
+
+    @classmethod
+    def from_texts(cls, texts: Mapping[str, str]) -> Config:
+        """The settings that :meth:`texts` wrote, for another process; their origins are not kept apart."""
+        return cls().with_program(texts)
+
+    def with_spark(self, spark_conf: Mapping[str, str]) -> Config:
+        """Settings of Spark's configuration; keys that are not ``spark.headgate.*`` are none of ours."""
+        ours = {key: value for key, value in spark_conf.items() if key.startswith(_SPARK_PREFIX)}
+        by_spark_key = {option.spark_key: option for option in OPTIONS.values()}
+        for key in ours:
+            if key not in by_spark_key:
+                raise _unknown(key, Origin.SPARK, by_spark_key)
+        return self._layered({by_spark_key[key].key: value for key, value in ours.items()}, Origin.SPARK)
+
+    def with_program(self, values: Mapping[str, object]) -> Config:
+        """Settings that the program makes, as text or as Python values.
+
+        Raises:
+            ConfigError: a key that is no option, or a value that is none of the option's.
+        """
+        return self._layered(values, Origin.PROGRAM)
+
+    def with_command_line(self, assignments: Iterable[str]) -> Config:
+        """Settings as ``key=value``, the texts behind ``-D``; of two for one key the last wins.
+
+        Raises:
+            ConfigError: no ``=``, a key that is no option, or a value that is none of the option's.
+        """
+        values: dict[str, object] = {}
+        for assignment in assignments:
+            key, equals, value = assignment.partition("=")
+            if not equals:
+                raise ConfigError(
+                    f"-D got {assignment!r}; expected key=value, such as -D parallelism.default=2"
+                )
+            values[key.strip()] = value
+        return self._layered(values, Origin.COMMAND_LINE)
+
+    def _layered(self, values: Mapping[str, object], origin: Origin) -> Config:
+        settings = dict(self._settings)
+        for key, value in values.items():
+            option = OPTIONS.get(key)
+            if option is None:
+                raise _unknown(key, origin, OPTIONS)
+            parsed = _parsed(option, value, origin)
+            if self.origin(option) <= origin:
+                settings[key] = Setting(parsed, origin)
+        return Config(settings)
+
+
+def _parsed(option: ConfigOption[Any], value: object, origin: Origin) -> Any:
+    try:
+        return option.kind.parse(value)
+    except ValueError as error:
+        raise ConfigError(f"option {option.key} ({origin.text}) is {value!r}; {error}") from None
+
+
+def _unknown(key: str, origin: Origin, known: Iterable[str]) -> ConfigError:
+    nearest = difflib.get_close_matches(key, list(known), n=1, cutoff=0.0)
+    return ConfigError(
+        f"option {key!r} ({origin.text}) does not exist; did you mean {nearest[0]!r}? "
+        "docs/config.md lists all options"
+    )
+
+
+def effective_restart_strategy(config: Config) -> RestartStrategyType:
+    """The restart strategy in force: what is set, else exponential delay exactly when checkpoints are on."""
+    chosen = config.get(o.RESTART_STRATEGY)
+    if chosen is not None:
+        return chosen
+    with_checkpoints = config.get(o.CHECKPOINTING_INTERVAL) is not None
+    return RestartStrategyType.EXPONENTIAL_DELAY if with_checkpoints else RestartStrategyType.NONE
+
+
+def validate(config: Config) -> None:
+    """Check what no option can know alone.
+
+    Call it once, when all layers are in and before anything starts.
+
+    Raises:
+        ConfigError: two options contradict each other; the message names both and where they were set.
+    """
+    _less(config, o.HEARTBEAT_INTERVAL, o.LEASE, "a lease must outlive a heartbeat")
+    _less(config, o.LEASE, o.HEARTBEAT_TIMEOUT, "a worker must have stopped before it is replaced")
+    if config.get(o.EXPONENTIAL_INITIAL_BACKOFF) > config.get(o.EXPONENTIAL_MAX_BACKOFF):
+        raise _contradiction(
+            config,
+            o.EXPONENTIAL_INITIAL_BACKOFF,
+            o.EXPONENTIAL_MAX_BACKOFF,
+            "the first must not exceed the second",
+        )
+    if config.get(o.MAX_PARALLELISM) == 0:
+        raise ConfigError(f"{_shown(config, o.MAX_PARALLELISM)}; expected -1 (derived) or at least 1")
+    if 0 < config.get(o.MAX_PARALLELISM) < config.get(o.PARALLELISM_DEFAULT):
+        raise _contradiction(
+            config,
+            o.PARALLELISM_DEFAULT,
+            o.MAX_PARALLELISM,
+            "a subtask without a key group would never get a record",
+        )
+    if config.get(o.CHECKPOINTING_INTERVAL) is not None and config.get(o.CHECKPOINTING_DIR) is None:
+        raise _contradiction(
+            config,
+            o.CHECKPOINTING_INTERVAL,
+            o.CHECKPOINTING_DIR,
+            "checkpoints need a directory to be kept in",
+        )
+    if config.get(o.CHECKPOINTING_MIN_PAUSE) > 0 and config.get(o.CHECKPOINTING_MAX_CONCURRENT) > 1:
+        raise _contradiction(
+            config,
+            o.CHECKPOINTING_MIN_PAUSE,
+            o.CHECKPOINTING_MAX_CONCURRENT,
+            "a pause between checkpoints and two at the same time exclude each other",
+        )
+    _refuse_settings_of_other_strategies(config)
+
+
+def _refuse_settings_of_other_strategies(config: Config) -> None:
+    """A parameter of a strategy that is not in force would be ignored in silence.
+
+    Spark's configuration may hold parameters of several: it serves many jobs.
+    """
+    strategy = effective_restart_strategy(config)
+    for option in OPTIONS.values():
+        owner = option.key.removeprefix("restart-strategy.").partition(".")[0]
+        belongs = option.key.startswith("restart-strategy.") and option is not o.RESTART_STRATEGY
+        if belongs and owner != strategy and config.origin(option) >= Origin.PROGRAM:
+            raise ConfigError(
+                f"{_shown(config, option)}, but the restart strategy in force is {strategy.value}; "
+                f"set {o.RESTART_STRATEGY.key}={owner} or drop the parameter"
+            )
+
+
+def _less(config: Config, low: ConfigOption[int], high: ConfigOption[int], reason: str) -> None:
+    if config.get(low) >= config.get(high):
+        raise ConfigError(
+            f"{_shown(config, low)} and {_shown(config, high)}; "
+            f"expected the first below {format_ms(config.get(high))}: {reason}"
+        )
+
+
+def _contradiction(
+    config: Config, one: ConfigOption[Any], two: ConfigOption[Any], reason: str
+) -> ConfigError:
+    return ConfigError(f"{_shown(config, one)} and {_shown(config, two)} contradict each other: {reason}")
+
+
+def _shown(config: Config, option: ConfigOption[Any]) -> str:
+    return f"{option.key} is {option.kind.format(config.get(option))} ({config.origin(option).text})"

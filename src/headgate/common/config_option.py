@@ -1,0 +1,294 @@
+"""One configuration option: its key, its type, its default and the sentence that explains it.
+
+The types are a closed set; each reads a value from text or from a Python object, and writes the text
+that it reads back. Which options exist is told in :mod:`headgate.common.options`, where values come
+from in :mod:`headgate.common.config`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from headgate.common.time import duration_ms, format_ms
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+E = TypeVar("E", bound=StrEnum)
+
+_MEMORY_UNITS: Final = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_MEMORY_PATTERN: Final = re.compile(r"(\d+)\s*(?:(b)|([kmgt])(?:i?b)?)", re.IGNORECASE)
+_TRUE: Final = frozenset({"true", "yes", "on", "1"})
+_FALSE: Final = frozenset({"false", "no", "off", "0"})
+
+
+class OptionKind(Protocol[T_co]):
+    """How the values of one type are read and written."""
+
+    @property
+    def expected(self) -> str:
+        """What a valid value looks like, to follow the word "expected" in a message."""
+        ...
+
+    def parse(self, value: object) -> T_co:
+        """The value of a text or of a Python object; ValueError when it is none of this type."""
+        ...
+
+    def format(self, value: Any) -> str:
+        """The text that :meth:`parse` reads back to the same value."""
+        ...
+
+
+def _refuse(kind: OptionKind[Any]) -> ValueError:
+    return ValueError(f"expected {kind.expected}")
+
+
+@dataclass(frozen=True)
+class Text:
+    """Any text that is not empty."""
+
+    expected: str = "text that is not empty"
+
+    def parse(self, value: object) -> str:
+        """Text without the blanks around it."""
+        if not isinstance(value, str) or not value.strip():
+            raise _refuse(self)
+        return value.strip()
+
+    def format(self, value: str) -> str:
+        """The text itself."""
+        return value
+
+
+@dataclass(frozen=True)
+class Boolean:
+    """True or false."""
+
+    expected: str = "true or false"
+
+    def parse(self, value: object) -> bool:
+        """The truth of a bool or of its usual words."""
+        if isinstance(value, bool):
+            return value
+        word = value.strip().lower() if isinstance(value, str) else ""
+        if word not in _TRUE | _FALSE:
+            raise _refuse(self)
+        return word in _TRUE
+
+    def format(self, value: bool) -> str:
+        """``true`` or ``false``."""
+        return "true" if value else "false"
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A whole number within bounds, both included."""
+
+    low: int
+    high: int | None = None
+    unit: str = ""
+
+    @property
+    def expected(self) -> str:
+        """The bounds in words."""
+        above = f"of at least {self.low}" if self.high is None else f"from {self.low} to {self.high}"
+        return f"a whole number {above}"
+
+    def parse(self, value: object) -> int:
+        """The number; a bool is not one."""
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise _refuse(self)
+        try:
+            number = int(value)
+        except ValueError:
+            raise _refuse(self) from None
+        if number < self.low or (self.high is not None and number > self.high):
+            raise _refuse(self)
+        return number
+
+    def format(self, value: int) -> str:
+        """Decimal digits."""
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite number within bounds, both included."""
+
+    low: float
+    high: float | None = None
+
+    @property
+    def expected(self) -> str:
+        """The bounds in words."""
+        above = f"of at least {self.low:g}" if self.high is None else f"from {self.low:g} to {self.high:g}"
+        return f"a number {above}"
+
+    def parse(self, value: object) -> float:
+        """The number; a bool is not one, nor is infinity."""
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise _refuse(self)
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            raise _refuse(self) from None
+        if not math.isfinite(number) or number < self.low or (self.high is not None and number > self.high):
+            raise _refuse(self)
+        return number
+
+    def format(self, value: float) -> str:
+        """The shortest digits that read back equal."""
+        return repr(value)
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A span of time; its value is whole milliseconds."""
+
+    low_ms: int = 0
+
+    @property
+    def expected(self) -> str:
+        """Examples, and the bound when there is one."""
+        least = f" of at least {format_ms(self.low_ms)}" if self.low_ms else ""
+        return f"a duration{least} such as '500ms', '1s', '10min', '2h' or '7d'"
+
+    def parse(self, value: object) -> int:
+        """Milliseconds of a text with a unit, a number of milliseconds, or a timedelta."""
+        if isinstance(value, timedelta):
+            value = value / timedelta(milliseconds=1)
+        if isinstance(value, str) and value.strip().startswith("-"):
+            raise ValueError(f"a duration cannot be negative; expected {self.expected}")
+        if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
+            raise ValueError(f"a duration cannot be negative; expected {self.expected}")
+        if not isinstance(value, int | float | str):
+            raise _refuse(self)
+        try:
+            span_ms = duration_ms(value)
+        except (ValueError, OverflowError):
+            raise _refuse(self) from None
+        if span_ms < self.low_ms:
+            raise _refuse(self)
+        return span_ms
+
+    def format(self, value: int) -> str:
+        """The shortest text with a unit."""
+        return format_ms(value)
+
+
+@dataclass(frozen=True)
+class MemorySize:
+    """A number of bytes; units are powers of 1024."""
+
+    low_bytes: int = 1
+
+    @property
+    def expected(self) -> str:
+        """Examples, and the bound."""
+        return f"a size of at least {self.format(self.low_bytes)} such as '64kb', '32mb' or '1gb'"
+
+    def parse(self, value: object) -> int:
+        """Bytes of a text with a unit or of a number of bytes."""
+        size = value if isinstance(value, int) and not isinstance(value, bool) else -1
+        if isinstance(value, str) and (match := _MEMORY_PATTERN.fullmatch(value.strip())):
+            size = int(match[1]) * _MEMORY_UNITS[(match[2] or match[3]).lower()]
+        if size < self.low_bytes:
+            raise _refuse(self)
+        return size
+
+    def format(self, value: int) -> str:
+        """The largest unit that divides the size."""
+        for unit in ("t", "g", "m", "k"):
+            if value and value % _MEMORY_UNITS[unit] == 0:
+                return f"{value // _MEMORY_UNITS[unit]}{unit}b"
+        return f"{value}b"
+
+
+@dataclass(frozen=True)
+class Choice(Generic[E]):
+    """One of a closed set of names."""
+
+    names: type[E]
+
+    @property
+    def expected(self) -> str:
+        """The names."""
+        *most, last = [member.value for member in self.names]
+        return f"{', '.join(most)} or {last}"
+
+    def parse(self, value: object) -> E:
+        """The member of a name; ``_`` stands for ``-`` and case does not matter."""
+        if isinstance(value, str):
+            for member in self.names:
+                if _plain(member.value) == _plain(value):
+                    return member
+        raise _refuse(self)
+
+    def format(self, value: E) -> str:
+        """The name as documented."""
+        return str(value.value)
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
+
+
+@dataclass(frozen=True)
+class OptionalKind(Generic[T]):
+    """Another type, or nothing at all: Python's None, or a word that is no value of the other type."""
+
+    inner: OptionKind[T]
+    word: str = "none"
+
+    @property
+    def expected(self) -> str:
+        """That of the inner type, or the word."""
+        return f"{self.inner.expected}, or {self.word}"
+
+    def parse(self, value: object) -> T | None:
+        """None, or what the inner type reads."""
+        if value is None or (isinstance(value, str) and value.strip().lower() == self.word):
+            return None
+        try:
+            return self.inner.parse(value)
+        except ValueError as error:
+            raise ValueError(f"{error}, or {self.word}") from None
+
+    def format(self, value: T | None) -> str:
+        """The word, or what the inner type writes."""
+        return self.word if value is None else self.inner.format(value)
+
+
+@dataclass(frozen=True)
+class ConfigOption(Generic[T]):
+    """One setting of a job.
+
+    Attributes:
+        key: its dotted name, the field's own where the field has one.
+        kind: its type.
+        default: its value when nobody sets it.
+        description: one sentence for the page of options.
+        since: the first version that had it.
+    """
+
+    key: str
+    kind: OptionKind[T]
+    default: T
+    description: str
+    since: str = "0.1"
+
+    @property
+    def spark_key(self) -> str:
+        """Its name in Spark's own configuration, which keeps only keys that begin with ``spark.``.
+
+        Example:
+            >>> ConfigOption("heartbeat.timeout", Duration(), 1, "").spark_key
+            'spark.headgate.heartbeat.timeout'
+            >>> ConfigOption("headgate.lease", Duration(), 1, "").spark_key
+            'spark.headgate.lease'
+        """
+        return "spark.headgate." + self.key.removeprefix("headgate.")

@@ -1,0 +1,94 @@
+"""Every exception of Headgate, in three families that say whose move it is.
+
+::
+
+    HeadgateError
+    ├── UsageError            the program or its settings are wrong: fix and run again
+    │   ├── ConfigError           an option: unknown key, wrong type, contradiction
+    │   ├── PlanError             the dataflow: missing or repeated uid, state not declared
+    │   ├── NotShippableError     a function that cannot be sent to the workers
+    │   └── UserFunctionError     the user's function raised while processing a record
+    ├── OperatingError        the world failed: a process, a disk, a peer, a damaged file
+    │   ├── StorageError          a file cannot be written, read or trusted
+    │   ├── BadRecordError        input that does not decode; names file and line
+    │   ├── ProtocolError         a peer spoke out of turn, out of date or unauthenticated
+    │   ├── FencedError           this process was replaced and must stop
+    │   └── JobFailedError        the job ended for good; carries the first cause
+    └── InternalError         Headgate broke its own rule: please report
+
+Each message is one sentence: what, where, got, expected, what to do. Exceptions cross process
+borders, so each survives pickling; their arguments are plain values.
+"""
+
+from __future__ import annotations
+
+
+class HeadgateError(Exception):
+    """Base of all; never raised itself."""
+
+
+class UsageError(HeadgateError):
+    """The program or its settings are wrong; the message says how to mend them."""
+
+
+class ConfigError(UsageError):
+    """An option has an unknown key, a value of the wrong type, or contradicts another."""
+
+
+class PlanError(UsageError):
+    """The dataflow as written cannot run."""
+
+
+class NotShippableError(UsageError):
+    """A function or object of the program cannot be sent to the workers."""
+
+
+class UserFunctionError(UsageError):
+    """The user's function raised.
+
+    Attributes:
+        operator: name and uid of the operator.
+        record: the offending record, shortened.
+        traceback_text: the user's own traceback, without Headgate's frames.
+        attempt: which deployment of the job it was, counted from 1.
+    """
+
+    def __init__(self, operator: str, record: str, traceback_text: str, attempt: int = 0) -> None:
+        super().__init__(operator, record, traceback_text, attempt)
+        self.operator, self.record = operator, record
+        self.traceback_text, self.attempt = traceback_text, attempt
+
+    def __str__(self) -> str:
+        last = self.traceback_text.strip().rsplit("\n", 1)[-1]
+        return (
+            f"{self.operator} raised {last} in attempt {self.attempt} for record {self.record}\n"
+            f"{self.traceback_text.rstrip()}"
+        )
+
+
+class OperatingError(HeadgateError):
+    """The world failed: a process, a disk, a peer, a damaged file."""
+
+
+class StorageError(OperatingError):
+    """A file cannot be written, read or trusted."""
+
+
+class BadRecordError(OperatingError):
+    """Input does not decode; the message names file and line."""
+
+
+class ProtocolError(OperatingError):
+    """A peer spoke out of turn, out of date, or without authentication."""
+
+
+class FencedError(OperatingError):
+    """This process was replaced by a newer one and must stop."""
+
+
+class JobFailedError(OperatingError):
+    """The job ended for good; the message carries the first cause."""
+
+
+class InternalError(HeadgateError):
+    """Headgate broke a rule of its own; please report it with the attached history."""

@@ -1,0 +1,71 @@
+"""What is baked into stored bytes, and the fingerprint by which a restore notices a change of it.
+
+Options in :mod:`headgate.common.options` may change at every restart. What stands here may not: a
+checkpoint written under other values would be read silently wrong. To change one, raise its number,
+keep the old reader, and say so in the changelog. The max parallelism is baked in as well; it differs
+from job to job and stands in the checkpoint's metadata beside the fingerprint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class FormatConfig:
+    """The choices behind every stored byte.
+
+    Attributes:
+        key_hash: from a key to 32 bits (`common/keygroups.py`).
+        key_group_step: from 32 bits to a key group.
+        snapshot: layout of a state blob: sections, offsets by key group, checksums.
+        row_codec: how plain Python values become bytes.
+        checksum: of sections and frames.
+    """
+
+    key_hash: str = "headgate-1"
+    key_group_step: str = "murmur-modulo-1"
+    snapshot: int = 1
+    row_codec: int = 1
+    checksum: str = "crc32"
+
+
+CURRENT: Final = FormatConfig()
+"""What this version writes."""
+
+
+def fingerprint(config: FormatConfig = CURRENT) -> str:
+    """All choices as one line, stored in every checkpoint and compared at restore.
+
+    Example:
+        >>> fingerprint()
+        'checksum=crc32;key_group_step=murmur-modulo-1;key_hash=headgate-1;row_codec=1;snapshot=1'
+    """
+    return ";".join(f"{name}={value}" for name, value in sorted(asdict(config).items()))
+
+
+def differences(stored: str, config: FormatConfig = CURRENT) -> list[str]:
+    """What of a stored fingerprint this version would read wrong, one sentence part each; empty when equal.
+
+    Args:
+        stored: a fingerprint found in a checkpoint, possibly of another version or damaged.
+        config: what the reader understands.
+
+    Example:
+        >>> differences(fingerprint().replace("headgate-1", "headgate-2"))
+        ['key_hash is headgate-2, expected headgate-1']
+    """
+    found = _parts(stored)
+    expected = _parts(fingerprint(config))
+    names = sorted(found.keys() | expected.keys())
+    return [
+        f"{name} is {found.get(name, 'absent')}, expected {expected.get(name, 'absent')}"
+        for name in names
+        if found.get(name) != expected.get(name)
+    ]
+
+
+def _parts(line: str) -> dict[str, str]:
+    pairs = (part.partition("=") for part in line.split(";") if part)
+    return {name: value for name, _, value in pairs}

@@ -1,0 +1,295 @@
+"""A key's 32-bit hash, its key group, and which subtask owns the group.
+
+The result is part of the stored bytes: it is the same on every platform, version and process for
+ever. The scalar forms are written out here; those for whole batches live in
+:mod:`headgate.common.keygroups_vectorised`, which is imported when one is called, as it needs numpy.
+
+Keys that are equal in Python hash equal, because a dict holds them as one key: ``1``, ``1.0`` and
+``True`` are one key, so are ``0.0`` and ``-0.0``, and so are two aware datetimes of one instant.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+from headgate.common.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+MAX_PARALLELISM_LIMIT: Final = 1 << 15
+"""Most key groups that a job can have; a key group fits into 16 bits."""
+
+DEFAULT_MAX_PARALLELISM_MIN: Final = 1 << 7
+"""Fewest key groups that a job gets unless it says otherwise."""
+
+ALLOWED_KEYS: Final = "int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these"
+
+_MASK: Final = 0xFFFFFFFF
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+_EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
+_MICROSECOND: Final = dt.timedelta(microseconds=1)
+
+
+def key_hash(key: Any) -> int:
+    """The stable hash of a key, as an unsigned 32-bit number.
+
+    Args:
+        key: int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these.
+
+    Raises:
+        UsageError: the key is None, NaN, or of another type (subclasses included, as they would
+            not come back from a checkpoint as what they were).
+
+    Example:
+        >>> key_hash(42), key_hash(42.0), key_hash("flink"), key_hash((1, 2))
+        (42, 42, 3350737693, 994)
+    """
+    hasher = _HASHERS.get(type(key))
+    if hasher is None:
+        raise UsageError(f"a key is {shortened(key)} of type {type_name(key)}; expected {ALLOWED_KEYS}")
+    return hasher(key)
+
+
+def key_group(key: Any, max_parallelism: int) -> int:
+    """The key group of a key, from 0 to `max_parallelism` - 1.
+
+    Raises:
+        UsageError: as for :func:`key_hash`.
+
+    Example:
+        >>> [key_group(key, 128) for key in (0, 1, 42, -1)]
+        [94, 86, 29, 80]
+    """
+    return murmur(key_hash(key)) % max_parallelism
+
+
+def murmur(value: int) -> int:
+    """Mix 32 bits into a number from 0 to 2**31 - 1 (the step before the modulo).
+
+    Example:
+        >>> murmur(0), murmur(12345)
+        (593689054, 638799361)
+    """
+    mixed = (value * 0xCC9E2D51) & _MASK
+    mixed = ((mixed << 15) | (mixed >> 17)) & _MASK
+    mixed = (mixed * 0x1B873593) & _MASK
+    mixed = ((mixed << 13) | (mixed >> 19)) & _MASK
+    mixed = (mixed * 5 + 0xE6546B64) & _MASK
+    mixed ^= 4
+    mixed ^= mixed >> 16
+    mixed = (mixed * 0x85EBCA6B) & _MASK
+    mixed ^= mixed >> 13
+    mixed = (mixed * 0xC2B2AE35) & _MASK
+    mixed ^= mixed >> 16
+    if mixed < 0x80000000:
+        return mixed
+    return (0x100000000 - mixed) & 0x7FFFFFFF
+
+
+def key_groups_of_ints(values: NDArray[Any], max_parallelism: int) -> NDArray[np.int32]:
+    """Key groups of a numpy array of integers of any width (about 50 M rows/s)."""
+    from headgate.common import keygroups_vectorised as vectorised
+
+    return vectorised.groups_of_hashes(vectorised.hashes_of_ints(values), max_parallelism)
+
+
+def key_groups_of_strings(
+    offsets: NDArray[Any], data: NDArray[np.uint8], max_parallelism: int
+) -> NDArray[np.int32]:
+    """Key groups of UTF-8 or byte strings laid end to end, as Arrow holds them.
+
+    Args:
+        offsets: where each string begins in `data`; one more than there are strings.
+        data: the bytes.
+        max_parallelism: number of key groups.
+    """
+    from headgate.common import keygroups_vectorised as vectorised
+
+    return vectorised.groups_of_hashes(vectorised.hashes_of_strings(offsets, data), max_parallelism)
+
+
+def key_groups_of_arrow(
+    columns: pa.Array[Any] | pa.ChunkedArray[Any] | Sequence[pa.Array[Any] | pa.ChunkedArray[Any]],
+    max_parallelism: int,
+) -> NDArray[np.int32]:
+    """Key groups of an Arrow column, or of the tuples that several columns make together.
+
+    A column's key is the Python value that Arrow gives for it, so the groups are those of
+    :func:`key_group`. A list of columns stands for tuples, also when it is a list of one.
+
+    Raises:
+        UsageError: a column has nulls or NaN, or a type that is no key.
+    """
+    from headgate.common import keygroups_vectorised as vectorised
+
+    if isinstance(columns, (list, tuple)):
+        rows = len(columns[0]) if columns else 0
+        hashes = vectorised.hashes_of_columns([vectorised.hashes_of_arrow(c) for c in columns], rows)
+    else:
+        hashes = vectorised.hashes_of_arrow(columns)
+    return vectorised.groups_of_hashes(hashes, max_parallelism)
+
+
+def key_groups_of_keys(keys: Sequence[Any], max_parallelism: int) -> NDArray[np.int32]:
+    """Key groups of Python keys; fast for batches of only int, only str, or tuples of these.
+
+    Raises:
+        UsageError: as for :func:`key_hash`.
+    """
+    from headgate.common import keygroups_vectorised as vectorised
+
+    return vectorised.groups_of_hashes(vectorised.hashes_of_keys(keys), max_parallelism)
+
+
+def operator_indexes_of_key_groups(
+    groups: NDArray[Any], max_parallelism: int, parallelism: int
+) -> NDArray[np.uint16]:
+    """Which subtask owns each key group; 16 bits wide, so that a stable argsort is a radix sort."""
+    import numpy as np
+
+    owners = np.arange(max_parallelism, dtype=np.int64) * parallelism // max_parallelism
+    return owners.astype(np.uint16).take(groups)
+
+
+def operator_index_for_key_group(max_parallelism: int, parallelism: int, group: int) -> int:
+    """Which subtask owns a key group.
+
+    Example:
+        >>> [operator_index_for_key_group(128, 3, group) for group in (0, 42, 43, 127)]
+        [0, 0, 1, 2]
+    """
+    return group * parallelism // max_parallelism
+
+
+def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
+    """First and last key group (inclusive) of a subtask.
+
+    Raises:
+        UsageError: the parallelism does not fit.
+
+    Example:
+        >>> [key_group_range(10, 3, index) for index in range(3)]
+        [(0, 3), (4, 6), (7, 9)]
+    """
+    check_parallelism(max_parallelism, parallelism)
+    if not 0 <= index < parallelism:
+        raise UsageError(f"subtask index is {index}; expected 0 to {parallelism - 1}")
+    first = (index * max_parallelism + parallelism - 1) // parallelism
+    last = ((index + 1) * max_parallelism - 1) // parallelism
+    return first, last
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """The number of key groups of an operator whose program names none.
+
+    One and a half times the parallelism, rounded up to a power of two, from 128 to 32768: room to
+    grow without cutting the state into needlessly small pieces.
+
+    Raises:
+        UsageError: the parallelism is not from 1 to 32768.
+
+    Example:
+        >>> [default_max_parallelism(p) for p in (1, 86, 1000, 32768)]
+        [128, 256, 2048, 32768]
+    """
+    check_parallelism(MAX_PARALLELISM_LIMIT, parallelism)
+    wanted = parallelism + parallelism // 2
+    rounded = 1 << (wanted - 1).bit_length() if wanted > 1 else 1
+    return min(max(rounded, DEFAULT_MAX_PARALLELISM_MIN), MAX_PARALLELISM_LIMIT)
+
+
+def check_parallelism(max_parallelism: int, parallelism: int) -> None:
+    """Refuse a parallelism that its key groups cannot feed.
+
+    Raises:
+        UsageError: max parallelism is not from 1 to 32768, or parallelism not from 1 to it.
+    """
+    if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+        raise UsageError(f"max parallelism is {max_parallelism}; expected 1 to {MAX_PARALLELISM_LIMIT}")
+    if not 1 <= parallelism <= max_parallelism:
+        raise UsageError(
+            f"parallelism is {parallelism}; expected 1 to {max_parallelism}, the max parallelism of the operator"
+        )
+
+
+def combine(total: int, element: int) -> int:
+    """Add an element's hash to that of the tuple before it; an empty tuple's is 1."""
+    return (31 * total + element) & _MASK
+
+
+def shortened(key: object, limit: int = 60) -> str:
+    """A key's repr for a message, cut at `limit` characters."""
+    text = repr(key)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def type_name(value: object) -> str:
+    """A value's type for a message, with its module unless it is built in."""
+    cls = type(value)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _hash_int(key: int) -> int:
+    if -0x80000000 <= key <= 0x7FFFFFFF:
+        return key & _MASK
+    if -0x8000000000000000 <= key <= 0x7FFFFFFFFFFFFFFF:
+        return (key ^ (key >> 32)) & _MASK
+    return crc32(key.to_bytes(key.bit_length() // 8 + 1, "big", signed=True))
+
+
+def _hash_float(key: float) -> int:
+    if key.is_integer():
+        return _hash_int(int(key))
+    if key != key:
+        raise UsageError("a key is NaN, which equals nothing, not even itself; drop or replace such records")
+    bits: int = struct.unpack("<Q", struct.pack("<d", key))[0]
+    return (bits ^ (bits >> 32)) & _MASK
+
+
+def _hash_str(key: str) -> int:
+    return crc32(key.encode("utf-8", "surrogatepass"))
+
+
+def _hash_tuple(key: tuple[Any, ...]) -> int:
+    total = 1
+    for element in key:
+        total = combine(total, key_hash(element))
+    return total
+
+
+def _hash_datetime(key: dt.datetime) -> int:
+    micros = (key.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
+    if key.tzinfo is not None:
+        # Equality within one zone looks at the wall clock alone, so both folds must give one hash.
+        # The subtraction is done on integers: an instant near year 1 or 9999 may have no UTC datetime.
+        micros -= (key.replace(fold=0).utcoffset() or dt.timedelta()) // _MICROSECOND
+    return _hash_int(micros)
+
+
+def _hash_date(key: dt.date) -> int:
+    return (key.toordinal() - _EPOCH_DAY) & _MASK
+
+
+def _hash_uuid(key: uuid.UUID) -> int:
+    return crc32(key.bytes)
+
+
+_HASHERS: Final[dict[type, Callable[[Any], int]]] = {
+    int: _hash_int,
+    bool: _hash_int,
+    str: _hash_str,
+    bytes: crc32,
+    float: _hash_float,
+    tuple: _hash_tuple,
+    dt.datetime: _hash_datetime,
+    dt.date: _hash_date,
+    uuid.UUID: _hash_uuid,
+}

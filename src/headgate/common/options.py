@@ -1,0 +1,275 @@
+"""The list of all options: there is no setting of Headgate that is not here.
+
+`docs/config.md` is generated from this list; a test compares them. Names that streaming users know
+are kept as they know them; names of our own begin with ``headgate.``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from headgate.common.config_option import (
+    Choice,
+    ConfigOption,
+    Duration,
+    Integer,
+    MemorySize,
+    Number,
+    OptionalKind,
+    Text,
+)
+from headgate.common.time import HOURS, MINUTES, SECONDS
+
+PARALLELISM_MAX: Final = 32_768
+"""The largest max parallelism: key groups are counted in 15 bits."""
+
+
+class CheckpointingMode(StrEnum):
+    """What a record's effect on state is after a failure."""
+
+    EXACTLY_ONCE = "EXACTLY_ONCE"
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"
+
+
+class RestartStrategyType(StrEnum):
+    """Who decides whether and when a failed job starts again."""
+
+    NONE = "none"
+    FIXED_DELAY = "fixed-delay"
+    FAILURE_RATE = "failure-rate"
+    EXPONENTIAL_DELAY = "exponential-delay"
+
+
+# --- checkpoints
+
+CHECKPOINTING_INTERVAL: Final = ConfigOption[int | None](
+    "execution.checkpointing.interval",
+    OptionalKind(Duration(low_ms=1)),
+    None,
+    "Time between the starts of two periodic checkpoints; none turns them off.",
+)
+CHECKPOINTING_MODE: Final = ConfigOption(
+    "execution.checkpointing.mode",
+    Choice(CheckpointingMode),
+    CheckpointingMode.EXACTLY_ONCE,
+    "What state guarantees after a failure.",
+)
+CHECKPOINTING_TIMEOUT: Final = ConfigOption(
+    "execution.checkpointing.timeout",
+    Duration(low_ms=1),
+    10 * MINUTES,
+    "A checkpoint that is not complete after this time is aborted.",
+)
+CHECKPOINTING_MIN_PAUSE: Final = ConfigOption(
+    "execution.checkpointing.min-pause",
+    Duration(),
+    0,
+    "Least time between the end of one periodic checkpoint and the start of the next.",
+)
+CHECKPOINTING_MAX_CONCURRENT: Final = ConfigOption(
+    "execution.checkpointing.max-concurrent-checkpoints",
+    Integer(1),
+    1,
+    "How many checkpoints may be under way at the same time.",
+)
+CHECKPOINTING_DIR: Final = ConfigOption[str | None](
+    "execution.checkpointing.dir",
+    OptionalKind(Text()),
+    None,
+    "Directory or URI that driver and workers both reach, under which each job keeps its checkpoints.",
+)
+CHECKPOINTING_TOLERABLE_FAILURES: Final = ConfigOption(
+    "execution.checkpointing.tolerable-failed-checkpoints",
+    Integer(0),
+    0,
+    "How many checkpoints in a row may fail before the job does.",
+)
+CHECKPOINTING_NUM_RETAINED: Final = ConfigOption(
+    "execution.checkpointing.num-retained",
+    Integer(1),
+    1,
+    "How many completed checkpoints are kept.",
+)
+
+# --- dataflow
+
+PARALLELISM_DEFAULT: Final = ConfigOption(
+    "parallelism.default",
+    Integer(1, PARALLELISM_MAX),
+    1,
+    "Parallel copies of each operator where the program does not say.",
+)
+MAX_PARALLELISM: Final = ConfigOption(
+    "pipeline.max-parallelism",
+    Integer(-1, PARALLELISM_MAX),
+    -1,
+    "Number of key groups, fixed for the life of the state; -1 derives it from the parallelism.",
+)
+BUFFER_TIMEOUT: Final = ConfigOption(
+    "execution.buffer-timeout",
+    Duration(),
+    10,
+    "Longest time a record waits for its batch to fill; 0ms sends after every step.",
+)
+STEP_TARGET: Final = ConfigOption(
+    "execution.step-target",
+    Duration(low_ms=1),
+    10,
+    "Time a worker's loop spends on one operator before it looks at barriers, timers and messages again.",
+)
+
+# --- network
+
+CREDIT_INITIAL: Final = ConfigOption(
+    "taskmanager.network.credit-initial",
+    Integer(1, 65_536),
+    4,
+    "Frames a sender may have on the way on one channel before the receiver has taken the first.",
+)
+FRAME_SIZE_MAX: Final = ConfigOption(
+    "taskmanager.network.frame-size-max",
+    MemorySize(low_bytes=64 * 1024),
+    64 * 1024 * 1024,
+    "Largest frame; a longer one on the wire is refused before memory is taken for it.",
+)
+BIND_HOST: Final = ConfigOption(
+    "headgate.network.bind-host",
+    Text(),
+    "127.0.0.1",
+    "Address that driver and workers listen on; on a cluster one that the other machines reach.",
+)
+
+# --- liveness
+
+HEARTBEAT_INTERVAL: Final = ConfigOption(
+    "heartbeat.interval",
+    Duration(low_ms=1),
+    1 * SECONDS,
+    "Time between two heartbeats of a worker.",
+)
+HEARTBEAT_TIMEOUT: Final = ConfigOption(
+    "heartbeat.timeout",
+    Duration(low_ms=1),
+    10 * SECONDS,
+    "A worker whose heartbeats stay away this long is fenced and replaced.",
+)
+LEASE: Final = ConfigOption(
+    "headgate.lease",
+    Duration(low_ms=1),
+    8 * SECONDS,
+    "A worker that has not heard from the driver this long stops by itself; below heartbeat.timeout, "
+    "so that it has stopped when it is replaced.",
+)
+
+# --- restarts
+
+RESTART_STRATEGY: Final = ConfigOption[RestartStrategyType | None](
+    "restart-strategy.type",
+    OptionalKind(Choice(RestartStrategyType), word="unset"),  # "none" is one of the strategies
+    None,
+    "Who decides on restarts; unset means exponential-delay when checkpoints are on, and none otherwise.",
+)
+FIXED_DELAY_ATTEMPTS: Final = ConfigOption(
+    "restart-strategy.fixed-delay.attempts",
+    Integer(1),
+    1,
+    "How often the job is started again before it fails for good.",
+)
+FIXED_DELAY_DELAY: Final = ConfigOption(
+    "restart-strategy.fixed-delay.delay",
+    Duration(),
+    1 * SECONDS,
+    "Time between a failure and the restart.",
+)
+FAILURE_RATE_MAX: Final = ConfigOption(
+    "restart-strategy.failure-rate.max-failures-per-interval",
+    Integer(1),
+    1,
+    "How many failures within the interval are still answered by a restart.",
+)
+FAILURE_RATE_INTERVAL: Final = ConfigOption(
+    "restart-strategy.failure-rate.failure-rate-interval",
+    Duration(low_ms=1),
+    1 * MINUTES,
+    "Time over which failures are counted.",
+)
+FAILURE_RATE_DELAY: Final = ConfigOption(
+    "restart-strategy.failure-rate.delay",
+    Duration(),
+    1 * SECONDS,
+    "Time between a failure and the restart.",
+)
+EXPONENTIAL_INITIAL_BACKOFF: Final = ConfigOption(
+    "restart-strategy.exponential-delay.initial-backoff",
+    Duration(low_ms=1),
+    1 * SECONDS,
+    "Time between the first failure and its restart.",
+)
+EXPONENTIAL_MAX_BACKOFF: Final = ConfigOption(
+    "restart-strategy.exponential-delay.max-backoff",
+    Duration(low_ms=1),
+    1 * MINUTES,
+    "Longest time between a failure and its restart.",
+)
+EXPONENTIAL_MULTIPLIER: Final = ConfigOption(
+    "restart-strategy.exponential-delay.backoff-multiplier",
+    Number(1.0),
+    1.5,
+    "Factor by which the time grows with every failure.",
+)
+EXPONENTIAL_JITTER: Final = ConfigOption(
+    "restart-strategy.exponential-delay.jitter-factor",
+    Number(0.0, 1.0),
+    0.1,
+    "Share of the time that is added or taken away at random.",
+)
+EXPONENTIAL_RESET_THRESHOLD: Final = ConfigOption(
+    "restart-strategy.exponential-delay.reset-backoff-threshold",
+    Duration(low_ms=1),
+    1 * HOURS,
+    "After running this long without a failure the time starts again at the initial backoff.",
+)
+EXPONENTIAL_ATTEMPTS: Final = ConfigOption[int | None](
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+    OptionalKind(Integer(1)),
+    None,
+    "How many restarts are made before the time is reset; none is no limit.",
+)
+
+# --- Spark
+
+SPARK_MASTER: Final = ConfigOption(
+    "headgate.spark.master",
+    Text(),
+    "local",
+    "Spark master when neither spark-submit nor the program brings a session; local opens as many slots as "
+    "the job needs.",
+)
+RESERVED_SLOTS: Final = ConfigOption(
+    "headgate.spark.reserved-slots",
+    Integer(0),
+    1,
+    "Slots kept free beside the gang for Spark tasks that feed the job, drain it or read its state.",
+)
+REDEPLOY_TIMEOUT: Final = ConfigOption(
+    "headgate.spark.redeploy-timeout",
+    Duration(low_ms=1),
+    5 * SECONDS,
+    "How long workers may take to become idle after a failure before a new gang replaces them.",
+)
+
+
+def _collect(names: Mapping[str, object]) -> Mapping[str, ConfigOption[Any]]:
+    found: dict[str, ConfigOption[Any]] = {}
+    for option in names.values():
+        if isinstance(option, ConfigOption):
+            assert option.key not in found, f"option {option.key} is defined twice"
+            found[option.key] = option
+    return MappingProxyType(found)
+
+
+OPTIONS: Final[Mapping[str, ConfigOption[Any]]] = _collect(globals().copy())
+"""Every option by its key, in the order of this file."""

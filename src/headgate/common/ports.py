@@ -1,0 +1,118 @@
+"""The doors to the outside: clock, randomness, disk, network, gang, background work, probes.
+
+Production and simulator implement the same doors, so that the code between them is the same code.
+Nothing inside Headgate asks which side of a door it is on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+
+class Clock(Protocol):
+    """Two clocks: one for people and processing time, one for timeouts."""
+
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds since 1970; may jump."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never go back; the only clock for timeouts."""
+        ...
+
+    def precise_ms(self) -> float:
+        """The monotonic clock with its fraction, for measuring."""
+        ...
+
+
+class Randomness(Protocol):
+    """The only source of chance."""
+
+    def token(self, size: int) -> bytes:
+        """`size` unpredictable bytes (predictable from the seed in the simulator)."""
+        ...
+
+    def uniform(self, low: float, high: float) -> float:
+        """A number between `low` and `high`."""
+        ...
+
+
+class Disk(Protocol):
+    """Durable files under one root; names are relative paths with ``/``.
+
+    Demands on an implementation: a name that :meth:`create` returned for is durable with all its
+    bytes; :meth:`create_if_absent` succeeds for exactly one of any number of concurrent callers;
+    a read after a completed write sees it.
+    """
+
+    def create(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
+        """Write a whole file durably, replacing an older one only when the new one is complete."""
+        ...
+
+    def create_if_absent(self, name: str, data: bytes) -> bool:
+        """Write a whole small file durably unless the name exists; False when it does."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a file; FileNotFoundError when there is none."""
+        ...
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """Sorted names of the files below the folder `prefix`."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove a file; an absent one is no error."""
+        ...
+
+    def describe(self, name: str = "") -> str:
+        """The full URI, for messages."""
+        ...
+
+
+class Background(Protocol):
+    """Runs blocking work beside a loop and reports back to it."""
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        """Run `work` elsewhere, in submission order; then `done(result, error)` is called from there."""
+        ...
+
+
+class Link(Protocol):
+    """One authenticated, ordered, reliable connection that carries control messages."""
+
+    def send(self, message: Any) -> None:
+        """Queue a message; never blocks. After :meth:`close` or a broken peer it does nothing."""
+        ...
+
+    def close(self) -> None:
+        """Give up the connection."""
+        ...
+
+
+class Gang(Protocol):
+    """Starts and ends the worker processes of a job, all or none."""
+
+    def submit(self, gang: int, slots: int) -> None:
+        """Start `slots` workers that will register with the job master under gang number `gang`."""
+        ...
+
+    def cancel(self, gang: int) -> None:
+        """End a gang by force; its end is reported like any other."""
+        ...
+
+
+class Probe(Protocol):
+    """Named places in the code where a test may strike; in production nothing listens."""
+
+    def reached(self, place: str) -> None:
+        """The code is at `place`."""
+        ...
+
+
+class NoProbe:
+    """The probe of production: does nothing."""
+
+    def reached(self, place: str) -> None:
+        """Do nothing."""

@@ -1,0 +1,60 @@
+"""Durations as people write them, and the two ends of event time."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MILLISECONDS: Final = 1
+SECONDS: Final = 1_000
+MINUTES: Final = 60 * SECONDS
+HOURS: Final = 60 * MINUTES
+DAYS: Final = 24 * HOURS
+
+WATERMARK_MIN: Final = -(2**63)
+"""Before any event time: nothing is known yet."""
+
+WATERMARK_MAX: Final = 2**63 - 1
+"""After all event time: no further record can come."""
+
+_UNITS: Final = {"ms": 1, "s": SECONDS, "min": MINUTES, "m": MINUTES, "h": HOURS, "d": DAYS}
+_PATTERN: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*")
+
+
+def duration_ms(value: int | float | str, name: str = "duration") -> int:
+    """Milliseconds of a duration.
+
+    Args:
+        value: milliseconds as a number, or text such as ``"500ms"``, ``"1s"``, ``"7d"``.
+        name: what the duration is for; used in the error.
+
+    Raises:
+        ValueError: the text is not a duration, or the duration is negative.
+
+    Example:
+        >>> duration_ms("1.5s"), duration_ms("7d"), duration_ms(20)
+        (1500, 604800000, 20)
+    """
+    if isinstance(value, str):
+        match = _PATTERN.fullmatch(value)
+        if match is None:
+            raise ValueError(
+                f"{name} is {value!r}; expected a number and a unit such as '500ms', '1s', '5min', '2h' or '7d'"
+            )
+        return round(float(match[1]) * _UNITS[match[2]])
+    if isinstance(value, bool) or not value >= 0:
+        raise ValueError(f"{name} is {value!r}; expected zero or more milliseconds")
+    return round(value)
+
+
+def format_ms(value_ms: int) -> str:
+    """The shortest text that :func:`duration_ms` reads back.
+
+    Example:
+        >>> format_ms(604_800_000), format_ms(1500)
+        ('7d', '1500ms')
+    """
+    for unit in ("d", "h", "min", "s"):
+        if value_ms and value_ms % _UNITS[unit] == 0:
+            return f"{value_ms // _UNITS[unit]}{unit}"
+    return f"{value_ms}ms"

@@ -1,0 +1,73 @@
+"""What in-memory sinks keep in the driver: results that each committable reaches exactly once.
+
+Sinks are pickled on their way to the workers, and a committer may be created anew after a restart;
+what was committed must survive both. So the results hang on the sink object of the user's program,
+and every copy of that sink in the same process finds them again by a ticket.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any, ClassVar, Final
+from weakref import WeakValueDictionary
+
+_TICKETS: Final = itertools.count(1)
+
+
+class CommittedOnce:
+    """Remembers which committables of which writers were taken already.
+
+    A writer numbers its committables from 0. All numbers below a low mark are taken; the few above
+    it are listed one by one, so that memory does not grow with the number of checkpoints.
+
+    Example:
+        >>> once = CommittedOnce()
+        >>> once.take("w", 0), once.take("w", 0), once.take("w", 2), once.take("w", 1), once.take("w", 2)
+        (True, False, True, True, False)
+    """
+
+    def __init__(self) -> None:
+        self._below: dict[str, int] = {}
+        self._above: dict[str, set[int]] = {}
+
+    def take(self, writer: str, sequence: int) -> bool:
+        """Whether this committable is new; from now on it is not.
+
+        Args:
+            writer: a name that no other writer ever had (job, uid, attempt, subtask).
+            sequence: the committable's number, counted by its writer from 0.
+        """
+        low, above = self._below.get(writer, 0), self._above.setdefault(writer, set())
+        if sequence < low or sequence in above:
+            return False
+        above.add(sequence)
+        while low in above:
+            above.remove(low)
+            low += 1
+        self._below[writer] = low
+        return True
+
+
+class DriverResults:
+    """Base of results that live in the driver.
+
+    Pickling a reference gives the same object back where it lives, and an empty one elsewhere.
+    """
+
+    _living: ClassVar[WeakValueDictionary[tuple[int, int, str], DriverResults]] = WeakValueDictionary()
+
+    def __init__(self) -> None:
+        self.once = CommittedOnce()
+        self._ticket = (os.getpid(), next(_TICKETS), type(self).__qualname__)
+        self._living[self._ticket] = self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _find, (type(self), self._ticket)
+
+
+def _find(kind: type[DriverResults], ticket: tuple[int, int, str]) -> DriverResults:
+    """The living results with this ticket, or new empty ones in a process that never had them."""
+    # The process id is compared because a forked worker inherits the driver's table.
+    living = DriverResults._living.get(ticket) if ticket[0] == os.getpid() else None
+    return living if living is not None else kind()

@@ -1,0 +1,10 @@
+"""Files as input and output: JSON lines, CSV and Parquet; plain, gzip and zstd.
+
+Sources are exact to the record and sinks publish exactly once; docs/decisions/0040 and following
+tell how.
+"""
+
+from headgate.connectors.files.formats import csv_source, json_source, parquet_source
+from headgate.connectors.files.sink import json_sink, parquet_sink
+
+__all__ = ["csv_source", "json_sink", "json_source", "parquet_sink", "parquet_source"]

@@ -1,0 +1,241 @@
+"""Bytes of plain, gzip and zstd files, in pieces, with offsets that one can come back to.
+
+An offset counts uncompressed bytes from the beginning of the file. A compressed file can only be
+entered at the start of a gzip member or zstd frame; :meth:`ByteStream.locate` says where that is
+for an offset, so that coming back reads at most one member again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from typing import Any, BinaryIO, Final, NamedTuple
+
+from headgate.common.errors import StorageError
+from headgate.connectors.files.paths import GZIP_MAGIC, ZSTD_MAGIC
+
+_PIECE: Final = 64 * 1024
+_OUTPUT_TARGET: Final = 256 * 1024
+
+
+class Entry(NamedTuple):
+    """Where a file can be entered for an offset.
+
+    Attributes:
+        member: position in the file where the gzip member or zstd frame starts; 0 for plain files.
+        skip: uncompressed bytes between that point and the offset.
+    """
+
+    member: int
+    skip: int
+
+
+class ByteStream(ABC):
+    """Reads a file forwards; the caller owns and closes it."""
+
+    def __init__(self, file: BinaryIO, path: str) -> None:
+        self._file, self._path = file, path
+
+    @abstractmethod
+    def read(self, size: int) -> bytes:
+        """Up to about `size` bytes, b"" only at the end.
+
+        Raises:
+            StorageError: the compressed data is damaged or ends too early.
+        """
+
+    @abstractmethod
+    def locate(self, offset: int) -> Entry:
+        """Where to enter for this offset, which must not precede a forgotten one."""
+
+    @abstractmethod
+    def approach(self, skip: int, tail: int) -> int:
+        """Go on from the entry point towards the offset `skip` bytes behind it; how many bytes are
+        left to read before it is reached, at least `tail` of them.
+        """
+
+    @abstractmethod
+    def forget_before(self, offset: int) -> None:
+        """Offsets before this one are not asked for any more."""
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class PlainStream(ByteStream):
+    """Bytes as they are in the file."""
+
+    def read(self, size: int) -> bytes:
+        """See the base."""
+        return self._file.read(size)
+
+    def locate(self, offset: int) -> Entry:
+        """See the base."""
+        return Entry(0, offset)
+
+    def approach(self, skip: int, tail: int) -> int:
+        """See the base."""
+        self._file.seek(skip - tail)
+        return tail
+
+    def forget_before(self, offset: int) -> None:
+        """Nothing is kept."""
+
+
+class CompressedStream(ByteStream):
+    """Bytes of concatenated gzip members or zstd frames.
+
+    Attributes:
+        kind: "gzip" or "zstd", for messages.
+    """
+
+    kind = ""
+
+    def __init__(self, file: BinaryIO, path: str, member: int, offset: int) -> None:
+        super().__init__(file, path)
+        self._input, self._input_end = b"", member
+        self._offset = offset
+        self._members: list[tuple[int, int]] = []
+        self._decoder: Any = None
+
+    @abstractmethod
+    def _new_decoder(self) -> Any:
+        """A decoder of one member, with `eof` and `unused_data`."""
+
+    @abstractmethod
+    def _decode(self, size: int) -> bytes:
+        """Feed the decoder from `_input` and keep there what was not fed; at the end of a member,
+        what follows it is in the decoder's `unused_data` and precedes `_input`.
+        """
+
+    def read(self, size: int) -> bytes:
+        """See the base."""
+        while True:
+            ended = not self._input and not self._refill()
+            if self._decoder is None:
+                if ended:
+                    return b""
+                if not self._begin_member():
+                    continue
+            try:
+                data = self._decode(size)
+            except Exception as problem:
+                raise self._damaged(f"is damaged ({problem})", self._members[-1][0]) from problem
+            self._offset += len(data)
+            if self._decoder.eof:
+                self._input = self._decoder.unused_data + self._input
+                self._decoder = None
+            elif ended and not data:
+                raise self._damaged("ends in the middle of a member", self._input_end)
+            if data:
+                return data
+
+    def locate(self, offset: int) -> Entry:
+        """See the base."""
+        for member, start in reversed(self._members):
+            if start <= offset:
+                return Entry(member, offset - start)
+        return Entry(0, offset)
+
+    def approach(self, skip: int, tail: int) -> int:
+        """See the base."""
+        return skip
+
+    def forget_before(self, offset: int) -> None:
+        """See the base."""
+        while len(self._members) > 1 and self._members[1][1] <= offset:
+            del self._members[0]
+
+    def _refill(self) -> bool:
+        self._input = self._file.read(_PIECE)
+        self._input_end += len(self._input)
+        return bool(self._input)
+
+    def _begin_member(self) -> bool:
+        """False when there was only padding, which tape-minded tools append."""
+        stripped = self._input.lstrip(b"\0")
+        if not stripped:
+            self._input = b""
+            return False
+        self._input = stripped
+        self._members.append((self._input_end - len(stripped), self._offset))
+        self._decoder = self._new_decoder()
+        return True
+
+    def _damaged(self, what: str, at: int) -> StorageError:
+        return StorageError(
+            f"{self._path!r}: its {self.kind} data {what} at byte {at} of the file; "
+            "write the file again or take it out of the input"
+        )
+
+
+class GzipStream(CompressedStream):
+    """Concatenated gzip members; zlib verifies the checksum of each."""
+
+    kind = "gzip"
+
+    def _new_decoder(self) -> Any:
+        return zlib.decompressobj(wbits=31)
+
+    def _decode(self, size: int) -> bytes:
+        data: bytes = self._decoder.decompress(self._input, size)
+        # At the end of a member zlib may name the rest in both places.
+        self._input = b"" if self._decoder.eof else self._decoder.unconsumed_tail
+        return data
+
+
+class ZstdStream(CompressedStream):
+    """Concatenated zstd frames.
+
+    The decoder has no bound for its output, so the size of the input pieces follows the ratio seen.
+    """
+
+    kind = "zstd"
+
+    def __init__(self, file: BinaryIO, path: str, member: int, offset: int) -> None:
+        super().__init__(file, path, member, offset)
+        self._piece, self._ready = 4096, memoryview(b"")
+
+    def _new_decoder(self) -> Any:
+        import zstandard
+
+        return zstandard.ZstdDecompressor().decompressobj()
+
+    def read(self, size: int) -> bytes:
+        """See the base."""
+        if not self._ready:
+            self._ready = memoryview(super().read(size))
+        data, self._ready = bytes(self._ready[:size]), self._ready[size:]
+        return data
+
+    def _decode(self, size: int) -> bytes:
+        piece, rest = self._input[: self._piece], self._input[self._piece :]
+        data: bytes = self._decoder.decompress(piece)
+        self._input = rest
+        if len(data) > 2 * _OUTPUT_TARGET:
+            self._piece = max(64, self._piece // 2)
+        elif len(data) < _OUTPUT_TARGET // 2:
+            self._piece = min(_PIECE, self._piece * 2)
+        return data
+
+
+def open_stream(path: str, member: int = 0, offset: int = 0) -> ByteStream:
+    """A stream that reads from the member's start on; plain files from their beginning.
+
+    Args:
+        path: the file; its compression is told by its first bytes, not by its name.
+        member: where to enter, as :meth:`ByteStream.locate` said.
+        offset: the uncompressed offset of the member's start.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    file = open(path, "rb")  # noqa: SIM115 - the stream owns it
+    head = file.read(4)
+    if head == ZSTD_MAGIC or head.startswith(GZIP_MAGIC):
+        file.seek(member)
+        kind = ZstdStream if head == ZSTD_MAGIC else GzipStream
+        return kind(file, path, member, offset)
+    file.seek(0)
+    return PlainStream(file, path)

@@ -1,0 +1,277 @@
+"""CSV: blocks of rows become dicts, typed records or Arrow record batches.
+
+A record ends at a line feed outside quotes. Quotes are balanced within a record, so a border is a
+line feed with an even number of quotes before it. A quote inside an unquoted field breaks that
+rule; such rows are bad records, named by the line where they begin.
+"""
+
+from __future__ import annotations
+
+import csv
+import types
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+from typing_extensions import TypedDict
+
+from headgate.api.source import BadRecord, Plain
+from headgate.common.errors import UsageError
+from headgate.connectors.files.bad_records import OnError, bad_record_error
+from headgate.connectors.files.json_decoder import is_named_tuple, named_tuple_maker, struct_like
+from headgate.connectors.files.text_cursor import RECORD_BYTES_MAX, Decoded
+
+_BAD: Final = (csv.Error, ValueError)
+
+Rows = list[list[str]]
+
+
+class RowMaker(Protocol):
+    """Makes records of rows of text.
+
+    Attributes:
+        names: the fields of the schema, None without one.
+    """
+
+    names: list[str] | None
+
+    def __call__(self, header: Sequence[str], rows: Rows) -> Any:
+        """All records; ValueError when one of the rows does not fit."""
+        ...
+
+
+class CsvDecoder:
+    """Decodes blocks of CSV; see :class:`headgate.connectors.files.text_cursor.TextDecoder`."""
+
+    def __init__(
+        self, name: str, make: RowMaker, on_error: OnError, delimiter: str, has_header: bool, saved: Plain
+    ) -> None:
+        if not has_header and make.names is None:
+            raise UsageError(
+                "csv_source got header=False without a schema; expected a schema that names the fields"
+            )
+        # The module's own limit of 128 KiB for a field is the process's, so it is only ever raised.
+        csv.field_size_limit(max(csv.field_size_limit(), RECORD_BYTES_MAX))
+        self._name, self._make, self._on_error, self._delimiter = name, make, on_error, delimiter
+        self._has_header = has_header
+        self._header: list[str] = list(saved or make.names or [])
+
+    def begin(self, data: bytes) -> int:
+        """Read the header, if the file has one."""
+        if not self._has_header or not data:
+            return 0
+        end = _first_border(data)
+        try:
+            header = self._parse(data[:end].decode().rstrip("\r\n"))
+            problem = (
+                "" if header and len(set(header)) == len(header) else "field names are missing or repeated"
+            )
+        except _BAD as failure:
+            header, problem = [], str(failure)
+        if problem:
+            raise bad_record_error(BadRecord(self._name, 1, f"the header is unusable, {problem}", data[:end]))
+        self._header = header
+        return end
+
+    def saved(self) -> Plain:
+        """The header, so that going on in the middle of a file need not read its beginning."""
+        return list(self._header)
+
+    def border(self, data: bytes) -> int:
+        """Right after the last line feed that has an even number of quotes before it."""
+        end = data.rfind(b"\n")
+        quotes = data.count(b'"', 0, max(0, end))
+        while end >= 0 and quotes % 2:
+            earlier = data.rfind(b"\n", 0, end)
+            quotes -= data.count(b'"', earlier + 1, end)
+            end = earlier
+        return end + 1
+
+    def decode(self, data: bytes, first_line: int) -> Decoded:
+        """Decode whole records: together when they are clean, one by one otherwise."""
+        if b'"' not in data:
+            body = data[:-1] if data.endswith(b"\n") else data
+            try:
+                rows = list(csv.reader(body.decode().split("\n"), delimiter=self._delimiter, strict=True))
+                if set(map(len, rows)) == {len(self._header)}:
+                    return Decoded(self._make(self._header, rows))
+            except _BAD:
+                pass
+        return self._singly(data, first_line)
+
+    def _singly(self, data: bytes, first_line: int) -> Decoded:
+        rows: Rows = []
+        raws: list[tuple[int, int, bytes]] = []
+        failed: list[tuple[int, BadRecord]] = []
+        for line, end, raw in _cut(data, first_line):
+            try:
+                row = self._parse(raw.decode().rstrip("\r\n"))
+                if len(row) != len(self._header):
+                    raise ValueError(f"the row has {len(row)} fields; expected {len(self._header)}")
+            except _BAD as problem:
+                failed.append((len(rows), BadRecord(self._name, line, str(problem), raw)))
+                continue
+            rows.append(row)
+            raws.append((line, end, raw))
+        kept, misfits = self._fitting(rows)
+        lost = dict(misfits)
+        bad = list(failed)
+        for index, reason in misfits:
+            line, _, raw = raws[index]
+            bad.append((index, BadRecord(self._name, line, reason, raw)))
+        # From here on "records before it" counts only what is kept.
+        bad = sorted(
+            ((before - sum(1 for gone in lost if gone < before), record) for before, record in bad),
+            key=lambda pair: pair[1].position,
+        )
+        if bad and self._on_error == "fail":
+            raise bad_record_error(bad[0][1])
+        return Decoded(kept, [end for i, (_, end, _) in enumerate(raws) if i not in lost], bad)
+
+    def _fitting(self, rows: Rows) -> tuple[Any, list[tuple[int, str]]]:
+        """Records of the rows that fit the schema, and (index, reason) of the others."""
+        try:
+            return self._make(self._header, rows), []
+        except ValueError:
+            pass
+        good, misfits = [], []
+        for index, row in enumerate(rows):
+            try:
+                self._make(self._header, [row])
+                good.append(row)
+            except ValueError as problem:
+                misfits.append((index, str(problem).replace(" - at `$[0]", " - at `$")))
+        return self._make(self._header, good), misfits
+
+    def _parse(self, text: str) -> list[str]:
+        if text.count('"') % 2:
+            raise ValueError("a quote is left open, or stands inside an unquoted field")
+        rows = list(csv.reader([text], delimiter=self._delimiter, strict=True))
+        return rows[0] if rows else []
+
+
+def _first_border(data: bytes) -> int:
+    end = 0
+    while end < len(data):
+        following = data.find(b"\n", end)
+        if following < 0:
+            return len(data)
+        end = following + 1
+        if data.count(b'"', 0, end) % 2 == 0:
+            return end
+    return end
+
+
+def _cut(data: bytes, first_line: int) -> list[tuple[int, int, bytes]]:
+    """(line, offset of the end, bytes) of each record that is not an empty line."""
+    records, start, line, end, quotes = [], 0, first_line, 0, 0
+    for piece in _lines(data):
+        end += len(piece)
+        quotes += piece.count(b'"')
+        if quotes % 2 and end < len(data):
+            continue
+        raw = data[start:end]
+        if raw.strip():
+            records.append((line, end, raw))
+        line += raw.count(b"\n")
+        start = end
+    return records
+
+
+def _lines(data: bytes) -> list[bytes]:
+    lines = [line + b"\n" for line in data.split(b"\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def row_maker(schema: Any | None, arrow: bool) -> RowMaker:
+    """How rows become records of the schema.
+
+    Raises:
+        UsageError: the schema is of no known kind.
+    """
+    if schema is None:
+        return DictMaker()
+    return ArrowMaker(schema) if arrow else TypedMaker(schema)
+
+
+class DictMaker:
+    """Dicts of strings."""
+
+    names: list[str] | None = None
+
+    def __call__(self, header: Sequence[str], rows: Rows) -> list[dict[str, str]]:
+        """See the protocol."""
+        return [dict(zip(header, row)) for row in rows]
+
+
+class TypedMaker:
+    """Records of a class, or dicts with typed fields, by msgspec's reading of text."""
+
+    names: list[str] | None
+
+    def __init__(self, schema: Any) -> None:
+        self._finish: Callable[[list[Any]], list[Any]] | None = None
+        record: Any = schema
+        try:
+            if isinstance(schema, dict):
+                # Written as a call of the class's maker, since the fields are only known now.
+                record = types.new_class(
+                    "Record", (TypedDict,), {}, lambda body: body.update(__annotations__=schema)
+                )
+            elif is_named_tuple(schema):
+                self._finish, record = named_tuple_maker(schema), struct_like(schema)
+            hints = typing.get_type_hints(record)
+            self._type: Any = list[record]
+            msgspec.convert([], self._type, strict=False)
+        except (TypeError, NameError) as problem:
+            raise UsageError(
+                f"schema {schema!r} cannot be read from CSV ({problem}); expected a dict of names and types, "
+                "a dataclass, TypedDict, NamedTuple, msgspec.Struct or pyarrow.Schema"
+            ) from problem
+        self.names = list(hints)
+        self._nullable = {name for name, hint in hints.items() if _allows_none(hint)}
+
+    def __call__(self, header: Sequence[str], rows: Rows) -> list[Any]:
+        """See the protocol."""
+        records: list[dict[str, str | None]] = [dict(zip(header, row)) for row in rows]
+        for name in self._nullable.intersection(header):
+            for record in records:
+                if not record[name]:
+                    record[name] = None
+        made: list[Any] = msgspec.convert(records, self._type, strict=False)
+        return made if self._finish is None else self._finish(made)
+
+
+def _allows_none(hint: Any) -> bool:
+    return typing.get_origin(hint) in (typing.Union, types.UnionType) and type(None) in typing.get_args(hint)
+
+
+class ArrowMaker:
+    """Arrow record batches; an empty field is null in every column that is not text."""
+
+    names: list[str] | None
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+        self.names = list(schema.names)
+
+    def __call__(self, header: Sequence[str], rows: Rows) -> Any:
+        """See the protocol."""
+        import pyarrow as pa
+
+        columns = dict(zip(header, zip(*rows))) if rows else dict.fromkeys(header, ())
+        arrays = []
+        for field in self._schema:
+            if field.name not in columns:
+                raise ValueError(f"the header has no field {field.name!r}")
+            texts: Sequence[str | None] = columns[field.name]
+            is_text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+            if not is_text:
+                texts = [text or None for text in texts]
+            try:
+                arrays.append(pa.array(texts, pa.string()).cast(field.type))
+            except pa.ArrowException as problem:
+                raise ValueError(f"{problem} (field {field.name!r})") from problem
+        return pa.record_batch(arrays, schema=self._schema)

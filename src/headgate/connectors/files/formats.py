@@ -1,0 +1,152 @@
+"""The three kinds of files sources and the functions that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from typing_extensions import TypeVar, override
+
+from headgate.api.source import Plain
+from headgate.common.errors import UsageError
+from headgate.connectors.files.bad_records import OnError
+from headgate.connectors.files.paths import Paths, expand
+from headgate.connectors.files.source import FileCursor, FilesSource, TextFilesSource
+from headgate.connectors.files.text_cursor import TextDecoder
+
+T = TypeVar("T", default=Any)
+
+
+def json_source(paths: Paths, schema: Any | None = None, on_error: OnError = "fail") -> JsonSource[Any]:
+    """A bounded source of JSON lines; plain, gzip and zstd files, told by their content.
+
+    Args:
+        paths: a file, a directory (recursive; names beginning with ``_`` or ``.`` are skipped), a glob,
+            or a list of these. A file that is named twice is read once.
+        schema: None for records as JSON has them (objects become dicts); a dataclass, TypedDict,
+            NamedTuple or msgspec.Struct for checked, typed records; a ``pyarrow.Schema`` for columnar
+            batches. Fields that the schema does not have are ignored.
+        on_error: for lines that do not decode: "fail" names file and line, "skip" counts them,
+            "side-output" sends them to the side output ``"bad-records"``.
+
+    Example:
+        >>> json_source("events/*.jsonl.gz", on_error="skip").describe()
+        'JSON files events/*.jsonl.gz'
+    """
+    return JsonSource(paths, schema, on_error)
+
+
+def csv_source(
+    paths: Paths,
+    schema: Any | None = None,
+    on_error: OnError = "fail",
+    *,
+    delimiter: str = ",",
+    header: bool = True,
+) -> CsvSource[Any]:
+    """A bounded source of CSV files with quoting as in RFC 4180, line breaks in quotes included.
+
+    Args:
+        paths: as for :func:`json_source`.
+        schema: None for dicts of strings; a dict of field name and type, a dataclass, TypedDict,
+            NamedTuple or msgspec.Struct for typed records (an empty field is None where None is allowed);
+            a ``pyarrow.Schema`` for columnar batches.
+        on_error: as for :func:`json_source`; a row with too few or too many fields does not decode.
+        delimiter: one character between fields.
+        header: whether the first row names the fields; otherwise the schema does, in its order.
+    """
+    return CsvSource(paths, schema, on_error, delimiter, header)
+
+
+def parquet_source(paths: Paths, columns: Sequence[str] | None = None) -> ParquetSource:
+    """A bounded source of Parquet files that stays columnar: it gives Arrow record batches.
+
+    Args:
+        paths: as for :func:`json_source`.
+        columns: which columns to read; None reads all.
+    """
+    return ParquetSource(paths, columns)
+
+
+def is_arrow_schema(schema: Any) -> bool:
+    """Whether it is a ``pyarrow.Schema``, without importing pyarrow for those who do not use it."""
+    kind = type(schema)
+    return kind.__module__.partition(".")[0] == "pyarrow" and kind.__name__ == "Schema"
+
+
+class JsonSource(TextFilesSource[T]):
+    """See :func:`json_source`."""
+
+    def __init__(self, paths: Paths, schema: Any | None, on_error: OnError) -> None:
+        super().__init__(paths, "JSON", on_error)
+        self.schema = schema
+
+    @override
+    def new_decoder(self, path: str, saved: Plain) -> TextDecoder:
+        from headgate.connectors.files import json_decoder as decoding
+
+        arrow = is_arrow_schema(self.schema)
+        parser: decoding.LineParser = (
+            decoding.ArrowParser(self.schema) if arrow else decoding.ObjectParser(self.schema)
+        )
+        return decoding.JsonDecoder(path, parser, self.on_error)
+
+    @override
+    def validate(self) -> None:
+        self.new_decoder("", None)
+        super().validate()
+
+
+class CsvSource(TextFilesSource[T]):
+    """See :func:`csv_source`."""
+
+    def __init__(
+        self, paths: Paths, schema: Any | None, on_error: OnError, delimiter: str, header: bool
+    ) -> None:
+        super().__init__(paths, "CSV", on_error)
+        self.schema, self.delimiter, self.header = schema, delimiter, header
+
+    @override
+    def new_decoder(self, path: str, saved: Plain) -> TextDecoder:
+        from headgate.connectors.files.csv_decoder import CsvDecoder, row_maker
+
+        maker = row_maker(self.schema, is_arrow_schema(self.schema))
+        return CsvDecoder(path, maker, self.on_error, self.delimiter, self.header, saved)
+
+    @override
+    def validate(self) -> None:
+        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
+            raise UsageError(
+                f"csv_source got delimiter={self.delimiter!r}; expected one ASCII character that is neither "
+                "a quote nor a line break"
+            )
+        self.new_decoder("", None)
+        super().validate()
+
+
+class ParquetSource(FilesSource[Any]):
+    """See :func:`parquet_source`."""
+
+    def __init__(self, paths: Paths, columns: Sequence[str] | None) -> None:
+        super().__init__(paths, "Parquet")
+        self.columns = None if columns is None else list(columns)
+
+    @override
+    def open_cursor(self, path: str, position: Plain) -> FileCursor:
+        from headgate.connectors.files.parquet_cursor import ParquetCursor
+
+        return ParquetCursor(path, self.columns, position)
+
+    @override
+    def validate(self) -> None:
+        from headgate.connectors.files.parquet_cursor import missing_columns
+
+        super().validate()
+        if self.columns is None:
+            return
+        for path in expand(self.paths, self.file_format):
+            missing = missing_columns(path, self.columns)
+            if missing:
+                raise UsageError(
+                    f"{path!r} has no column {missing[0]!r}; correct parquet_source(columns=...)"
+                )

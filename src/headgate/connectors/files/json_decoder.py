@@ -1,0 +1,217 @@
+"""JSON lines: blocks of lines become Python objects or Arrow record batches.
+
+Integers of any size are kept by Python records; an Arrow column of 64 bits refuses what does not fit
+as a bad record. Numbers beyond a double's range and NaN are no JSON and bad records, too.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from headgate.api.source import BadRecord, Plain
+from headgate.common.errors import UsageError
+from headgate.connectors.files.bad_records import OnError, bad_record_error
+from headgate.connectors.files.text_cursor import Decoded
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BAD = (ValueError, RecursionError)
+_BORDERS = (b"}\n{", b"}\r\n{", b"]\n[")
+
+
+def one_record_per_line(data: bytes, records: int) -> bool:
+    """Whether the lines of a block that decoded as a whole are exactly its records.
+
+    JSON takes a line feed for white space, so a decoder also accepts records that span lines or share
+    one. Between a closing and an opening bracket there is no comma, so such a line feed can only
+    stand between two records; with as many records as lines each line is one.
+    """
+    body = data[:-1] if data.endswith(b"\n") else data
+    inner = body.count(b"\n")
+    return records == inner + 1 and any(inner == body.count(border) for border in _BORDERS)
+
+
+class LineParser(Protocol):
+    """Decodes lines, strictly one record per line."""
+
+    def block(self, data: bytes) -> Any | None:
+        """All records of a block when each line is one; None when lines must be looked at singly."""
+        ...
+
+    def singly(self, lines: Sequence[bytes]) -> tuple[Any, list[tuple[int, str]]]:
+        """The good records of non-empty lines, and (line index, reason) of the others."""
+        ...
+
+
+class JsonDecoder:
+    """Decodes blocks of JSON lines; see :class:`headgate.connectors.files.text_cursor.TextDecoder`."""
+
+    def __init__(self, name: str, parser: LineParser, on_error: OnError) -> None:
+        self._name, self._parser, self._on_error = name, parser, on_error
+
+    def begin(self, data: bytes) -> int:
+        """JSON lines have no header."""
+        return 0
+
+    def saved(self) -> Plain:
+        """Nothing."""
+        return None
+
+    def border(self, data: bytes) -> int:
+        """Right after the last line feed."""
+        return data.rfind(b"\n") + 1
+
+    def decode(self, data: bytes, first_line: int) -> Decoded:
+        """Decode whole lines: together when they are clean, one by one otherwise."""
+        records = self._parser.block(data)
+        if records is not None:
+            return Decoded(records)
+        lines, ends, numbers, offset = [], [], [], 0
+        for number, line in enumerate(data.split(b"\n"), first_line):
+            offset = min(len(data), offset + len(line) + 1)
+            if line.strip():
+                lines.append(line)
+                ends.append(offset)
+                numbers.append(number)
+        records, reasons = self._parser.singly(lines)
+        bad = [
+            (index - earlier, BadRecord(self._name, numbers[index], reason, lines[index]))
+            for earlier, (index, reason) in enumerate(reasons)
+        ]
+        if bad and self._on_error == "fail":
+            raise bad_record_error(bad[0][1])
+        lost = {index for index, _ in reasons}
+        return Decoded(records, [end for i, end in enumerate(ends) if i not in lost], bad)
+
+
+class ObjectParser:
+    """Lines become Python objects with msgspec."""
+
+    def __init__(self, schema: Any | None) -> None:
+        decoder, self._finish = object_decoder(schema)
+        self._decode, self._decode_lines = decoder.decode, decoder.decode_lines
+
+    def block(self, data: bytes) -> list[Any] | None:
+        """See the protocol."""
+        try:
+            records = self._decode_lines(data)
+        except _BAD:
+            return None
+        if not one_record_per_line(data, len(records)):
+            return None
+        return records if self._finish is None else self._finish(records)
+
+    def singly(self, lines: Sequence[bytes]) -> tuple[list[Any], list[tuple[int, str]]]:
+        """See the protocol."""
+        good, bad = [], []
+        for index, line in enumerate(lines):
+            try:
+                good.append(self._decode(line))
+            except _BAD as problem:
+                bad.append((index, str(problem)))
+        return good if self._finish is None else self._finish(good), bad
+
+
+def object_decoder(schema: Any | None) -> tuple[Any, Callable[[list[Any]], list[Any]] | None]:
+    """A msgspec decoder for the schema, and what to do with its records, if anything.
+
+    Raises:
+        UsageError: msgspec cannot decode into this type.
+    """
+    try:
+        if schema is None:
+            return msgspec.json.Decoder(), None
+        if not is_named_tuple(schema):
+            return msgspec.json.Decoder(schema), None
+        return msgspec.json.Decoder(struct_like(schema)), named_tuple_maker(schema)
+    except (TypeError, NameError) as problem:
+        raise UsageError(
+            f"schema {schema!r} cannot be decoded into ({problem}); expected a dataclass, TypedDict, "
+            "NamedTuple, msgspec.Struct or pyarrow.Schema"
+        ) from problem
+
+
+def is_named_tuple(schema: Any) -> bool:
+    """Whether it is a NamedTuple class."""
+    return isinstance(schema, type) and issubclass(schema, tuple) and hasattr(schema, "_fields")
+
+
+def struct_like(schema: Any) -> type[msgspec.Struct]:
+    """A struct with a NamedTuple's fields: msgspec reads NamedTuples from arrays, files hold objects."""
+    hints = typing.get_type_hints(schema, include_extras=True)
+    fields: list[Any] = [
+        (name, hints.get(name, Any), schema._field_defaults[name])
+        if name in schema._field_defaults
+        else (name, hints.get(name, Any))
+        for name in schema._fields
+    ]
+    return msgspec.defstruct(schema.__name__, fields, gc=False)
+
+
+def named_tuple_maker(schema: Any) -> Callable[[list[Any]], list[Any]]:
+    """Turns structs of :func:`struct_like` into the NamedTuples."""
+    make, values = schema._make, msgspec.structs.astuple
+    return lambda records: [make(values(record)) for record in records]
+
+
+class ArrowParser:
+    """Lines become Arrow record batches of a given schema."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        from pyarrow import json
+
+        self._schema, self._read_json = schema, json.read_json
+        self._parse = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        self._json = json
+
+    def block(self, data: bytes) -> pa.RecordBatch | None:
+        """See the protocol."""
+        import pyarrow as pa
+
+        # One block for all: a record that crosses Arrow's own blocks would be refused.
+        options = self._json.ReadOptions(use_threads=False, block_size=len(data) + 1)
+        try:
+            table = self._read_json(pa.BufferReader(data), read_options=options, parse_options=self._parse)
+        except (pa.ArrowException, ValueError):
+            return None
+        if not one_record_per_line(data, table.num_rows):
+            return None
+        batches = table.select(self._schema.names).combine_chunks().to_batches()
+        return batches[0] if batches else None
+
+    def singly(self, lines: Sequence[bytes]) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
+        """See the protocol; halves the lines until the bad ones stand alone."""
+        import pyarrow as pa
+
+        batches: list[pa.RecordBatch] = []
+        bad: list[tuple[int, str]] = []
+        pending = [(0, len(lines))]
+        while pending:
+            start, stop = pending.pop()
+            if start == stop:
+                continue
+            batch = self.block(b"\n".join(lines[start:stop]))
+            if batch is not None:
+                batches.append(batch)
+            elif stop - start == 1:
+                bad.append((start, self._reason(lines[start])))
+            else:
+                middle = (start + stop) // 2
+                pending += [(middle, stop), (start, middle)]
+        if not batches:
+            return pa.RecordBatch.from_pylist([], schema=self._schema), bad
+        return pa.concat_batches(batches), bad
+
+    def _reason(self, line: bytes) -> str:
+        import pyarrow as pa
+
+        try:
+            rows = self._read_json(pa.BufferReader(line), parse_options=self._parse).num_rows
+        except (pa.ArrowException, ValueError) as problem:
+            return str(problem)
+        return f"the line holds {rows} records; expected one"

@@ -1,0 +1,123 @@
+"""Reads one Parquet file batch by batch; its position is (row group, row in it).
+
+Memory stays flat: columns are read through small buffers, one row group at a time and by one
+thread; nothing is fetched ahead.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.api.source import BadRecord, Plain
+from headgate.common.errors import OperatingError, StorageError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS: Final = 32_768
+_BUFFER_BYTES: Final = 1024 * 1024
+_FOOTER_BYTES: Final = 64 * 1024
+
+
+class ParquetCursor:
+    """One open file: polls slices of record batches, tells the position after the last row polled."""
+
+    def __init__(self, path: str, columns: Sequence[str] | None, start: Plain) -> None:
+        import pyarrow.parquet as pq
+
+        self._path, self._columns = path, None if columns is None else list(columns)
+        self._seal = _seal(path)
+        self._group: int
+        self._row: int
+        self._group, self._row = (0, 0) if start is None else (start["row_group"], start["row"])
+        if start is not None and start["seal"] != self._seal:
+            raise OperatingError(
+                f"{path} was changed since the checkpoint, which stands at row group {self._group}, row "
+                f"{self._row}; put the file back as it was, or start without the checkpoint"
+            )
+        try:
+            self._file = pq.ParquetFile(path, pre_buffer=False, memory_map=False, buffer_size=_BUFFER_BYTES)
+        except Exception as problem:
+            raise self._unreadable(problem) from problem
+        self._groups = self._file.metadata.num_row_groups
+        self._batches: Iterator[pa.RecordBatch] | None = None
+        self._batch: Any = None
+        self._at = 0
+
+    def poll(self, max_records: int) -> tuple[Any, list[BadRecord]] | None:
+        """A slice of the next batch; None at the end."""
+        try:
+            if not self._fill():
+                return None
+        except Exception as problem:
+            raise self._unreadable(problem) from problem
+        piece = self._batch.slice(self._at, max(1, max_records))
+        self._at += piece.num_rows
+        self._row += piece.num_rows
+        return piece, []
+
+    def position(self) -> Plain:
+        """The row group, the row in it, and what tells this file from another."""
+        return {"row_group": self._group, "row": self._row, "seal": self._seal}
+
+    def close(self) -> None:
+        """Close the file."""
+        self._batch = self._batches = None
+        self._file.close()
+
+    def _fill(self) -> bool:
+        """Make sure the current batch has rows left; False at the end of the file."""
+        while self._batch is None or self._at == self._batch.num_rows:
+            if self._batches is None:
+                if self._group >= self._groups:
+                    return False
+                self._open_group()
+                continue
+            self._batch, self._at = next(self._batches, None), 0
+            if self._batch is None:
+                self._batches, self._group, self._row = None, self._group + 1, 0
+        return True
+
+    def _open_group(self) -> None:
+        self._batches = self._file.iter_batches(
+            batch_size=BATCH_ROWS, row_groups=[self._group], columns=self._columns, use_threads=False
+        )
+        to_skip = self._row
+        for batch in self._batches:
+            if to_skip < batch.num_rows:
+                self._batch, self._at = batch, to_skip
+                return
+            to_skip -= batch.num_rows
+
+    def _unreadable(self, problem: BaseException) -> StorageError:
+        return StorageError(
+            f"{self._path}, row group {self._group}, row {self._row}: the Parquet data cannot be read "
+            f"({problem}); write the file again or take it out of the input"
+        )
+
+
+def _seal(path: str) -> list[int]:
+    """Size and checksum of the file's end, where Parquet keeps its metadata."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _FOOTER_BYTES))
+        return [size, zlib.crc32(file.read())]
+
+
+def missing_columns(path: str, columns: Sequence[str]) -> list[str]:
+    """Those of the columns that the file does not have.
+
+    Raises:
+        UsageError: the file's metadata cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        names = set(pq.read_schema(path).names)
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        raise UsageError(f"{path!r} is not a readable Parquet file ({problem}); write it again") from problem
+    return [column for column in columns if column not in names]

@@ -1,0 +1,133 @@
+"""Encodes records as Parquet row groups into a part file."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+from headgate.common.errors import UsageError
+from headgate.connectors.files.part_file import PartFile
+
+ROW_GROUP_ROWS: Final = 131_072
+ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
+
+
+class Columns:
+    """The schema of one writer's files: given, or taken from the first batch."""
+
+    def __init__(self, schema: Any | None) -> None:
+        self.schema = schema
+
+    def batch_of(self, records: Any) -> Any:
+        """The records as a batch of the schema.
+
+        Raises:
+            UsageError: a record does not fit.
+        """
+        import pyarrow as pa
+
+        if not isinstance(records, pa.RecordBatch):
+            return self._from_rows([fields_of(record) for record in records])
+        if self.schema is None:
+            self.schema = records.schema
+        if records.schema.equals(self.schema):
+            return records
+        if set(records.schema.names) == set(self.schema.names):
+            try:
+                return records.select(self.schema.names).cast(self.schema)
+            except (pa.ArrowException, ValueError):
+                pass
+        raise UsageError(
+            f"a batch with columns ({_shown(records.schema)}) does not fit the Parquet schema "
+            f"({_shown(self.schema)}); give parquet_sink(schema=...) or convert the columns"
+        )
+
+    def _from_rows(self, rows: list[dict[str, Any]]) -> Any:
+        import pyarrow as pa
+
+        try:
+            if self.schema is None:
+                names = list(dict.fromkeys(name for row in rows for name in row))
+                columns = [pa.array([row.get(name) for row in rows]) for name in names]
+                batch = pa.record_batch(columns, names=names)
+                self.schema = batch.schema
+                return batch
+            known = set(self.schema.names)
+            for row in rows:
+                if not known.issuperset(row):
+                    raise ValueError(
+                        f"field {next(name for name in row if name not in known)!r} is not in the schema"
+                    )
+            return pa.RecordBatch.from_pylist(rows, schema=self.schema)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
+            expected = "a first batch of one kind" if self.schema is None else _shown(self.schema)
+            raise UsageError(
+                f"a record cannot be written as Parquet: {problem}; expected {expected}; give "
+                "parquet_sink(schema=...) or convert the records"
+            ) from problem
+
+
+def fields_of(record: Any) -> dict[str, Any]:
+    """Field names and values of a record.
+
+    Raises:
+        UsageError: it has no fields.
+
+    Example:
+        >>> fields_of(("ada", 3))
+        {'_1': 'ada', '_2': 3}
+    """
+    kind = type(record)
+    if isinstance(record, dict):
+        return record
+    if isinstance(record, tuple):
+        names = getattr(kind, "_fields", None) or [f"_{i}" for i in range(1, len(record) + 1)]
+        return dict(zip(names, record, strict=True))
+    if dataclasses.is_dataclass(kind):
+        return dataclasses.asdict(record)
+    if hasattr(kind, "__struct_fields__"):
+        return {name: getattr(record, name) for name in kind.__struct_fields__}
+    if hasattr(kind, "as_dict"):
+        fields: dict[str, Any] = record.as_dict()
+        return fields
+    raise UsageError(
+        f"a record of type {kind.__name__} has no columns; map it to a dict, tuple, dataclass or row"
+    )
+
+
+def _shown(schema: Any) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+class ParquetPartWriter:
+    """One Parquet file; rows are buffered until they make a row group of a good size."""
+
+    def __init__(self, file: PartFile, columns: Columns) -> None:
+        self._file, self._columns = file, columns
+        self._writer: Any = None
+        self._buffered: list[Any] = []
+        self._rows = self._bytes = 0
+
+    def write(self, records: Any) -> None:
+        """Buffer a list of records or a record batch."""
+        batch = self._columns.batch_of(records)
+        self._buffered.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def finish(self) -> None:
+        """Write the last rows and the footer."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._file, self._columns.schema)
+        if self._buffered:
+            self._writer.write_table(pa.Table.from_batches(self._buffered, self._columns.schema))
+        self._buffered, self._rows, self._bytes = [], 0, 0

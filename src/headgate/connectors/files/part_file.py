@@ -1,0 +1,115 @@
+"""One output file under way: counts and checksums its bytes, and makes them durable."""
+
+from __future__ import annotations
+
+import io
+import os
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from headgate.common.errors import StorageError
+
+
+class PartFile(io.RawIOBase):
+    """A new file that is written from front to end.
+
+    Attributes:
+        path: where it is.
+        size: bytes written so far.
+        crc32: their checksum.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path, self.size, self.crc32 = path, 0, 0
+        self._discarded = False
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Exclusive: two writers of one name would be a broken rule, never to be papered over.
+            self._file = open(path, "xb")  # noqa: SIM115 - closed by close()
+        except OSError as problem:
+            raise storage_error(path, problem) from problem
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self.size
+
+    def write(self, data: Any) -> int:
+        """Write all of the data."""
+        if self._discarded:
+            # A format's writer may want to end its file when it is collected as garbage.
+            return memoryview(data).nbytes
+        try:
+            self._file.write(data)
+        except OSError as problem:
+            raise storage_error(self.path, problem) from problem
+        view = memoryview(data).cast("B")
+        self.size += view.nbytes
+        self.crc32 = zlib.crc32(view, self.crc32)
+        return view.nbytes
+
+    def make_durable(self) -> None:
+        """Bytes and name survive a power failure from now on; closes the file."""
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            # The folder, the pending folder and the output directory may all be new.
+            for folder in list(self.path.parents)[:4]:
+                sync_folder(folder)
+        except OSError as problem:
+            raise storage_error(self.path, problem) from problem
+
+    def discard(self) -> None:
+        """Close and remove the file; failures to do so leave it to the committer's cleaning."""
+        self._discarded = True
+        with suppress(OSError):
+            self._file.close()
+        remove(self.path)
+
+
+def storage_error(path: Path, problem: OSError) -> StorageError:
+    """The error that names the path and the system's reason."""
+    return StorageError(
+        f"cannot write {str(path)!r}: {problem.strerror or problem}; nothing of it is published; make room "
+        "or allow writing there"
+    )
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a directory durable.
+
+    Raises:
+        OSError: the directory cannot be synchronised.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove(path: Path) -> None:
+    """Remove a file if it is there and can be removed."""
+    with suppress(OSError):
+        path.unlink()
+
+
+def checksum(path: Path) -> tuple[int, int]:
+    """Size and checksum of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    size = crc32 = 0
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            size += len(piece)
+            crc32 = zlib.crc32(piece, crc32)
+    return size, crc32

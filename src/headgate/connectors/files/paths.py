@@ -1,0 +1,164 @@
+"""Which files a source means: files, directories, globs and lists of these become one sorted list.
+
+Everything that can be wrong about paths is said here, before a job starts. Reads no content beyond
+the first bytes of a file.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from headgate.common.errors import UsageError
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+PARQUET_MAGIC: Final = b"PAR1"
+_COMPRESSED: Final = {".gz": GZIP_MAGIC, ".gzip": GZIP_MAGIC, ".zst": ZSTD_MAGIC, ".zstd": ZSTD_MAGIC}
+_FORMATS: Final = {
+    ".json": "JSON",
+    ".jsonl": "JSON",
+    ".ndjson": "JSON",
+    ".csv": "CSV",
+    ".tsv": "CSV",
+    ".parquet": "Parquet",
+    ".pq": "Parquet",
+}
+
+
+def expand(paths: Paths, file_format: str) -> list[str]:
+    """The absolute paths of all files meant, sorted, each once.
+
+    Directories are searched recursively; names that begin with ``_`` or ``.`` are skipped there and
+    behind the wildcards of a glob, as Spark does, so that files under way are never read.
+
+    Args:
+        paths: a file, a directory, a glob, or a list of these; ``file:`` URIs are accepted.
+        file_format: "JSON", "CSV" or "Parquet".
+
+    Raises:
+        UsageError: nothing is there, cannot be read, or has another format.
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not given:
+        raise UsageError(f"the {file_format} source got an empty list of paths; expected at least one")
+    found: set[str] = set()
+    for path in given:
+        files = list(_files_of(local_path(path)))
+        if not files:
+            raise UsageError(
+                f"{os.fspath(path)!r} has no file to read; expected a directory or glob with at least one "
+                "file whose name does not begin with '_' or '.'"
+            )
+        found.update(files)
+    ordered = sorted(found)
+    for file in ordered:
+        _check_file(file, file_format)
+    return ordered
+
+
+def local_path(path: str | os.PathLike[str]) -> str:
+    """The absolute local path of a path or ``file:`` URI.
+
+    Raises:
+        UsageError: it is a URI of another kind, or empty.
+
+    Example:
+        >>> local_path("file:///data/in%20put")
+        '/data/in put'
+    """
+    text = os.fspath(path)
+    if not text:
+        raise UsageError("a path is empty; expected a local path or a file: URI")
+    scheme, separator, _ = text.partition(":/")
+    if not separator or "/" in scheme:
+        return os.path.normpath(Path(text).expanduser().absolute())
+    uri = urlsplit(text)
+    if uri.scheme != "file" or uri.netloc not in ("", "localhost"):
+        raise UsageError(f"{text!r} is not a local file; expected a local path or a file:/// URI")
+    return os.path.normpath(unquote(uri.path))
+
+
+def _files_of(path: str) -> Iterator[str]:
+    if Path(path).is_dir():
+        yield from _walk(path)
+    elif os.path.lexists(path):
+        yield path
+    elif glob.has_magic(path):
+        fixed = _fixed_part(path)
+        for match in glob.iglob(path, recursive=True):  # noqa: PTH207 - takes an absolute pattern
+            if _hidden(os.path.relpath(match, fixed)):
+                continue
+            if Path(match).is_dir():
+                yield from _walk(match)
+            else:
+                yield match
+    else:
+        raise UsageError(f"no such file: {path!r}; expected a file, a directory or a glob that matches files")
+
+
+def _fixed_part(pattern: str) -> str:
+    """The directories before the first wildcard; only what lies behind them can be hidden."""
+    parts = Path(pattern).parts
+    wild = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    return str(Path(*parts[:wild]))
+
+
+def _hidden(relative: str) -> bool:
+    return any(part[0] in "_." and part not in (".", "..") for part in Path(relative).parts)
+
+
+def _walk(top: str) -> Iterator[str]:
+    def refuse(problem: OSError) -> None:
+        raise UsageError(f"cannot list directory {problem.filename!r}: {problem.strerror}; allow reading it")
+
+    for folder, folders, names in os.walk(top, onerror=refuse):
+        folders[:] = [name for name in folders if name[0] not in "_."]
+        yield from (str(Path(folder, name)) for name in names if name[0] not in "_.")
+
+
+def _check_file(path: str, file_format: str) -> None:
+    suffixes = ["", "", *Path(path.lower()).suffixes]
+    suffix = suffixes[-1]
+    inner = suffixes[-2] if suffix in _COMPRESSED else suffix
+    other = _FORMATS.get(inner, file_format)
+    if other != file_format:
+        raise UsageError(
+            f"{path!r} looks like {other}, among the files of a {file_format} source; read it apart"
+        )
+    head = head_of(path)
+    if file_format == "Parquet" and head != PARQUET_MAGIC:
+        raise UsageError(
+            f"{path!r} is not a Parquet file: it begins with {head!r}; expected {PARQUET_MAGIC!r}"
+        )
+    magic = _COMPRESSED.get(suffix, b"")
+    if head and not head.startswith(magic):
+        raise UsageError(
+            f"{path!r} is not compressed as its name says: it begins with {head!r}; expected {magic!r}; "
+            "rename it"
+        )
+
+
+def head_of(path: str) -> bytes:
+    """The first four bytes of a file.
+
+    Raises:
+        UsageError: it is no file or cannot be read.
+    """
+    try:
+        # A named pipe would block at open, so its kind is asked first.
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            raise UsageError(f"{path!r} is not a regular file; expected a file that can be read again")
+        with open(path, "rb") as file:
+            return file.read(4)
+    except OSError as problem:
+        raise UsageError(
+            f"cannot read {path!r}: {problem.strerror}; check the path and its rights"
+        ) from problem

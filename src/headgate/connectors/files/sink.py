@@ -1,0 +1,239 @@
+"""The exactly-once files sink: writes under a pending name, publishes by rename at a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from typing_extensions import override
+
+from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
+from headgate.api.source import Plain
+from headgate.common.errors import UsageError
+from headgate.connectors.files.committer import FilesCommitter
+from headgate.connectors.files.names import PENDING, part_name, pending_folder
+from headgate.connectors.files.part_file import PartFile
+from headgate.connectors.files.paths import local_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROLL_BYTES_DEFAULT: Final = 128 * 1024 * 1024
+
+IfExists = Literal["append", "refuse"]
+
+
+def json_sink(
+    path: str | os.PathLike[str],
+    *,
+    roll_bytes: int = ROLL_BYTES_DEFAULT,
+    if_exists: IfExists = "append",
+) -> FilesSink:
+    """A sink of JSON lines in files ``part-*.jsonl`` of a directory, exactly once.
+
+    Dicts, rows, dataclasses, NamedTuples and msgspec structs become objects, tuples and lists arrays.
+    JSON has no NaN and no infinity: these become null. Bytes become base64 text.
+
+    Args:
+        path: the output directory, on a disk that the driver and all workers share.
+        roll_bytes: begin a new file when the present one has this many bytes.
+        if_exists: "append" adds files to what the directory holds, and never touches that; a restored
+            job needs it. "refuse" raises at start when there are visible files already.
+
+    Raises:
+        UsageError: an argument is out of its bounds.
+    """
+    return FilesSink(path, JsonFormat(), roll_bytes, if_exists)
+
+
+def parquet_sink(
+    path: str | os.PathLike[str],
+    schema: pa.Schema | None = None,
+    *,
+    roll_bytes: int = ROLL_BYTES_DEFAULT,
+    if_exists: IfExists = "append",
+) -> FilesSink:
+    """A sink of Parquet files ``part-*.parquet`` in a directory, exactly once.
+
+    Args:
+        path: as for :func:`json_sink`.
+        schema: the columns; None takes those of each writer's first batch. Records later than that
+            must fit: a field that the schema does not have, or another type, is refused. Tuples
+            without names get the columns ``_1``, ``_2``, ...
+        roll_bytes: as for :func:`json_sink`.
+        if_exists: as for :func:`json_sink`.
+
+    Raises:
+        UsageError: an argument is out of its bounds.
+    """
+    return FilesSink(path, ParquetFormat(schema), roll_bytes, if_exists)
+
+
+class PartWriter(Protocol):
+    """Encodes records into one open part file."""
+
+    def write(self, records: Any) -> None:
+        """Encode a list of records or a record batch."""
+        ...
+
+    def finish(self) -> None:
+        """Write what is buffered and whatever ends a file of the format."""
+        ...
+
+
+class FileFormat(Protocol):
+    """How records become bytes; picklable.
+
+    Attributes:
+        name: for messages.
+        suffix: of file names.
+    """
+
+    name: str
+    suffix: str
+
+    def opener(self) -> Callable[[PartFile], PartWriter]:
+        """For one sink writer: what begins each of its files."""
+        ...
+
+
+class JsonFormat:
+    """JSON lines."""
+
+    name, suffix = "JSON", ".jsonl"
+
+    def opener(self) -> Callable[[PartFile], PartWriter]:
+        """See the protocol."""
+        from headgate.connectors.files.json_writer import JsonPartWriter
+
+        return JsonPartWriter
+
+
+class ParquetFormat:
+    """Parquet."""
+
+    name, suffix = "Parquet", ".parquet"
+
+    def __init__(self, schema: pa.Schema | None) -> None:
+        self.schema = schema
+
+    def opener(self) -> Callable[[PartFile], PartWriter]:
+        """See the protocol."""
+        from headgate.connectors.files.parquet_writer import Columns, ParquetPartWriter
+
+        columns = Columns(self.schema)
+        return lambda file: ParquetPartWriter(file, columns)
+
+
+class FilesSink(Sink[Any]):
+    """See :func:`json_sink` and :func:`parquet_sink`."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], file_format: FileFormat, roll_bytes: int, if_exists: IfExists
+    ) -> None:
+        if roll_bytes < 1:
+            raise UsageError(f"the {file_format.name} sink got roll_bytes={roll_bytes}; expected 1 or more")
+        if if_exists not in ("append", "refuse"):
+            raise UsageError(
+                f'the {file_format.name} sink got if_exists={if_exists!r}; expected "append" or "refuse"'
+            )
+        self.path, self.format = local_path(path), file_format
+        self.roll_bytes, self.if_exists = roll_bytes, if_exists
+        # Marks pending files as this sink's before any checkpoint has told the committer about them.
+        self.id = uuid.uuid4().hex[:12]
+
+    @override
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[Any]:
+        return FilesWriter(self, context)
+
+    @override
+    def create_committer(self) -> SinkCommitter:
+        return FilesCommitter(self.path, self.id)
+
+    @override
+    def validate(self) -> None:
+        root = Path(self.path)
+        if os.path.lexists(root) and not root.is_dir():
+            raise UsageError(f"output {self.path!r} is a file; expected a directory or a new name")
+        if root.is_dir() and self.if_exists == "refuse":
+            visible = sorted(entry.name for entry in root.iterdir() if entry.name[0] not in "_.")
+            if visible:
+                raise UsageError(
+                    f"output directory {self.path!r} holds {visible[0]!r} already; empty it, choose another, "
+                    'or use if_exists="append"'
+                )
+        for folder in (root, root / PENDING):
+            _check_writable(folder)
+
+    @override
+    def describe(self) -> str:
+        return f"{self.format.name} files {self.path}"
+
+
+def _check_writable(folder: Path) -> None:
+    """The folder, or the nearest one above that exists, must let us create files."""
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write in {str(folder)!r}; allow writing there or choose another directory")
+
+
+class FilesWriter(SinkWriter[Any]):
+    """Writes one pending file at a time; opens it with the first record, so none is ever empty."""
+
+    accepts_columns = True
+
+    def __init__(self, sink: FilesSink, context: SinkWriterContext) -> None:
+        self._root, self._id, self._suffix = Path(sink.path), sink.id, sink.format.suffix
+        self._roll_bytes, self._context = sink.roll_bytes, context
+        self._open_part = sink.format.opener()
+        self._sequence = 0
+        self._current: tuple[PartFile, PartWriter, dict[str, Plain]] | None = None
+        self._unprepared: list[tuple[PartFile, dict[str, Plain]]] = []
+
+    @override
+    def write(self, records: Any) -> None:
+        if len(records) == 0:
+            return
+        if self._current is None:
+            self._current = self._begin()
+        file, writer, _ = self._current
+        writer.write(records)
+        if file.size >= self._roll_bytes:
+            self._finish()
+
+    @override
+    def prepare_commit(self) -> list[Plain]:
+        self._finish()
+        ready = [committable for _, committable in self._unprepared]
+        self._unprepared = []
+        return ready
+
+    @override
+    def close(self) -> None:
+        unfinished = [file for file, _ in self._unprepared]
+        if self._current is not None:
+            unfinished.append(self._current[0])
+        self._current, self._unprepared = None, []
+        for file in unfinished:
+            file.discard()
+
+    def _begin(self) -> tuple[PartFile, PartWriter, dict[str, Plain]]:
+        where = self._context
+        final = part_name(where.job, where.uid, where.subtask, where.attempt, self._sequence, self._suffix)
+        pending = f"{PENDING}/{pending_folder(where.job, where.uid)}/{self._id}.{final}"
+        self._sequence += 1
+        file = PartFile(self._root / pending)
+        return file, self._open_part(file), {"pending": pending, "final": final}
+
+    def _finish(self) -> None:
+        if self._current is None:
+            return
+        file, writer, names = self._current
+        writer.finish()
+        file.make_durable()
+        self._unprepared.append((file, {**names, "size": file.size, "crc32": file.crc32}))
+        self._current = None

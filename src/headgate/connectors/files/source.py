@@ -1,0 +1,195 @@
+"""The files source: one split per file, handed out by path, with an exact position in each."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from typing_extensions import TypeVar, override
+
+from headgate.api.source import (
+    END_OF_INPUT,
+    NOTHING_AVAILABLE,
+    BadRecord,
+    Plain,
+    PollStatus,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    Split,
+    SplitEnumerator,
+)
+from headgate.common.errors import OperatingError, StorageError
+from headgate.connectors.files.bad_records import OnError, check_on_error
+from headgate.connectors.files.bytestreams import open_stream
+from headgate.connectors.files.paths import Paths, expand
+from headgate.connectors.files.text_cursor import TextCursor, TextDecoder
+
+T = TypeVar("T", default=Any)
+
+_EMPTY_FILES_PER_POLL: Final = 64
+
+
+class FileCursor(Protocol):
+    """One open file."""
+
+    def poll(self, max_records: int) -> tuple[Any, list[BadRecord]] | None:
+        """Records (perhaps none this time) and the bad ones met on the way; None at the end."""
+        ...
+
+    def position(self) -> Plain:
+        """Right after the last record polled."""
+        ...
+
+    def close(self) -> None:
+        """Close the file."""
+        ...
+
+
+class FilesSource(Source[T]):
+    """Reads files; the list of files is made once, when the job first starts.
+
+    Attributes:
+        paths: files, directories, globs.
+        file_format: "JSON", "CSV" or "Parquet".
+        on_error: what happens to records that do not decode.
+    """
+
+    def __init__(self, paths: Paths, file_format: str, on_error: OnError = "fail") -> None:
+        self.paths = paths if isinstance(paths, str | os.PathLike) else list(paths)
+        self.file_format, self.on_error = file_format, on_error
+
+    @abstractmethod
+    def open_cursor(self, path: str, position: Plain) -> FileCursor:
+        """Open a file at a position; called in a worker.
+
+        Raises:
+            OperatingError: the file is not the one in which the position was taken.
+        """
+
+    @override
+    def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:
+        return FilesEnumerator(expand(self.paths, self.file_format) if restored is None else restored)
+
+    @override
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T]:
+        return FilesReader(self, self.on_error)
+
+    @override
+    def validate(self) -> None:
+        check_on_error(self.on_error)
+        expand(self.paths, self.file_format)
+
+    @override
+    def describe(self) -> str:
+        shown = self.paths if isinstance(self.paths, list) else [self.paths]
+        names = ", ".join(os.fspath(path) for path in shown[:3])
+        return f"{self.file_format} files {names}{', ...' if len(shown) > 3 else ''}"
+
+
+class TextFilesSource(FilesSource[T]):
+    """Files of lines, whatever the lines are."""
+
+    @abstractmethod
+    def new_decoder(self, path: str, saved: Plain) -> TextDecoder:
+        """A decoder for one file; `saved` is what its `saved()` gave at the position, or None."""
+
+    @override
+    def open_cursor(self, path: str, position: Plain) -> FileCursor:
+        size = Path(path).stat().st_size
+        if position is None:
+            return TextCursor(path, size, open_stream(path), self.new_decoder(path, None), None)
+        if size < position["size"]:
+            raise OperatingError(
+                f"{path} has {size} bytes and had {position['size']} when the checkpoint was drawn at "
+                f"uncompressed offset {position['offset']}; put the file back as it was, or start without "
+                "the checkpoint"
+            )
+        stream = open_stream(path, position["member"], position["offset"] - position["skip"])
+        return TextCursor(path, size, stream, self.new_decoder(path, position["saved"]), position)
+
+
+class FilesEnumerator(SplitEnumerator):
+    """Hands out one file at a time, in the order of their paths; its state is the list of the rest."""
+
+    def __init__(self, remaining: Sequence[str]) -> None:
+        self._remaining = deque(remaining)
+
+    @override
+    def next_splits(self, subtask: int) -> list[Split] | None:
+        return [Split(self._remaining.popleft())] if self._remaining else None
+
+    @override
+    def snapshot(self) -> Plain:
+        return list(self._remaining)
+
+
+class FilesReader(SourceReader[T]):
+    """Reads its files one after the other."""
+
+    def __init__(self, source: FilesSource[T], on_error: OnError) -> None:
+        self.bad_records, self.skipped = [], 0
+        self._source, self._on_error = source, on_error
+        self._splits: deque[Split] = deque()
+        self._cursor: FileCursor | None = None
+        self._final = False
+
+    @override
+    def add_splits(self, splits: Sequence[Split]) -> None:
+        self._splits.extend(splits)
+
+    @override
+    def no_more_splits(self) -> None:
+        self._final = True
+
+    @override
+    def poll(self, max_records: int) -> list[T] | Any | PollStatus:
+        for _ in range(_EMPTY_FILES_PER_POLL):
+            if not self._splits:
+                return END_OF_INPUT if self._final else NOTHING_AVAILABLE
+            try:
+                polled = self._opened().poll(max_records)
+            except OSError as problem:
+                raise self._unreadable(problem) from problem
+            if polled is None:
+                self.close()
+                self._splits.popleft()
+                continue
+            records, bad = polled
+            if self._on_error == "side-output":
+                self.bad_records.extend(bad)
+            else:
+                self.skipped += len(bad)
+            return records if len(records) else NOTHING_AVAILABLE
+        return NOTHING_AVAILABLE
+
+    @override
+    def snapshot(self) -> list[Split]:
+        splits = list(self._splits)
+        if self._cursor is not None:
+            splits[0] = Split(splits[0].id, self._cursor.position())
+        return splits
+
+    @override
+    def close(self) -> None:
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            cursor.close()
+
+    def _opened(self) -> FileCursor:
+        if self._cursor is None:
+            split = self._splits[0]
+            self._cursor = self._source.open_cursor(split.id, split.position)
+        return self._cursor
+
+    def _unreadable(self, problem: OSError) -> StorageError:
+        split = self._splits[0]
+        position = split.position if self._cursor is None else self._cursor.position()
+        return StorageError(
+            f"cannot read {split.id!r} from {position or 'its beginning'} on: {problem.strerror or problem}; "
+            "is the file on a disk that every worker sees?"
+        )

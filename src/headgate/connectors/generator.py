@@ -1,0 +1,353 @@
+"""Records made from their index, and a rate limit for any source.
+
+The generator is the smallest complete source with a position and the model for one's own: an
+enumerator that hands out ranges of indices, a reader that goes through them. Rates are kept without
+sleeping: a reader that is ahead of its rate says NOTHING_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from typing_extensions import TypeVar, override
+
+from headgate.api.source import (
+    END_OF_INPUT,
+    NOTHING_AVAILABLE,
+    BadRecord,
+    Boundedness,
+    Plain,
+    PollStatus,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    Split,
+    SplitEnumerator,
+)
+from headgate.common.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T", default=Any)
+
+SPLIT_SIZE_MAX = 65_536
+SPLITS_DEFAULT = 16
+BURST_MS = 1_000
+
+
+class MonotonicClock(Protocol):
+    """The part of the clock port that a rate needs."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never go back."""
+        ...
+
+
+class ProcessClock:
+    """The clock of this process, used when none is passed in."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never go back."""
+        return time.monotonic_ns() // 1_000_000
+
+
+class RateLimit:
+    """Counts how many records may go out now; idle time is credited for at most a second.
+
+    Example:
+        >>> limit = RateLimit(10.0, now_ms=0)
+        >>> limit.allowed(0), limit.allowed(500)
+        (0, 5)
+        >>> limit.spend(5); limit.allowed(500), limit.allowed(99_000)
+        (0, 10)
+    """
+
+    def __init__(self, rate_per_s: float, now_ms: int) -> None:
+        self._rate_per_ms = rate_per_s / 1000
+        self._credit_max = max(1.0, self._rate_per_ms * BURST_MS)
+        self._credit, self._at_ms = 0.0, now_ms
+
+    def allowed(self, now_ms: int) -> int:
+        """How many records may go out at this moment."""
+        earned = (now_ms - self._at_ms) * self._rate_per_ms
+        self._credit, self._at_ms = min(self._credit_max, self._credit + earned), now_ms
+        # The tiny addition takes back what binary fractions lose: ten tenths must be one record.
+        return max(0, int(self._credit + 1e-9))
+
+    def spend(self, records: int) -> None:
+        """Count records that went out; more than allowed is paid back by waiting longer."""
+        self._credit -= records
+
+
+def generator_source(
+    function: Callable[[Any], Any],
+    count: int | None = None,
+    rate_per_s: float | None = None,
+    *,
+    batch: bool = False,
+    splits: int | None = None,
+    split_size: int | None = None,
+    clock: MonotonicClock | None = None,
+) -> GeneratorSource[Any]:
+    """A source of `function(0), function(1), ...`, bounded by `count` or endless.
+
+    Which indices belong to a split depends neither on the parallelism nor on the rate at which
+    readers ask, so a job computes the same at any parallelism. Order is kept within a split.
+
+    Args:
+        function: makes the record of an index; the same index must give the same record again.
+        count: how many records; None never ends.
+        rate_per_s: records per second of all parallel readers together; None is as fast as possible.
+        batch: `function` takes a ``range`` of indices and returns a list or a ``pyarrow.RecordBatch``
+            with one record for each.
+        splits: with `count`: in how many equal parts the indices are cut (default: about 16).
+        split_size: indices per split, instead of `splits`.
+        clock: gives ``monotonic_ms()``; the process's clock by default.
+
+    Raises:
+        UsageError: a number is out of its bounds, or two of them contradict each other.
+
+    Example:
+        >>> reader = generator_source(lambda i: i * i, count=4).create_reader(SourceReaderContext("g", 0, 1))
+        >>> reader.add_splits([Split("0-4")]); reader.poll(3), reader.snapshot()
+        ([0, 1, 4], [Split(id='0-4', position=3)])
+    """
+    if count is not None and count < 0:
+        raise UsageError(f"generator_source got count={count}; expected 0 or more, or None for no end")
+    _check_rate("generator_source", rate_per_s)
+    if splits is not None and (splits < 1 or count is None or split_size is not None):
+        raise UsageError(
+            f"generator_source got splits={splits}, count={count} and split_size={split_size}; expected "
+            "splits of 1 or more together with count and without split_size"
+        )
+    if split_size is not None and split_size < 1:
+        raise UsageError(f"generator_source got split_size={split_size}; expected 1 or more")
+    size = split_size or _split_size(count, rate_per_s, splits)
+    return GeneratorSource(function, count, rate_per_s, batch, size, clock)
+
+
+def _split_size(count: int | None, rate_per_s: float | None, splits: int | None) -> int:
+    if count is not None and splits is not None:
+        return max(1, -(-count // splits))
+    size = SPLIT_SIZE_MAX if count is None else min(SPLIT_SIZE_MAX, -(-count // SPLITS_DEFAULT))
+    if rate_per_s is not None:
+        # A slow generator takes small splits, or parallel readers would be hours of indices apart.
+        size = min(size, int(rate_per_s / 10))
+    return max(1, size)
+
+
+def _check_rate(where: str, rate_per_s: float | None) -> None:
+    if rate_per_s is not None and not 0 < rate_per_s < float("inf"):
+        raise UsageError(f"{where} got rate_per_s={rate_per_s}; expected more than 0 records per second")
+
+
+class GeneratorSource(Source[T]):
+    """See :func:`generator_source`."""
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        count: int | None,
+        rate_per_s: float | None,
+        batch: bool,
+        split_size: int,
+        clock: MonotonicClock | None,
+    ) -> None:
+        self.function, self.count, self.rate_per_s = function, count, rate_per_s
+        self.batch, self.split_size, self.clock = batch, split_size, clock
+        self.boundedness = Boundedness.UNBOUNDED if count is None else Boundedness.BOUNDED
+
+    @override
+    def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:
+        return GeneratorEnumerator(self.count, self.split_size, 0 if restored is None else int(restored))
+
+    @override
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T]:
+        reader: SourceReader[T] = GeneratorReader(self.function, self.batch)
+        if self.rate_per_s is None:
+            return reader
+        return ThrottledReader(reader, self.rate_per_s / context.parallelism, self.clock or ProcessClock())
+
+    @override
+    def validate(self) -> None:
+        if not callable(self.function):
+            raise UsageError(f"generator_source got {self.function!r}; expected a function of the index")
+
+    @override
+    def describe(self) -> str:
+        count = "no end" if self.count is None else f"{self.count} records"
+        rate = "" if self.rate_per_s is None else f", {self.rate_per_s:g}/s"
+        return f"generator ({count}{rate})"
+
+
+class GeneratorEnumerator(SplitEnumerator):
+    """Hands out the next range of indices; its state is the first index not handed out."""
+
+    def __init__(self, count: int | None, split_size: int, next_index: int) -> None:
+        self._count, self._split_size, self._next_index = count, split_size, next_index
+
+    @override
+    def next_splits(self, subtask: int) -> list[Split] | None:
+        start, stop = self._next_index, self._next_index + self._split_size
+        if self._count is not None:
+            stop = min(stop, self._count)
+            if start >= stop:
+                return None
+        self._next_index = stop
+        return [Split(f"{start}-{stop}", start)]
+
+    @override
+    def snapshot(self) -> Plain:
+        return self._next_index
+
+
+class GeneratorReader(SourceReader[T]):
+    """Goes through ranges of indices; the position of a split is the next index."""
+
+    def __init__(self, function: Callable[[Any], Any], batch: bool) -> None:
+        self.bad_records = []
+        self._function, self._batch = function, batch
+        self._splits: deque[list[int]] = deque()
+        self._final = False
+
+    @override
+    def add_splits(self, splits: Sequence[Split]) -> None:
+        for split in splits:
+            start, stop = (int(edge) for edge in split.id.split("-"))
+            position = start if split.position is None else int(split.position)
+            if position < stop:
+                self._splits.append([start, position, stop])
+
+    @override
+    def no_more_splits(self) -> None:
+        self._final = True
+
+    @override
+    def poll(self, max_records: int) -> list[T] | pa.RecordBatch | PollStatus:
+        if not self._splits:
+            return END_OF_INPUT if self._final else NOTHING_AVAILABLE
+        split = self._splits[0]
+        _, position, stop = split
+        upto = min(stop, position + max(1, max_records))
+        indices = range(position, upto)
+        made = self._function(indices) if self._batch else [self._function(index) for index in indices]
+        if self._batch and len(made) != len(indices):
+            raise UsageError(
+                f"the generator's batch function returned {len(made)} records for {indices}; "
+                f"expected {len(indices)}, one for each index"
+            )
+        # The position moves only now, so that a function that raised is asked again after a restart.
+        split[1] = upto
+        if upto == stop:
+            self._splits.popleft()
+        return cast("list[T] | pa.RecordBatch", made)
+
+    @override
+    def snapshot(self) -> list[Split]:
+        return [Split(f"{start}-{stop}", position) for start, position, stop in self._splits]
+
+
+def throttled(
+    source: Source[T], rate_per_s: float, *, clock: MonotonicClock | None = None
+) -> ThrottledSource[T]:
+    """The same source, giving at most `rate_per_s` records per second in all readers together.
+
+    Args:
+        source: any source; positions and checkpoints are its own.
+        rate_per_s: records per second; divided evenly among the parallel readers.
+        clock: gives ``monotonic_ms()``; the process's clock by default.
+
+    Raises:
+        UsageError: the rate is not above 0.
+    """
+    _check_rate("throttled", rate_per_s)
+    return ThrottledSource(source, rate_per_s, clock)
+
+
+class ThrottledSource(Source[T]):
+    """See :func:`throttled`."""
+
+    def __init__(self, source: Source[T], rate_per_s: float, clock: MonotonicClock | None) -> None:
+        self.source, self.rate_per_s, self.clock = source, rate_per_s, clock
+        self.boundedness = source.boundedness
+
+    @override
+    def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:
+        return self.source.create_enumerator(restored)
+
+    @override
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T]:
+        rate = self.rate_per_s / context.parallelism
+        return ThrottledReader(self.source.create_reader(context), rate, self.clock or ProcessClock())
+
+    @override
+    def validate(self) -> None:
+        self.source.validate()
+
+    @override
+    def describe(self) -> str:
+        return f"{self.source.describe()}, at most {self.rate_per_s:g}/s"
+
+
+class ThrottledReader(SourceReader[T]):
+    """Asks another reader for as many records as the rate allows now."""
+
+    def __init__(self, reader: SourceReader[T], rate_per_s: float, clock: MonotonicClock) -> None:
+        self._reader, self._rate_per_s, self._clock = reader, rate_per_s, clock
+        self._limit: RateLimit | None = None
+
+    @property
+    def bad_records(self) -> list[BadRecord]:
+        """Those of the reader inside."""
+        return self._reader.bad_records
+
+    @bad_records.setter
+    def bad_records(self, value: list[BadRecord]) -> None:
+        self._reader.bad_records = value
+
+    @property
+    def skipped(self) -> int:
+        """That of the reader inside."""
+        return self._reader.skipped
+
+    @skipped.setter
+    def skipped(self, value: int) -> None:
+        self._reader.skipped = value
+
+    @override
+    def add_splits(self, splits: Sequence[Split]) -> None:
+        self._reader.add_splits(splits)
+
+    @override
+    def no_more_splits(self) -> None:
+        self._reader.no_more_splits()
+
+    @override
+    def poll(self, max_records: int) -> list[T] | pa.RecordBatch | PollStatus:
+        now_ms = self._clock.monotonic_ms()
+        if self._limit is None:
+            # Time counts from the first poll: what a restore takes must not become a burst.
+            self._limit = RateLimit(self._rate_per_s, now_ms)
+        allowed = self._limit.allowed(now_ms)
+        if allowed == 0:
+            return NOTHING_AVAILABLE
+        polled = self._reader.poll(min(max_records, allowed))
+        if not isinstance(polled, PollStatus):
+            self._limit.spend(len(polled))
+        return polled
+
+    @override
+    def snapshot(self) -> list[Split]:
+        return self._reader.snapshot()
+
+    @override
+    def checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._reader.checkpoint_complete(checkpoint_id)
+
+    @override
+    def close(self) -> None:
+        self._reader.close()

@@ -1,0 +1,60 @@
+"""Whether the coordinator may work at all, and the figures it gives to people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from headgate.common.ids import CheckpointId
+
+
+class Mode(Enum):
+    """Whether tasks are there to be snapshotted."""
+
+    SUSPENDED = "suspended"
+    RUNNING = "running"
+    SHUTDOWN = "shut down"
+
+
+class Order(Enum):
+    """What changes the mode."""
+
+    START = "start"
+    SUSPEND = "suspend"
+    SHUTDOWN = "shutdown"
+
+
+MODES: Final = {
+    (Mode.SUSPENDED, Order.START): Mode.RUNNING,
+    (Mode.SUSPENDED, Order.SUSPEND): Mode.SUSPENDED,
+    (Mode.SUSPENDED, Order.SHUTDOWN): Mode.SHUTDOWN,
+    (Mode.RUNNING, Order.SUSPEND): Mode.SUSPENDED,
+    (Mode.RUNNING, Order.SHUTDOWN): Mode.SHUTDOWN,
+    (Mode.SHUTDOWN, Order.SUSPEND): Mode.SHUTDOWN,
+    (Mode.SHUTDOWN, Order.SHUTDOWN): Mode.SHUTDOWN,
+}
+"""Every legal change of the mode; a running coordinator must be suspended before it starts anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorStatistics:
+    """Figures for progress lines and the dashboard.
+
+    Attributes:
+        mode: "running", "suspended" or "shut down".
+        triggered: checkpoints started.
+        completed: checkpoints that reached the log.
+        failed: checkpoints aborted for any reason.
+        pending: ids on their way, oldest first.
+        latest: newest completed id, also one found at the start.
+        last_failure: text of the last abort.
+    """
+
+    mode: str
+    triggered: int
+    completed: int
+    failed: int
+    pending: tuple[CheckpointId, ...]
+    latest: CheckpointId | None
+    last_failure: str | None

@@ -1,0 +1,167 @@
+"""Who is alive: heartbeats as the driver sees them, and the lease as a worker holds it.
+
+Pure: the shell sends, receives and reads the clock. A lapsed worker must be fenced and replaced; a
+stuck one (it beats, but its loop does not move) is only reported, because user code may be slow.
+
+The lease is shorter than the timeout and counted from when a beat was *sent*, the timeout from when
+it was *received*; so a worker that hears nothing stops before the driver gives it up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from headgate.common.errors import ConfigError, InternalError
+
+W = TypeVar("W", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class LivenessReport(Generic[W]):
+    """What changed since the last check; each finding is reported once.
+
+    Attributes:
+        lapsed: workers not heard of for the timeout; they are watched no longer.
+        stuck: workers that beat but whose loop stands still, with how long it has, in ms.
+        recovered: workers reported as stuck whose loop moves again.
+    """
+
+    lapsed: tuple[W, ...] = ()
+    stuck: tuple[tuple[W, int], ...] = ()
+    recovered: tuple[W, ...] = ()
+
+
+@dataclass(slots=True)
+class _Watch:
+    heard_ms: int
+    progress: int
+    moved_ms: int
+    reported_stuck: bool = False
+
+
+class HeartbeatMonitor(Generic[W]):
+    """The driver's side.
+
+    Args:
+        timeout_ms: silence after which a worker has lapsed.
+        stuck_ms: standstill of a loop after which its worker is reported; None to never report.
+
+    Example:
+        >>> monitor = HeartbeatMonitor(timeout_ms=10_000, stuck_ms=3_000)
+        >>> monitor.watch("w0", now_ms=0); monitor.watch("w1", now_ms=0)
+        >>> monitor.beat("w0", progress=7, now_ms=9_000)
+        True
+        >>> monitor.check(10_000)
+        LivenessReport(lapsed=('w1',), stuck=(), recovered=())
+    """
+
+    def __init__(self, timeout_ms: int, stuck_ms: int | None = None) -> None:
+        if timeout_ms < 1:
+            raise ConfigError(f"heartbeat.timeout is {timeout_ms} ms; expected at least 1 ms")
+        if stuck_ms is not None and stuck_ms < 1:
+            raise ConfigError(
+                f"the limit for a loop that stands still is {stuck_ms} ms; expected at least 1 ms"
+            )
+        self._timeout_ms = timeout_ms
+        self._stuck_ms = stuck_ms
+        self._watched: dict[W, _Watch] = {}
+
+    @property
+    def watched(self) -> tuple[W, ...]:
+        """Workers under watch, in the order they came."""
+        return tuple(self._watched)
+
+    def watch(self, worker: W, now_ms: int) -> None:
+        """Begin to watch a worker; its first beat is due within the timeout.
+
+        Raises:
+            InternalError: it is watched already.
+        """
+        if worker in self._watched:
+            raise InternalError(f"worker {worker} is watched twice")
+        self._watched[worker] = _Watch(heard_ms=now_ms, progress=-1, moved_ms=now_ms)
+
+    def forget(self, worker: W) -> None:
+        """Watch a worker no longer; an unknown one is no error."""
+        self._watched.pop(worker, None)
+
+    def beat(self, worker: W, progress: int, now_ms: int) -> bool:
+        """A heartbeat came.
+
+        Args:
+            worker: who sent it.
+            progress: the loop's stamp; any change means that it moved. Idle rounds count as moves.
+            now_ms: monotonic clock at the receiver.
+
+        Returns:
+            False when the worker is not watched (it lapsed or was replaced) and must not get an answer.
+        """
+        watch = self._watched.get(worker)
+        if watch is None:
+            return False
+        watch.heard_ms = now_ms
+        if progress != watch.progress:
+            watch.progress, watch.moved_ms = progress, now_ms
+        return True
+
+    def check(self, now_ms: int) -> LivenessReport[W]:
+        """What changed since the last check."""
+        lapsed = tuple(w for w, watch in self._watched.items() if now_ms - watch.heard_ms >= self._timeout_ms)
+        for worker in lapsed:
+            del self._watched[worker]
+        stuck: list[tuple[W, int]] = []
+        recovered: list[W] = []
+        for worker, watch in self._watched.items():
+            still_ms = now_ms - watch.moved_ms
+            is_stuck = self._stuck_ms is not None and still_ms >= self._stuck_ms
+            if is_stuck and not watch.reported_stuck:
+                stuck.append((worker, still_ms))
+            elif watch.reported_stuck and not is_stuck:
+                recovered.append(worker)
+            watch.reported_stuck = is_stuck
+        return LivenessReport(lapsed, tuple(stuck), tuple(recovered))
+
+    def next_wakeup(self) -> int | None:
+        """When :meth:`check` can next have news (monotonic ms); None when nobody is watched."""
+        times = [watch.heard_ms + self._timeout_ms for watch in self._watched.values()]
+        if self._stuck_ms is not None:
+            times += [w.moved_ms + self._stuck_ms for w in self._watched.values() if not w.reported_stuck]
+        return min(times, default=None)
+
+
+class Lease:
+    """The worker's side: until when it may act.
+
+    Args:
+        length_ms: must be shorter than the driver's heartbeat timeout.
+        now_ms: when the worker registered; the first lease runs from here.
+
+    Example:
+        >>> lease = Lease(length_ms=8_000, now_ms=0)
+        >>> lease.renewed(sent_ms=5_000); lease.expired(12_999), lease.expired(13_000)
+        (False, True)
+    """
+
+    __slots__ = ("_expires_ms", "_length_ms", "_lost")
+
+    def __init__(self, length_ms: int, now_ms: int) -> None:
+        if length_ms < 1:
+            raise ConfigError(f"headgate.lease is {length_ms} ms; expected at least 1 ms")
+        self._length_ms = length_ms
+        self._expires_ms = now_ms + length_ms
+        self._lost = False
+
+    def renewed(self, sent_ms: int) -> None:
+        """The driver answered the beat that was sent at `sent_ms`; a late answer never shortens the lease."""
+        self._expires_ms = max(self._expires_ms, sent_ms + self._length_ms)
+
+    def expired(self, now_ms: int) -> bool:
+        """Whether the worker must stop; once lost, a lease does not come back."""
+        self._lost = self._lost or now_ms >= self._expires_ms
+        return self._lost
+
+    def remaining_ms(self, now_ms: int) -> int:
+        """How long the worker may act without an answer."""
+        return 0 if self.expired(now_ms) else self._expires_ms - now_ms

@@ -1,0 +1,95 @@
+"""The idiom of the pure core: a table of legal moves, and the story so far attached to every illegal one.
+
+Not a framework. A machine that needs more than "may this happen now?" keeps its other facts beside
+its :class:`Machine` and returns effects from its own methods.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from enum import Enum
+from typing import Generic, TypeVar
+
+from headgate.common.errors import InternalError
+
+StateT = TypeVar("StateT", bound=Enum)
+EventT = TypeVar("EventT", bound=Enum)
+
+
+class Machine(Generic[StateT, EventT]):
+    """A current state, the moves that may change it, and the last moves made.
+
+    Args:
+        name: who this is, for messages.
+        initial: the state to begin in.
+        moves: (state, event) -> next state; what is not listed must not happen.
+        history_max: how many of the last entries are kept.
+
+    Example:
+        >>> class Door(Enum):
+        ...     OPEN, SHUT = "open", "shut"
+        >>> class Hand(Enum):
+        ...     PUSH, PULL = "push", "pull"
+        >>> door = Machine("door", Door.SHUT, {(Door.SHUT, Hand.PULL): Door.OPEN})
+        >>> door.can(Hand.PUSH), door.move(Hand.PULL)
+        (False, <Door.OPEN: 'open'>)
+        >>> door.move(Hand.PULL)
+        Traceback (most recent call last):
+            ...
+        headgate.common.errors.InternalError: door cannot take pull while open; history: shut -pull-> open
+    """
+
+    __slots__ = ("_history", "_moves", "_state", "name")
+
+    def __init__(
+        self,
+        name: str,
+        initial: StateT,
+        moves: Mapping[tuple[StateT, EventT], StateT],
+        history_max: int = 32,
+    ) -> None:
+        self.name = name
+        self._state = initial
+        self._moves = moves
+        self._history: deque[str] = deque(maxlen=history_max)
+
+    @property
+    def state(self) -> StateT:
+        """Where the machine is; only :meth:`move` changes it."""
+        return self._state
+
+    @property
+    def history(self) -> tuple[str, ...]:
+        """The last moves and notes, oldest first."""
+        return tuple(self._history)
+
+    def can(self, event: EventT) -> bool:
+        """Whether the table lists `event` for the current state."""
+        return (self._state, event) in self._moves
+
+    def move(self, event: EventT, detail: str = "") -> StateT:
+        """Go to the next state and return it.
+
+        Args:
+            event: what happened.
+            detail: a few words for the history.
+
+        Raises:
+            InternalError: the table does not list this move; the message carries the history.
+        """
+        following = self._moves.get((self._state, event))
+        if following is None:
+            raise InternalError(self.explain(f"cannot take {event.value} while {self._state.value}"))
+        step = f"{self._state.value} -{event.value}-> {following.value}"
+        self._history.append(f"{step} ({detail})" if detail else step)
+        self._state = following
+        return following
+
+    def note(self, text: str) -> None:
+        """Add a line to the history that is no move."""
+        self._history.append(text)
+
+    def explain(self, problem: str) -> str:
+        """A message for an InternalError: the problem, and what led to it."""
+        return f"{self.name} {problem}; history: {', '.join(self._history) or 'none'}"

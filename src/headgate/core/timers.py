@@ -1,0 +1,183 @@
+"""A queue of timers of one time domain: one per timestamp and key, fired in order of time.
+
+It knows no clock and no watermark of its own: the caller says up to where timers are due.
+
+Order: by timestamp; timers of one timestamp fire in the order in which they were registered. A key
+has at most one timer per timestamp, so what a key sees depends on timestamps alone, and neither on
+other keys, nor on the parallelism, nor on restores (which may reorder keys within a timestamp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Final, Generic, TypeVar
+
+from headgate.common.errors import UsageError
+from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+
+K = TypeVar("K", bound=Hashable)
+
+_STALE_MIN: Final = 64
+"""Deleted timestamps are swept out of the heap once there are this many, and more than live ones."""
+
+
+class TimerQueue(Generic[K]):
+    """Timers by timestamp and key; register, delete and firing take O(log n), amortised.
+
+    Keys lie in one ordered bucket per distinct timestamp, and only timestamps are in the heap, so
+    many timers of one timestamp cost one heap entry. Deletion leaves an empty bucket behind.
+
+    Attributes:
+        limit: how far the caller's time has come (the watermark in force, or the end of the segment
+            being processed). Set by the caller.
+        interrupt: set when a timer at or before `limit` is registered; the caller, which may be
+            in the middle of a batch, then fires what is due and resets it.
+
+    Example:
+        >>> timers = TimerQueue()
+        >>> for timestamp, key in [(20, "b"), (10, "a"), (20, "a"), (20, "b")]:
+        ...     _ = timers.register(timestamp, key)
+        >>> timers.next_time, list(timers.pop_due(20)), timers.next_time
+        (10, [(10, 'a'), (20, 'b'), (20, 'a')], None)
+    """
+
+    __slots__ = ("_buckets", "_empty", "_heap", "interrupt", "limit")
+
+    def __init__(self, limit: int = WATERMARK_MIN) -> None:
+        self.limit = limit
+        self.interrupt = False
+        # Invariant: the heap holds exactly the keys of `_buckets`; `_empty` counts empty buckets.
+        self._buckets: dict[int, dict[K, None]] = {}
+        self._heap: list[int] = []
+        self._empty = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._buckets.values()))
+
+    def register(self, timestamp: int, key: K) -> bool:
+        """Add a timer.
+
+        Args:
+            timestamp: when it is due, in ms.
+            key: whose it is.
+
+        Returns:
+            False when the key already has a timer at that timestamp.
+
+        Raises:
+            UsageError: the timestamp is not an int of 64 bits.
+        """
+        bucket = self._buckets.get(timestamp)
+        if bucket is None:
+            _check(timestamp)
+            self._buckets[timestamp] = {key: None}
+            heappush(self._heap, timestamp)
+        elif key in bucket:
+            return False
+        else:
+            if not bucket:
+                self._empty -= 1
+            bucket[key] = None
+        if timestamp <= self.limit:
+            self.interrupt = True
+        return True
+
+    def delete(self, timestamp: int, key: K) -> bool:
+        """Remove a timer; False when there is none."""
+        bucket = self._buckets.get(timestamp)
+        if bucket is None or key not in bucket:
+            return False
+        self._remove(bucket, key)
+        if self._empty > _STALE_MIN and self._empty * 2 > len(self._heap):
+            self._sweep()
+        return True
+
+    @property
+    def next_time(self) -> int | None:
+        """The earliest timestamp that has a timer; None without timers."""
+        while self._heap and not self._buckets[self._heap[0]]:
+            self._drop_head()
+        return self._heap[0] if self._heap else None
+
+    def pop_due(self, up_to: int) -> Iterator[tuple[int, K]]:
+        """Take the timers at or before `up_to` one by one, as (timestamp, key).
+
+        A timer leaves the queue when it is yielded. The caller may register and delete in between:
+        what becomes due is yielded in its place, what is deleted is not. The iteration may be
+        abandoned at any point; what was not yielded stays.
+        """
+        # One frame per timestamp in progress; a second one when an earlier timer was registered.
+        frames: list[tuple[int, Iterator[K]]] = []
+        while True:
+            head = self.next_time
+            if head is not None and head <= up_to and (not frames or head < frames[-1][0]):
+                frames.append((head, iter(list(self._buckets[head]))))
+            if not frames:
+                return
+            timestamp, keys = frames[-1]
+            bucket = self._buckets.get(timestamp, {})
+            key = next((k for k in keys if k in bucket), _NO_KEY)
+            if isinstance(key, _NoKey):
+                frames.pop()
+                continue
+            self._remove(bucket, key)
+            yield timestamp, key
+
+    def frozen(self) -> tuple[list[int], list[K]]:
+        """A copy for a snapshot: timestamps and keys, side by side, not yet in order of time.
+
+        Flat, because a container per timer would wake the garbage collector in the loop's pause.
+        """
+        timestamps: list[int] = []
+        keys: list[K] = []
+        for timestamp, bucket in self._buckets.items():
+            for key in bucket:
+                timestamps.append(timestamp)
+                keys.append(key)
+        return timestamps, keys
+
+    def snapshot(self) -> list[tuple[int, K]]:
+        """All timers as plain (timestamp, key) in firing order."""
+        return list(zip(*in_order(*self.frozen()), strict=True))
+
+    def restore(self, timers: Iterable[tuple[int, K]]) -> None:
+        """Add timers of a snapshot, in its order."""
+        for timestamp, key in timers:
+            self.register(timestamp, key)
+
+    def _remove(self, bucket: dict[K, None], key: K) -> None:
+        del bucket[key]
+        if not bucket:
+            self._empty += 1
+
+    def _drop_head(self) -> None:
+        del self._buckets[heappop(self._heap)]
+        self._empty -= 1
+
+    def _sweep(self) -> None:
+        self._buckets = {timestamp: bucket for timestamp, bucket in self._buckets.items() if bucket}
+        self._heap = list(self._buckets)
+        heapify(self._heap)
+        self._empty = 0
+
+
+class _NoKey:
+    """Stands for the end of a bucket, as every other value may be a key."""
+
+
+_NO_KEY: Final = _NoKey()
+
+
+def in_order(timestamps: list[int], keys: list[K]) -> tuple[list[int], list[K]]:
+    """The timers of :meth:`TimerQueue.frozen` in firing order."""
+    order = sorted(range(len(timestamps)), key=timestamps.__getitem__)
+    return [timestamps[place] for place in order], [keys[place] for place in order]
+
+
+def _check(timestamp: int) -> None:
+    if type(timestamp) is not int or not WATERMARK_MIN <= timestamp <= WATERMARK_MAX:
+        raise UsageError(
+            f"a timer is registered for {timestamp!r} of type {type(timestamp).__qualname__}; "
+            "expected whole milliseconds as an int of 64 bits"
+        )

@@ -1,0 +1,56 @@
+"""Event time of a subtask with several inputs: the least of its active channels, never falling.
+
+An idle channel does not hold the others back. When all are idle, event time stands still. This
+tells the time; it does not fire timers.
+"""
+
+from __future__ import annotations
+
+from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+
+
+class WatermarkValve:
+    """Watermarks per channel, and their combination.
+
+    Attributes:
+        combined: the watermark in force; never falls, also across a restore (`start`).
+    """
+
+    __slots__ = ("combined", "_marks", "_idle")
+
+    def __init__(self, channels: int, start: int = WATERMARK_MIN) -> None:
+        self.combined = start
+        self._marks = [WATERMARK_MIN] * channels
+        self._idle = [False] * channels
+
+    def advance(self, channel: int, watermark: int) -> int:
+        """A channel's own watermark; gives the combined one."""
+        self._idle[channel] = False
+        if watermark > self._marks[channel]:
+            self._marks[channel] = watermark
+        return self._combine()
+
+    def idle(self, channel: int) -> int:
+        """A channel has nothing to say for a while; gives the combined watermark."""
+        self._idle[channel] = True
+        return self._combine()
+
+    def is_idle(self) -> bool:
+        """Whether every channel is idle."""
+        return all(self._idle)
+
+    def bound_by_others(self, channel: int) -> int:
+        """The least watermark of the other active channels: how far `channel` alone may carry time."""
+        self._idle[channel] = False
+        others = [
+            mark
+            for index, mark in enumerate(self._marks)
+            if index != channel and not self._idle[index]
+        ]
+        return min(others, default=WATERMARK_MAX)
+
+    def _combine(self) -> int:
+        active = [mark for mark, idle in zip(self._marks, self._idle, strict=True) if not idle]
+        if active:
+            self.combined = max(self.combined, min(active))
+        return self.combined

@@ -1,0 +1,294 @@
+"""The two graphs of a job for people and for machines: one dict of plain values, and its text.
+
+What a state is called and typed is told by the caller, because declarations belong to the API.
+Shapes are what can be known without running: a source says whether it gives columns, and the first
+per-record function turns them into rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.graph.logical import (
+    KeyedProcessNode,
+    Node,
+    PartitionNode,
+    SelectNode,
+    SideOutputNode,
+    SinkNode,
+    SourceNode,
+    TimestampsNode,
+)
+from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Partitioner, Rebalance
+from headgate.graph.physical import Edge, PhysicalPlan, Vertex
+from headgate.records.selectors import KeySelector
+
+COLUMNS, ROWS, MIXED = "columns", "rows", "rows or columns"
+
+
+@dataclass(frozen=True, slots=True)
+class StateFact:
+    """A declared state, as text.
+
+    Attributes:
+        name: of the state.
+        kind: "value", "list" or "map".
+        types: the type arguments.
+    """
+
+    name: str
+    kind: str
+    types: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.kind}[{', '.join(self.types)}]"
+
+
+States = Mapping[int, Sequence[StateFact]]
+"""Node id -> the states its function declares."""
+
+
+def describe(
+    name: str, nodes: Iterable[Node], plan: PhysicalPlan, states: States, reserved_slots: int = 0
+) -> dict[str, Any]:
+    """Both graphs as plain values, ready for JSON.
+
+    Args:
+        name: of the job.
+        nodes: the program as written.
+        plan: the job as it runs.
+        states: what the functions declare.
+        reserved_slots: kept free beside the gang.
+    """
+    shapes = _Shapes(plan)
+    uids = {node.id: node.uid for vertex in plan.vertices for node in vertex.chain}
+    return {
+        "job": name,
+        "slots": plan.slots,
+        "slots_reserved": reserved_slots,
+        "max_parallelism": plan.max_parallelism,
+        "logical": [_logical(node, uids, states) for node in nodes],
+        "vertices": [_vertex(vertex, shapes, states) for vertex in plan.vertices],
+        "edges": [_edge(edge, shapes) for edge in plan.edges],
+    }
+
+
+def render(facts: Mapping[str, Any]) -> str:
+    """What :func:`describe` gave, as text."""
+    lines = [
+        _head_line(facts),
+        "",
+        "as written",
+    ]
+    lines += [f"  {_logical_line(node)}" for node in facts["logical"]]
+    lines += ["", "as it runs"]
+    for vertex in facts["vertices"]:
+        lines += _vertex_lines(vertex, facts["edges"])
+    return "\n".join(lines)
+
+
+def type_text(hint: Any) -> str:
+    """A type as a program would write it.
+
+    Example:
+        >>> type_text(int), type_text(dict[str, int]), type_text(None), type_text(int | None)
+        ('int', 'dict[str, int]', 'unknown', 'int | None')
+    """
+    if hint is None:
+        return "unknown"
+    if isinstance(hint, type) and not hasattr(hint, "__args__"):
+        return hint.__name__
+    return str(hint).replace("typing.", "")
+
+
+def key_text(key: KeySelector) -> str:
+    """A key selector for people.
+
+    Example:
+        >>> key_text("author"), key_text(("repo", "author")), key_text(len)
+        ("'author'", "('repo', 'author')", 'len()')
+    """
+    if callable(key):
+        return f"{getattr(key, '__qualname__', type(key).__name__)}()"
+    return repr(key)
+
+
+def partitioner_text(partitioner: Partitioner) -> str:
+    """How records travel, in words."""
+    match partitioner:
+        case ByKeyGroup(key):
+            return f"by key {key_text(key)}"
+        case Forward():
+            return "forward"
+        case Rebalance():
+            return "rebalance"
+        case Broadcast():
+            return "broadcast"
+
+
+class _Shapes:
+    """The shape of the batches that enter and leave every operator, as far as it is known."""
+
+    def __init__(self, plan: PhysicalPlan) -> None:
+        self.entering: dict[int, str] = {}
+        self.leaving: dict[int, str] = {}
+        self._plan = plan
+        for vertex in plan.vertices:
+            arriving = self._arriving(vertex)
+            for node in vertex.chain:
+                self.entering[node.id] = arriving
+                arriving = self.leaving[node.id] = _leaving(node, arriving)
+
+    def of_edge(self, edge: Edge) -> str:
+        """What travels over an exchange; a side output is rows, it was emitted record by record."""
+        if edge.tag is not None:
+            return ROWS
+        return self.leaving[self._plan.vertices[edge.source].chain[edge.operator].id]
+
+    def conversion(self, node: Node) -> str | None:
+        """The conversion at the operator's entrance, if it needs one."""
+        arriving = self.entering[node.id]
+        if arriving == ROWS or isinstance(node, SourceNode) or _keeps_columns(node):
+            return None
+        return f"{arriving} -> rows"
+
+    def _arriving(self, vertex: Vertex) -> str:
+        kinds = {self.of_edge(edge) for edge in self._plan.inputs(vertex.id)}
+        return kinds.pop() if len(kinds) == 1 else MIXED if kinds else ROWS
+
+
+def _leaving(node: Node, arriving: str) -> str:
+    if isinstance(node, SourceNode):
+        return COLUMNS if node.source.produces_columns else ROWS
+    return arriving if _keeps_columns(node) else ROWS
+
+
+def _keeps_columns(node: Node) -> bool:
+    if isinstance(node, TimestampsNode):
+        return isinstance(node.strategy.timestamp, str)
+    if isinstance(node, SinkNode):
+        return node.sink.accepts_columns is not False
+    return isinstance(node, SelectNode)
+
+
+def _logical(node: Node, uids: Mapping[int, str | None], states: States) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "id": node.id,
+        "kind": type(node).__name__.removesuffix("Node"),
+        "name": node.name,
+        "uid": uids.get(node.id, node.uid),
+        "uid_given": node.uid is not None,
+        "inputs": [source.id for source in node.inputs],
+        "parallelism": node.parallelism,
+        "record_type": type_text(node.record_type),
+        "site": node.site,
+    }
+    return facts | _details(node, states)
+
+
+def _details(node: Node, states: States) -> dict[str, Any]:
+    match node:
+        case SourceNode():
+            return {"source": node.source.describe(), "boundedness": node.source.boundedness.value}
+        case SinkNode():
+            return {"sink": node.sink.describe(), "guarantee": node.sink.guarantee}
+        case KeyedProcessNode():
+            found = [_state(fact) for fact in states.get(node.id, ())]
+            return {"key": key_text(node.key), "state": found}
+        case PartitionNode():
+            return {"partitioner": partitioner_text(node.partitioner)}
+        case SideOutputNode():
+            return {"tag": node.tag}
+        case TimestampsNode():
+            return {
+                "timestamp": key_text(node.strategy.timestamp),
+                "out_of_orderness_ms": node.strategy.out_of_orderness_ms,
+                "idleness_ms": node.strategy.idleness_ms,
+            }
+        case SelectNode():
+            return {"columns": list(node.columns)}
+    return {}
+
+
+def _state(fact: StateFact) -> dict[str, Any]:
+    return {"name": fact.name, "kind": fact.kind, "types": list(fact.types)}
+
+
+def _vertex(vertex: Vertex, shapes: _Shapes, states: States) -> dict[str, Any]:
+    return {
+        "id": int(vertex.id),
+        "name": vertex.name,
+        "parallelism": vertex.parallelism,
+        "chain": [_operator(node, shapes, states) for node in vertex.chain],
+    }
+
+
+def _operator(node: Node, shapes: _Shapes, states: States) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "node": node.id,
+        "name": node.name,
+        "uid": node.uid,
+        "emits": None if isinstance(node, SinkNode) else shapes.leaving[node.id],
+        "conversion": shapes.conversion(node),
+        "state": [_state(fact) for fact in states.get(node.id, ())],
+    }
+    if isinstance(node, SinkNode):
+        facts["guarantee"] = node.sink.guarantee
+    return facts
+
+
+def _edge(edge: Edge, shapes: _Shapes) -> dict[str, Any]:
+    return {
+        "id": int(edge.id),
+        "source": int(edge.source),
+        "operator": edge.operator,
+        "tag": edge.tag,
+        "target": int(edge.target),
+        "partitioner": partitioner_text(edge.partitioner),
+        "shape": shapes.of_edge(edge),
+    }
+
+
+def _head_line(facts: Mapping[str, Any]) -> str:
+    slots = f"{facts['slots']} slots and {facts['slots_reserved']} reserved"
+    return f"job {facts['job']!r}: needs {slots}; {facts['max_parallelism']} key groups"
+
+
+def _logical_line(node: Mapping[str, Any]) -> str:
+    words = [f"{node['id']:>2}  {node['kind']} {node['name']!r}"]
+    if node["uid_given"]:
+        words.append(f"uid {node['uid']!r}")
+    if node["inputs"]:
+        words.append("from " + ", ".join(str(source) for source in node["inputs"]))
+    for fact in ("source", "sink", "key", "partitioner", "timestamp"):
+        if fact in node:
+            words.append(f"{fact} {node[fact]}" if fact != "partitioner" else str(node[fact]))
+    if node["record_type"] != "unknown":
+        words.append(f"emits {node['record_type']}")
+    if node["site"]:
+        words.append(f"at {node['site']}")
+    return "  ".join(words)
+
+
+def _vertex_lines(vertex: Mapping[str, Any], edges: Iterable[Mapping[str, Any]]) -> list[str]:
+    lines = [f"  vertex {vertex['id']}: {vertex['name']}  x{vertex['parallelism']}"]
+    for operator in vertex["chain"]:
+        lines += _operator_lines(operator)
+    for edge in edges:
+        if edge["source"] == vertex["id"]:
+            tag = "" if edge["tag"] is None else f" side output {edge['tag']!r}"
+            lines.append(f"    =>{tag} {edge['partitioner']} to vertex {edge['target']}, {edge['shape']}")
+    return lines
+
+
+def _operator_lines(operator: Mapping[str, Any]) -> list[str]:
+    lines = [f"    {operator['name']} (uid {operator['uid']!r})"]
+    if operator["conversion"]:
+        lines.append(f"      converts {operator['conversion']}")
+    for state in operator["state"]:
+        lines.append(f"      state {StateFact(state['name'], state['kind'], tuple(state['types']))}")
+    if "guarantee" in operator:
+        lines.append(f"      guarantee {operator['guarantee']}")
+    return lines

@@ -1,0 +1,115 @@
+"""The dataflow as the program wrote it: frozen transformation nodes. Data only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.records.selectors import KeySelector
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A transformation.
+
+    Attributes:
+        id: position in the program, from 0; nodes are numbered as they are written.
+        name: for people.
+        inputs: the nodes that feed this one.
+        uid: the user's stable name, or None.
+        parallelism: number of subtasks, or None for the job's default.
+        record_type: type of the records this node emits, or None when nobody said.
+        site: "file.py:12" of the user's line that made this node.
+    """
+
+    id: int
+    name: str
+    inputs: tuple[Node, ...] = ()
+    uid: str | None = None
+    parallelism: int | None = None
+    record_type: Any = None
+    site: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class SourceNode(Node):
+    """Records enter. `source` is an `api.source.Source`."""
+
+    source: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class MapNode(Node):
+    """One record out per record in."""
+
+    function: Callable[[Any], Any] = field(default=lambda record: record)
+
+
+@dataclass(frozen=True, eq=False)
+class FlatMapNode(Node):
+    """Any number of records out per record in."""
+
+    function: Callable[[Any], Any] = field(default=lambda record: (record,))
+
+
+@dataclass(frozen=True, eq=False)
+class FilterNode(Node):
+    """The records for which the function is true."""
+
+    function: Callable[[Any], bool] = field(default=lambda _record: True)
+
+
+@dataclass(frozen=True, eq=False)
+class SelectNode(Node):
+    """Some fields of each record; columnar batches stay columnar."""
+
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class TimestampsNode(Node):
+    """Event time and watermarks. `strategy` is an `api.time.WatermarkStrategy`."""
+
+    strategy: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessNode(Node):
+    """An `api.functions.ProcessFunction` per record."""
+
+    function: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedProcessNode(Node):
+    """An `api.functions.KeyedProcessFunction`; the input is partitioned by `key`."""
+
+    function: Any = None
+    key: KeySelector = ""
+
+
+@dataclass(frozen=True, eq=False)
+class UnionNode(Node):
+    """All records of all inputs."""
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionNode(Node):
+    """How records travel to the next operator. `partitioner` is from `graph.partitioners`."""
+
+    partitioner: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class SideOutputNode(Node):
+    """What its one input emitted under `tag`."""
+
+    tag: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class SinkNode(Node):
+    """Records leave. `sink` is an `api.sink.Sink`."""
+
+    sink: Any = None

@@ -1,0 +1,99 @@
+"""From the program's graph to the graph that runs: the list of passes, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from headgate.common.errors import PlanError
+from headgate.common.ids import EdgeId
+from headgate.common.keygroups import default_max_parallelism
+from headgate.common.options import MAX_PARALLELISM, PARALLELISM_MAX
+from headgate.graph.logical import Node, SideOutputNode
+from headgate.graph.physical import PhysicalPlan
+from headgate.graph.rewrites import (
+    Flow,
+    assign_uids,
+    chain_operators,
+    check_max_parallelism,
+    check_unique_uids,
+    choose_partitioners,
+    expand_unions,
+    flow_of,
+    fold_partitions,
+    fold_side_outputs,
+    number_vertices,
+    resolve_parallelism,
+)
+
+Pass = Callable[[Flow], Flow]
+
+
+def passes(default_parallelism: int) -> tuple[Pass, ...]:
+    """The passes in their order.
+
+    Side outputs go first, while the node they were taken from still stands before them; then unions
+    and partitions, so that what follows sees operators only; chaining last, when every link knows its
+    partitioner.
+    """
+    return (
+        assign_uids,
+        lambda flow: resolve_parallelism(flow, default_parallelism),
+        fold_side_outputs,
+        expand_unions,
+        fold_partitions,
+        choose_partitioners,
+        chain_operators,
+    )
+
+
+def physical_plan(
+    nodes: Iterable[Node], default_parallelism: int = 1, max_parallelism: int | None = None
+) -> PhysicalPlan:
+    """The job as it runs.
+
+    Args:
+        nodes: the whole program.
+        default_parallelism: of operators that set none.
+        max_parallelism: number of key groups; None derives it from the widest operator.
+
+    Raises:
+        PlanError: the program cannot run as written.
+    """
+    flow = flow_of(nodes)
+    check_unique_uids(flow.nodes.values())
+    for step in passes(default_parallelism):
+        flow = step(flow)
+    vertices, edges = number_vertices(flow)
+    slots = max((vertex.parallelism for vertex in vertices), default=0)
+    groups = _key_groups(slots, max_parallelism)
+    check_max_parallelism(vertices, groups)
+    return PhysicalPlan(vertices, edges, groups, slots)
+
+
+def edge_record_types(nodes: Iterable[Node], plan: PhysicalPlan) -> dict[EdgeId, Any]:
+    """Edge -> type of the records that travel over it, for the edges where the program tells it.
+
+    Args:
+        nodes: the program that was planned; side outputs are told there only.
+        plan: what :func:`physical_plan` made of it.
+    """
+    tagged: dict[tuple[int, str], list[Any]] = {}
+    for node in nodes:
+        if isinstance(node, SideOutputNode):
+            tagged.setdefault((node.inputs[0].id, node.tag), []).append(node.record_type)
+    found: dict[EdgeId, Any] = {}
+    for edge in plan.edges:
+        sender = plan.vertices[edge.source].chain[edge.operator]
+        told = [sender.record_type] if edge.tag is None else tagged[sender.id, edge.tag]
+        if told[0] is not None and all(kind == told[0] for kind in told):
+            found[edge.id] = told[0]
+    return found
+
+
+def _key_groups(slots: int, wanted: int | None) -> int:
+    if wanted is None:
+        return default_max_parallelism(max(slots, 1))
+    if not 1 <= wanted <= PARALLELISM_MAX:
+        raise PlanError(f"{MAX_PARALLELISM.key} is {wanted}; expected a number from 1 to {PARALLELISM_MAX}")
+    return wanted

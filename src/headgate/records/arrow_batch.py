@@ -1,0 +1,125 @@
+"""Batches of Arrow columns, for expressions and for the vectorised exchange.
+
+A per-record function sees the records as :class:`headgate.records.row.Row` views; nothing is
+converted until it touches a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headgate.common import keygroups_vectorised as vectorised
+from headgate.common.errors import UsageError
+from headgate.records.batch import join_times, slice_times, take_times
+from headgate.records.row import Columns, Row, columns_of, row_type
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from headgate.records.selectors import KeySelector
+    from headgate.records.batch import Int64s
+
+
+class ArrowBatch:
+    """Records as a ``pyarrow.RecordBatch``."""
+
+    __slots__ = ("columns", "timestamps", "watermarks", "_views")
+
+    def __init__(
+        self, columns: pa.RecordBatch, timestamps: Int64s | None = None, watermarks: Int64s | None = None
+    ) -> None:
+        self.columns, self.timestamps, self.watermarks = columns, timestamps, watermarks
+        self._views: Columns | None = None
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+    def __repr__(self) -> str:
+        return f"ArrowBatch({self.columns.num_rows} records of {self.columns.schema.names})"
+
+    def slice(self, start: int, stop: int) -> ArrowBatch:
+        """See :class:`headgate.records.batch.Batch`."""
+        if start == 0 and stop >= self.columns.num_rows:
+            return self
+        return ArrowBatch(
+            self.columns.slice(start, stop - start),
+            slice_times(self.timestamps, start, stop),
+            slice_times(self.watermarks, start, stop),
+        )
+
+    def take(self, indices: NDArray[np.int64]) -> ArrowBatch:
+        """See :class:`headgate.records.batch.Batch`."""
+        picked = self.columns.take(pa.array(indices))
+        return ArrowBatch(picked, take_times(self.timestamps, indices), take_times(self.watermarks, indices))
+
+    def with_times(self, timestamps: Int64s, watermarks: Int64s) -> ArrowBatch:
+        """See :class:`headgate.records.batch.Batch`."""
+        batch = ArrowBatch(self.columns, timestamps, watermarks)
+        batch._views = self._views
+        return batch
+
+    def row_class(self) -> type[Row]:
+        """The class of this batch's row views."""
+        return row_type(tuple(self.columns.schema.names))
+
+    def views(self) -> Columns:
+        """The columns that all row views of this batch share."""
+        if self._views is None:
+            self._views = columns_of(self.columns)
+        return self._views
+
+    def rows(self) -> Sequence[Any]:
+        """A view of its own for every record."""
+        cls, shared, rows = self.row_class(), self.views(), []
+        for index in range(self.columns.num_rows):
+            row = cls()
+            row._c, row._i = shared, index
+            rows.append(row)
+        return rows
+
+    def keys(self, selector: KeySelector) -> Sequence[Any]:
+        """See :class:`headgate.records.batch.Batch`."""
+        if isinstance(selector, str):
+            return self.views().column(self.field(selector))
+        if isinstance(selector, tuple):
+            return list(zip(*[self.views().column(self.field(name)) for name in selector], strict=True))
+        return list(map(selector, self.rows()))
+
+    def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int64]:
+        """See :class:`headgate.records.batch.Batch`."""
+        if callable(selector):
+            hashes = vectorised.hashes_of_keys(self.keys(selector))
+        elif isinstance(selector, str):
+            hashes = vectorised.hashes_of_arrow(self.columns.column(self.field(selector)))
+        else:
+            parts = [vectorised.hashes_of_arrow(self.columns.column(self.field(n))) for n in selector]
+            hashes = vectorised.hashes_of_columns(parts, len(self))
+        return vectorised.groups_of_hashes(hashes, max_parallelism)
+
+    def field(self, name: str) -> int:
+        """Index of a column.
+
+        Raises:
+            UsageError: there is no such column.
+        """
+        index = self.columns.schema.get_field_index(name)
+        if index < 0:
+            names = ", ".join(self.columns.schema.names)
+            raise UsageError(f"the program names column {name!r}, but the records have {names}")
+        return int(index)
+
+    def nbytes(self) -> int:
+        """Bytes of the columns that belong to these rows."""
+        return int(self.columns.nbytes)
+
+
+def concat_columns(batches: Sequence[ArrowBatch]) -> ArrowBatch:
+    """One batch with the records of all, in order; their schemas are equal."""
+    merged = pa.concat_batches([batch.columns for batch in batches])
+    return ArrowBatch(
+        merged, join_times([b.timestamps for b in batches]), join_times([b.watermarks for b in batches])
+    )

@@ -1,0 +1,171 @@
+"""A record of a columnar batch as a per-record function sees it: a view, not a copy.
+
+A column is turned into Python objects when the first row of the batch touches it, so a function
+that looks at two of twenty columns pays for two. A view holds on to its batch's columns; keeping a
+row is therefore allowed, and pickling or sending one copies its values out.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Row:
+    """A record with named fields: ``row.author``, ``row["author"]``, ``row.as_dict()``.
+
+    Rows are equal when their field names and values are equal.
+
+    Example:
+        >>> row = Row.of(author="ada", lines=3)
+        >>> row.author, row["lines"], row.as_dict()
+        ('ada', 3, {'author': 'ada', 'lines': 3})
+    """
+
+    __slots__ = ("_c", "_i")
+    _names: tuple[str, ...] = ()
+    _index: dict[str, int] = {}
+    _c: Any
+    _i: int
+
+    @staticmethod
+    def of(**fields: Any) -> Any:
+        """A row of its own, not a view of any batch."""
+        return make_row(tuple(fields), tuple(fields.values()))
+
+    def __getitem__(self, field: str | int) -> Any:
+        if isinstance(field, str):
+            try:
+                field = self._index[field]
+            except KeyError:
+                raise KeyError(f"no field {field!r}; the row has {', '.join(self._names)}") from None
+        return self._c.column(field)[self._i]
+
+    def __getattr__(self, field: str) -> Any:
+        # Only reached for names that are no generated property.
+        if field in self._index:
+            return self[field]
+        raise AttributeError(f"no field {field!r}; the row has {', '.join(self._names) or 'no fields'}")
+
+    def keys(self) -> tuple[str, ...]:
+        """The field names, in order."""
+        return self._names
+
+    def values(self) -> tuple[Any, ...]:
+        """The field values, in order."""
+        column, i = self._c.column, self._i
+        return tuple([column(k)[i] for k in range(len(self._names))])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Field name -> value."""
+        return dict(zip(self._names, self.values(), strict=True))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values())
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, field: object) -> bool:
+        return field in self._index
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Row):
+            return NotImplemented
+        return self._names == other._names and self.values() == other.values()
+
+    def __hash__(self) -> int:
+        return hash((self._names, self.values()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return make_row, (self._names, self.values())
+
+    def __repr__(self) -> str:
+        return f"Row({', '.join(f'{k}={v!r}' for k, v in self.as_dict().items())})"
+
+
+class Columns:
+    """The columns of one batch as Python lists, each converted at its first touch."""
+
+    __slots__ = ("_batch",)
+    _batch: Any
+
+    def column(self, index: int) -> Any:
+        """Column `index` as a list."""
+        return getattr(self, f"c{index}")
+
+    def __getattr__(self, slot: str) -> list[Any]:
+        # A slot that was never filled: convert and keep.
+        values = python_values(self._batch.column(int(slot[1:])))
+        setattr(self, slot, values)
+        return values
+
+
+class _Single:
+    """The columns of a row of its own."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        self._values = values
+
+    def column(self, index: int) -> tuple[Any]:
+        return (self._values[index],)
+
+    def __getattr__(self, slot: str) -> tuple[Any]:
+        return (self._values[int(slot[1:])],)
+
+
+@lru_cache(maxsize=1024)
+def row_type(names: tuple[str, ...]) -> type[Row]:
+    """The row class for these fields, with a direct property for each plain name."""
+    body: dict[str, Any] = {"__slots__": (), "_names": names, "_index": {n: i for i, n in enumerate(names)}}
+    for index, name in enumerate(names):
+        if name.isidentifier() and not keyword.iskeyword(name) and not hasattr(Row, name):
+            body[name] = _property(index)
+    return type("Row", (Row,), body)
+
+
+@lru_cache(maxsize=4096)
+def _property(index: int) -> property:
+    scope: dict[str, Any] = {}
+    exec(f"def get(self): return self._c.c{index}[self._i]", scope)  # noqa: S102 - `index` is an int
+    return property(scope["get"])
+
+
+@lru_cache(maxsize=256)
+def _columns_type(count: int) -> type[Columns]:
+    return type("Columns", (Columns,), {"__slots__": tuple(f"c{i}" for i in range(count))})
+
+
+def columns_of(batch: pa.RecordBatch) -> Columns:
+    """Lazily converted columns of a record batch."""
+    columns = _columns_type(batch.num_columns)()
+    columns._batch = batch
+    return columns
+
+
+def make_row(names: tuple[str, ...], values: Sequence[Any]) -> Row:
+    """A row of its own."""
+    row = row_type(tuple(names))()
+    row._c, row._i = _Single(tuple(values)), 0
+    return row
+
+
+def python_values(column: pa.Array) -> list[Any]:
+    """A column as a list of Python objects, by the fastest lossless way."""
+    import pyarrow as pa
+
+    if column.null_count:
+        return column.to_pylist()
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return column.to_numpy(zero_copy_only=False).tolist()
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return column.to_numpy(zero_copy_only=False).tolist()
+    return column.to_pylist()

@@ -1,0 +1,114 @@
+"""Batches of Python objects, for per-record functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any
+
+from headgate.common.errors import UsageError
+from headgate.records.batch import join_times, slice_times, take_times
+from headgate.records.row import Row
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from headgate.records.selectors import KeySelector
+    from headgate.records.batch import Int64s
+
+_GUESSED_BYTES = 64
+
+
+class RowBatch:
+    """Records as a list of Python objects. The list is never changed once it is in a batch."""
+
+    __slots__ = ("records", "timestamps", "watermarks")
+
+    def __init__(
+        self, records: list[Any], timestamps: Int64s | None = None, watermarks: Int64s | None = None
+    ) -> None:
+        self.records, self.timestamps, self.watermarks = records, timestamps, watermarks
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        return f"RowBatch({len(self.records)} records)"
+
+    def slice(self, start: int, stop: int) -> RowBatch:
+        """See :class:`headgate.records.batch.Batch`."""
+        if start == 0 and stop >= len(self.records):
+            return self
+        return RowBatch(
+            self.records[start:stop],
+            slice_times(self.timestamps, start, stop),
+            slice_times(self.watermarks, start, stop),
+        )
+
+    def take(self, indices: NDArray[np.int64]) -> RowBatch:
+        """See :class:`headgate.records.batch.Batch`."""
+        picked = list(map(self.records.__getitem__, indices.tolist()))
+        return RowBatch(picked, take_times(self.timestamps, indices), take_times(self.watermarks, indices))
+
+    def with_times(self, timestamps: Int64s, watermarks: Int64s) -> RowBatch:
+        """See :class:`headgate.records.batch.Batch`."""
+        return RowBatch(self.records, timestamps, watermarks)
+
+    def rows(self) -> Sequence[Any]:
+        """See :class:`headgate.records.batch.Batch`."""
+        return self.records
+
+    def keys(self, selector: KeySelector) -> Sequence[Any]:
+        """See :class:`headgate.records.batch.Batch`."""
+        if not self.records:
+            return []
+        return list(map(field_getter(selector, self.records[0]), self.records))
+
+    def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int64]:
+        """See :class:`headgate.records.batch.Batch`."""
+        from headgate.common.keygroups_vectorised import groups_of_hashes, hashes_of_keys
+
+        return groups_of_hashes(hashes_of_keys(self.keys(selector)), max_parallelism)
+
+    def nbytes(self) -> int:
+        """A guess: Python objects do not say how large they are."""
+        return _GUESSED_BYTES * len(self.records)
+
+
+def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
+    """One batch with the records of all, in order."""
+    records: list[Any] = []
+    for batch in batches:
+        records.extend(batch.records)
+    return RowBatch(
+        records, join_times([b.timestamps for b in batches]), join_times([b.watermarks for b in batches])
+    )
+
+
+def field_getter(selector: KeySelector, sample: Any) -> Callable[[Any], Any]:
+    """A function that reads the selected field or fields of records like `sample`.
+
+    Raises:
+        UsageError: the records have no such field.
+    """
+    if callable(selector):
+        return selector
+    names = (selector,) if isinstance(selector, str) else tuple(selector)
+    by_item = isinstance(sample, (dict, Row))
+    getter: Callable[[Any], Any] = itemgetter(*names) if by_item else attrgetter(*names)
+    try:
+        getter(sample)
+    except (KeyError, AttributeError, TypeError):
+        raise UsageError(
+            f"key_by or with_event_time names {', '.join(map(repr, names))}, but a record is "
+            f"{_shorten(sample)}; name a field it has, or give a function of the record"
+        ) from None
+    if isinstance(selector, tuple) and len(names) == 1:
+        return lambda record: (getter(record),)
+    return getter
+
+
+def _shorten(value: Any, limit: int = 200) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

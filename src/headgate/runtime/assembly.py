@@ -1,0 +1,241 @@
+"""From the shipped plan to live subtasks: chains, channels between them, restored state."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.common.errors import InternalError, ProtocolError
+from headgate.common.ids import ChannelId, EdgeId, SubtaskId, SubtaskIndex
+from headgate.common.ports import Disk
+from headgate.graph.logical import Node
+from headgate.graph.partitioners import Forward
+from headgate.graph.physical import Edge, Vertex
+from headgate.records.batch import Batch
+from headgate.runtime.chain import build_chain
+from headgate.runtime.codec import ElementCodec
+from headgate.runtime.control.messages import Deploy
+from headgate.runtime.elements import Event
+from headgate.runtime.gate_task import GateTask, InputChannel
+from headgate.runtime.network.base import DataPlane
+from headgate.runtime.network.frames import Frame, FrameKind
+from headgate.runtime.operators.base import OperatorContext, Receiver
+from headgate.runtime.output import EdgeReceiver, OutputChannel, OutputEdge, Outputs
+from headgate.runtime.program import Program
+from headgate.runtime.task import SourceTask, Task
+from headgate.state.snapshots import OperatorSubtaskState
+
+_CREDIT = struct.Struct("<I")
+
+
+class LocalLane:
+    """To a subtask in the same process: elements are handed over as they are."""
+
+    __slots__ = ("_task", "_channel")
+
+    def __init__(self, task: GateTask, channel: int) -> None:
+        self._task, self._channel = task, channel
+
+    def deliver(self, element: Batch | Event) -> None:
+        """See `runtime.output.Lane`."""
+        self._task.deliver(self._channel, element)
+
+
+class RemoteLane:
+    """To a subtask in another worker: elements become frames."""
+
+    __slots__ = ("_data", "_slot", "_id", "_codec")
+
+    def __init__(self, data: DataPlane, slot: int, id: ChannelId, codec: ElementCodec) -> None:
+        self._data, self._slot, self._id, self._codec = data, slot, id, codec
+
+    def deliver(self, element: Batch | Event) -> None:
+        """See `runtime.output.Lane`."""
+        kind, parts = self._codec.encode(element)
+        self._data.send(self._slot, Frame(kind, *self._id, parts))
+
+
+class Exchange:
+    """Which local end a frame from a peer belongs to."""
+
+    def __init__(self) -> None:
+        self.outgoing: dict[ChannelId, OutputChannel] = {}
+        self.incoming: dict[ChannelId, tuple[GateTask, int, ElementCodec]] = {}
+
+    def arrived(self, slot: int, frame: Frame) -> None:
+        """Hand a frame to its channel.
+
+        Raises:
+            ProtocolError: there is no such channel between these two.
+        """
+        channel = ChannelId(EdgeId(frame.edge), SubtaskIndex(frame.sender), SubtaskIndex(frame.receiver))
+        if frame.kind is FrameKind.CREDIT:
+            output = self.outgoing.get(channel)
+            if output is None or frame.receiver != slot:
+                raise ProtocolError(f"slot {slot} granted credit on {channel}, which it does not receive from here")
+            output.grant(_CREDIT.unpack(b"".join(frame.parts))[0])
+            return
+        entry = self.incoming.get(channel)
+        if entry is None or frame.sender != slot:
+            raise ProtocolError(f"slot {slot} sent a frame on {channel}, which is none of its channels")
+        task, index, codec = entry
+        task.deliver(index, codec.decode(frame.kind, memoryview(b"".join(frame.parts))))
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The live subtasks of one attempt in one worker.
+
+    Attributes:
+        tasks: by id.
+        ordered: downstream first, so that what a step emits is taken up in the next turn and
+            queues drain before they fill.
+        sources: those that begin with a reader.
+        exchange: where frames from peers go.
+    """
+
+    tasks: Mapping[SubtaskId, Task]
+    ordered: Sequence[Task]
+    sources: Sequence[SourceTask]
+    exchange: Exchange
+
+
+def assemble(
+    program: Program, slot: int, deploy: Deploy, host: Any, ports: Any, disk: Disk | None
+) -> Assembly:
+    """Build the subtasks of `slot`.
+
+    Args:
+        program: what runs.
+        slot: which worker this is; it runs subtask `slot` of every vertex that has one.
+        deploy: attempt and restored state.
+        host: the worker, as `runtime.task.TaskHost`.
+        ports: the worker's doors.
+        disk: where restored state lies.
+    """
+    return _Assembler(program, slot, deploy, host, ports, disk).build()
+
+
+class _Assembler:
+    def __init__(
+        self, program: Program, slot: int, deploy: Deploy, host: Any, ports: Any, disk: Disk | None
+    ) -> None:
+        self._program, self._plan, self._slot = program, program.plan, slot
+        self._deploy, self._host, self._ports, self._disk = deploy, host, ports, disk
+        self._restored = {(v, s): states for v, s, states in deploy.restored}
+        self._codecs = {e.id: ElementCodec(program.record_types.get(e.id)) for e in self._plan.edges}
+        self._tasks: dict[SubtaskId, Task] = {}
+        self._exchange = Exchange()
+
+    def build(self) -> Assembly:
+        # Receivers first: a local lane needs its task.
+        here = [vertex for vertex in self._plan.vertices if self._slot < vertex.parallelism]
+        for vertex in reversed(here):
+            self._tasks[SubtaskId(vertex.id, SubtaskIndex(self._slot))] = self._task(vertex)
+        for vertex in here:
+            self._connect_inputs(vertex)
+        ordered = list(self._tasks.values())
+        sources = [task for task in ordered if isinstance(task, SourceTask)]
+        return Assembly(self._tasks, ordered, sources, self._exchange)
+
+    def _task(self, vertex: Vertex) -> Task:
+        settings = self._program.settings
+        outputs = Outputs(settings.buffer_timeout_ms)
+        edges: dict[int, OutputEdge] = {}
+        for edge in self._plan.outputs(vertex.id):
+            edges[edge.id] = self._output_edge(edge)
+            outputs.edges.append(edges[edge.id])
+        main, sides = self._receivers(vertex, outputs, edges)
+        operators = build_chain(vertex, self._context_of(vertex), main, sides)
+        id = SubtaskId(vertex.id, SubtaskIndex(self._slot))
+        arguments = (id, operators, outputs, self._host, settings.step_target_ms)
+        senders = self._senders(vertex)
+        if not senders:
+            return SourceTask(*arguments)
+        channels = [self._input_channel(edge, sender) for edge, sender in senders]
+        return GateTask(*arguments, channels=channels)
+
+    def _receivers(
+        self, vertex: Vertex, outputs: Outputs, edges: Mapping[int, OutputEdge]
+    ) -> tuple[Receiver, dict[tuple[int, str], Receiver]]:
+        mains: list[OutputEdge] = []
+        sides: dict[tuple[int, str], list[OutputEdge]] = {}
+        for edge in self._plan.outputs(vertex.id):
+            if edge.tag is None:
+                mains.append(edges[edge.id])
+            else:
+                sides.setdefault((edge.operator, edge.tag), []).append(edges[edge.id])
+        main = EdgeReceiver(outputs, mains, True)
+        return main, {at: EdgeReceiver(outputs, group, False) for at, group in sides.items()}
+
+    def _output_edge(self, edge: Edge) -> OutputEdge:
+        target = self._plan.vertices[edge.target]
+        forward = isinstance(edge.partitioner, Forward)
+        receivers = [self._slot] if forward else range(target.parallelism)
+        channels = [self._output_channel(edge, receiver) for receiver in receivers]
+        return OutputEdge(edge.partitioner, channels, self._plan.max_parallelism, self._slot)
+
+    def _output_channel(self, edge: Edge, receiver: int) -> OutputChannel:
+        id = ChannelId(edge.id, SubtaskIndex(self._slot), SubtaskIndex(receiver))
+        if receiver == self._slot:
+            task = self._tasks[SubtaskId(edge.target, SubtaskIndex(receiver))]
+            assert isinstance(task, GateTask)
+            index = self._senders(self._plan.vertices[edge.target]).index((edge, self._slot))
+            lane: LocalLane | RemoteLane = LocalLane(task, index)
+        else:
+            lane = RemoteLane(self._ports.data, receiver, id, self._codecs[edge.id])
+        channel = OutputChannel(lane, self._program.settings.credit_initial)
+        self._exchange.outgoing[id] = channel
+        return channel
+
+    def _input_channel(self, edge: Edge, sender: int) -> InputChannel:
+        id = ChannelId(edge.id, SubtaskIndex(sender), SubtaskIndex(self._slot))
+        return InputChannel(self._program.settings.credit_initial, self._credit_return(id))
+
+    def _credit_return(self, id: ChannelId) -> Callable[[int], None]:
+        if id.sender == self._slot:
+            return lambda frames: self._exchange.outgoing[id].grant(frames)
+        data = self._ports.data
+        return lambda frames: data.send(id.sender, Frame(FrameKind.CREDIT, *id, [_CREDIT.pack(frames)]))
+
+    def _senders(self, vertex: Vertex) -> list[tuple[Edge, int]]:
+        """The channels of a subtask here, in order of their index."""
+        senders: list[tuple[Edge, int]] = []
+        for edge in self._plan.inputs(vertex.id):
+            if isinstance(edge.partitioner, Forward):
+                senders.append((edge, self._slot))
+            else:
+                count = self._plan.vertices[edge.source].parallelism
+                senders.extend((edge, sender) for sender in range(count))
+        return senders
+
+    def _connect_inputs(self, vertex: Vertex) -> None:
+        task = self._tasks[SubtaskId(vertex.id, SubtaskIndex(self._slot))]
+        for index, (edge, sender) in enumerate(self._senders(vertex)):
+            if not isinstance(task, GateTask):
+                raise InternalError(f"vertex {vertex.id} has inputs but begins with a source")
+            id = ChannelId(edge.id, SubtaskIndex(sender), SubtaskIndex(self._slot))
+            self._exchange.incoming[id] = (task, index, self._codecs[edge.id])
+
+    def _context_of(self, vertex: Vertex) -> Callable[[Node], OperatorContext]:
+        states = self._restored.get((vertex.id, self._slot), [])
+
+        def context(node: Node) -> OperatorContext:
+            uid = node.uid or f"node-{node.id}"
+            mine: list[OperatorSubtaskState] = [state for state in states if state.uid == uid]
+            return OperatorContext(
+                uid=uid,
+                name=node.name,
+                subtask=self._slot,
+                parallelism=vertex.parallelism,
+                attempt=self._deploy.attempt,
+                job=self._program.job,
+                max_parallelism=self._plan.max_parallelism,
+                clock=self._ports.clock,
+                restored=mine,
+                disk=self._disk,
+            )
+
+        return context

@@ -1,0 +1,93 @@
+"""A vertex's nodes become operators, linked from head to outputs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headgate.common.errors import InternalError
+from headgate.graph.logical import (
+    FilterNode,
+    FlatMapNode,
+    KeyedProcessNode,
+    MapNode,
+    Node,
+    ProcessNode,
+    SelectNode,
+    SinkNode,
+    SourceNode,
+    TimestampsNode,
+)
+from headgate.graph.physical import Vertex
+from headgate.runtime.operators.base import Operator, OperatorContext, Receiver
+from headgate.runtime.operators.fused import FusedOperator
+from headgate.runtime.operators.keyed import KeyedProcessOperator
+from headgate.runtime.operators.source import SourceOperator
+from headgate.runtime.operators.stateless import ProcessOperator, SelectOperator, SinkOperator
+from headgate.runtime.operators.timestamps import TimestampsOperator
+
+_FUSED = (MapNode, FilterNode, FlatMapNode)
+
+_MAKERS: dict[type[Node], Callable[[OperatorContext, Any], Operator]] = {
+    SourceNode: lambda context, node: SourceOperator(context, node.source),
+    SelectNode: lambda context, node: SelectOperator(context, node.columns),
+    TimestampsNode: lambda context, node: TimestampsOperator(context, node.strategy),
+    # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
+    ProcessNode: lambda context, node: ProcessOperator(context, copy.copy(node.function)),
+    KeyedProcessNode: lambda context, node: KeyedProcessOperator(
+        context, copy.copy(node.function), node.key
+    ),
+    SinkNode: lambda context, node: SinkOperator(context, node.sink),
+}
+
+
+def build_chain(
+    vertex: Vertex,
+    context_of: Callable[[Node], OperatorContext],
+    main: Receiver,
+    sides: Mapping[tuple[int, str], Receiver],
+) -> list[Operator]:
+    """The linked operators of one subtask.
+
+    Args:
+        vertex: the chain.
+        context_of: where a node's operator runs.
+        main: takes the last operator's output.
+        sides: (index of the node in the chain, tag) -> who takes that side output.
+    """
+    operators: list[Operator] = []
+    owner: dict[int, Operator] = {}
+    index = 0
+    while index < len(vertex.chain):
+        run = _fused_run(vertex.chain, index)
+        if run:
+            operator: Operator = FusedOperator([context_of(node) for node in run], run)
+        else:
+            operator = _make(vertex.chain[index], context_of)
+        width = max(1, len(run))
+        owner.update({at: operator for at in range(index, index + width)})
+        operators.append(operator)
+        index += width
+    for left, right in zip(operators, operators[1:], strict=False):
+        left.next = right
+    operators[-1].next = main
+    for (at, tag), receiver in sides.items():
+        owner[at].side_outputs[tag] = receiver
+    return operators
+
+
+def _fused_run(chain: tuple[Node, ...], start: int) -> list[Any]:
+    run = []
+    for node in chain[start:]:
+        if not isinstance(node, _FUSED):
+            break
+        run.append(node)
+    return run
+
+
+def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator:
+    maker = _MAKERS.get(type(node))
+    if maker is None:
+        raise InternalError(f"a chain holds a {type(node).__name__}, for which there is no operator")
+    return maker(context_of(node), node)

@@ -1,0 +1,315 @@
+"""Carries out what the checkpoint coordinator decides: triggers, metadata, log, commits, notices.
+
+The coordinator is pure; this is its shell in the job master. Blocking work (storage, committers)
+runs in the background, one thing after the other, and reports back to the job master's loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from headgate.checkpoint.service import CheckpointService, may_be_published
+from headgate.checkpoint.store.log import CommitPermit
+from headgate.common.errors import FencedError
+from headgate.common.format_config import fingerprint
+from headgate.common.ids import AttemptId, CheckpointId, JobId
+from headgate.common.ports import Background, Clock, Probe
+from headgate.core.checkpoint import effects as e
+from headgate.core.checkpoint.coordinator import CheckpointCoordinator
+from headgate.core.checkpoint.failures import CheckpointFailureReason
+from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.committers import Committers
+from headgate.runtime.control import messages as m
+from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, SubtaskSnapshot
+
+
+class CheckpointHost(Protocol):
+    """What the checkpoint master asks of the job master."""
+
+    def broadcast(self, message: Any) -> None:
+        """Send to every worker of the attempt."""
+        ...
+
+    def snapshot_enumerators(self) -> dict[str, Any]:
+        """The enumerators' states at this instant."""
+        ...
+
+    def enumerators_complete(self, checkpoint: int) -> None:
+        """Tell the enumerators."""
+        ...
+
+    def checkpoint_done(self, checkpoint: int, kind: e.RequestKind, took_ms: int) -> None:
+        """A checkpoint is complete and committed."""
+        ...
+
+    def attempt_failed(self, error: Exception) -> None:
+        """The attempt cannot go on."""
+        ...
+
+    def fenced(self, error: FencedError) -> None:
+        """Another job master has taken over."""
+        ...
+
+
+class CheckpointMaster:
+    """The checkpoints of one job, in the driver.
+
+    Attributes:
+        coordinator: the pure machine.
+        latest: the newest completed checkpoint, whole; None before the first.
+    """
+
+    def __init__(
+        self,
+        job: JobId,
+        job_name: str,
+        plan: PhysicalPlan,
+        coordinator: CheckpointCoordinator[SubtaskSnapshot],
+        service: CheckpointService | None,
+        permit: CommitPermit | None,
+        host: CheckpointHost,
+        clock: Clock,
+        background: Background,
+        probe: Probe,
+        post: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.coordinator = coordinator
+        self.latest: CheckpointMetadata | None = None
+        self._job, self._name, self._plan = job, job_name, plan
+        self._service, self._permit = service, permit
+        self._host, self._clock, self._background = host, clock, background
+        self._probe, self._post = probe, post
+        self._committers = Committers(plan)
+        self._begun: dict[int, tuple[int, int, dict[str, Any]]] = {}
+        self._storing: CheckpointMetadata | None = None
+        self._busy = self._attempt = 0
+
+    @property
+    def generation(self) -> int:
+        """Of this job master; 1 where no log says otherwise."""
+        return 1 if self._permit is None else self._permit.generation
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is being stored or committed: a restore point may be chosen."""
+        return self._busy == 0 and self.coordinator.storing is None
+
+    # -- what the job master tells ---------------------------------------------------------------
+
+    def start(self, attempt: int, tasks: Sequence[tuple[int, int]]) -> None:
+        """All tasks of an attempt run."""
+        self._begun.clear()
+        self._attempt = attempt
+        self.coordinator.start(AttemptId(attempt), tasks, self._clock.monotonic_ms())
+
+    def suspend(self) -> None:
+        """The attempt is ending."""
+        self.perform(self.coordinator.suspend())
+
+    def tick(self) -> None:
+        """Time passed."""
+        self.perform(self.coordinator.tick(self._clock.monotonic_ms()))
+
+    def request(self, kind: e.RequestKind) -> None:
+        """Ask for a checkpoint."""
+        self.perform(self.coordinator.request(kind, self._clock.monotonic_ms()))
+
+    def acknowledged(self, message: m.Acknowledge) -> None:
+        """A subtask's part is durable."""
+        now = self._clock.monotonic_ms()
+        attempt, checkpoint = AttemptId(message.attempt), CheckpointId(message.checkpoint)
+        _, effects = self.coordinator.acknowledge(attempt, checkpoint, message.snapshot, now)
+        self.perform(effects)
+
+    def declined(self, message: m.Decline) -> None:
+        """A subtask cannot contribute."""
+        self.perform(
+            self.coordinator.decline(
+                AttemptId(message.attempt),
+                CheckpointId(message.checkpoint),
+                (message.vertex, message.subtask),
+                CheckpointFailureReason[message.reason],
+                self._clock.monotonic_ms(),
+                message.detail,
+            )
+        )
+
+    def recommit(self, checkpoint: CheckpointMetadata | None, then: Callable[[], None]) -> None:
+        """Before a restore: commit what `checkpoint` holds once more and clean up the rest."""
+        operators = {} if checkpoint is None else checkpoint.operators
+
+        def work() -> None:
+            self._committers.commit(operators)
+            self._committers.abandon(operators)
+            if self._service is not None and self._permit is not None:
+                self._service.sweep_orphans(self._permit)
+
+        self._run(work, lambda _: then())
+
+    def close(self) -> None:
+        """Release the committers' connections."""
+        self._committers.close()
+
+    # -- effects ---------------------------------------------------------------------------------
+
+    def perform(self, effects: Sequence[e.Effect[SubtaskSnapshot]]) -> None:
+        """Carry out effects in order."""
+        for effect in effects:
+            if isinstance(effect, e.TriggerCheckpoint):
+                self._trigger(effect)
+            elif isinstance(effect, e.Finalize):
+                self._finalize(effect)
+            elif isinstance(effect, e.Commit):
+                self._commit(effect.checkpoint)
+            elif isinstance(effect, e.NotifyComplete):
+                self._complete(effect)
+            elif isinstance(effect, e.NotifyAbort):
+                self._host.broadcast(m.CheckpointAborted(self._attempt, effect.checkpoint))
+            elif isinstance(effect, e.FailJob):
+                self._host.attempt_failed(_checkpoints_failed(effect))
+            elif isinstance(effect, (e.Discard, e.Retire)):
+                self._clean(effect)
+
+    def _trigger(self, effect: e.TriggerCheckpoint) -> None:
+        try:
+            enumerators = self._host.snapshot_enumerators()
+        except Exception as error:  # noqa: BLE001 - a user's enumerator; only this checkpoint fails
+            reason = CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE
+            now = self._clock.monotonic_ms()
+            self.perform(self.coordinator.abort(effect.checkpoint, reason, now, repr(error)))
+            return
+        trigger_ms = self._clock.now_ms()
+        self._begun[effect.checkpoint] = (trigger_ms, self._clock.monotonic_ms(), enumerators)
+        self._host.broadcast(m.Trigger(effect.attempt, effect.checkpoint, trigger_ms))
+
+    def _finalize(self, effect: e.Finalize[SubtaskSnapshot]) -> None:
+        trigger_ms, _, enumerators = self._begun[effect.checkpoint]
+        metadata = self._metadata(effect, trigger_ms, enumerators)
+        self._storing = metadata
+        checkpoint = effect.checkpoint
+        service, permit = self._service, self._permit
+
+        def work() -> None:
+            if service is not None and permit is not None:
+                service.store(permit, metadata)
+
+        def done(_: Any, error: BaseException | None) -> None:
+            self._post(lambda: self._stored(checkpoint, error))
+
+        self._busy += 1
+        self._background.submit(work, done)
+
+    def _stored(self, checkpoint: CheckpointId, error: BaseException | None) -> None:
+        self._busy -= 1
+        now = self._clock.monotonic_ms()
+        metadata, self._storing = self._storing, None
+        if error is None:
+            self.latest = metadata
+            self.perform(self.coordinator.stored(checkpoint, now))
+            return
+        published = may_be_published(error)
+        self.perform(self.coordinator.store_failed(checkpoint, str(error), published, now))
+        if isinstance(error, FencedError):
+            self._host.fenced(error)
+
+    def _commit(self, checkpoint: CheckpointId) -> None:
+        metadata = self.latest
+        assert metadata is not None and metadata.checkpoint == checkpoint
+
+        def work() -> None:
+            self._committers.commit(metadata.operators)
+            self._probe.reached("sinks.committed")
+
+        self._run(
+            work,
+            lambda _: self.perform(self.coordinator.committed(checkpoint, self._clock.monotonic_ms())),
+        )
+
+    def _complete(self, effect: e.NotifyComplete) -> None:
+        began = self._begun.pop(effect.checkpoint, (0, self._clock.monotonic_ms(), {}))[1]
+        self._host.broadcast(m.CheckpointComplete(self._attempt, effect.checkpoint))
+        self._host.enumerators_complete(effect.checkpoint)
+        self._host.checkpoint_done(effect.checkpoint, effect.kind, self._clock.monotonic_ms() - began)
+
+    def _clean(self, effect: e.Discard[SubtaskSnapshot] | e.Retire) -> None:
+        service, permit = self._service, self._permit
+        if service is None or permit is None:
+            return
+
+        def work() -> None:
+            if isinstance(effect, e.Retire):
+                service.retire(permit, effect.checkpoints)
+            else:
+                service.discard(effect.snapshots)
+
+        # What could not be deleted is found by the next sweep; it is no reason to stop a job.
+        self._background.submit(work, lambda _, __: None)
+
+    def _run(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Background work whose failure fails the attempt."""
+
+        def done(result: Any, error: BaseException | None) -> None:
+            self._post(lambda: finished(result, error))
+
+        def finished(result: Any, error: BaseException | None) -> None:
+            self._busy -= 1
+            if error is None:
+                then(result)
+            elif isinstance(error, FencedError):
+                self._host.fenced(error)
+            else:
+                self._host.attempt_failed(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+        self._busy += 1
+        self._background.submit(work, done)
+
+    def _metadata(
+        self, effect: e.Finalize[SubtaskSnapshot], trigger_ms: int, enumerators: dict[str, Any]
+    ) -> CheckpointMetadata:
+        operators, parallelism = self._operators(effect.snapshots)
+        return CheckpointMetadata(
+            job=self._job,
+            job_name=self._name,
+            checkpoint=effect.checkpoint,
+            generation=self.generation,
+            attempt=effect.attempt,
+            trigger_ms=trigger_ms,
+            max_parallelism=self._plan.max_parallelism,
+            format_fingerprint=fingerprint(),
+            parallelism=parallelism,
+            operators=operators,
+            enumerators=enumerators,
+            state_types={},
+        )
+
+    def _operators(
+        self, snapshots: Sequence[SubtaskSnapshot]
+    ) -> tuple[dict[str, list[OperatorSubtaskState]], dict[str, int]]:
+        """uid -> states of its subtasks in order; a subtask with nothing to say has an empty one."""
+        said = {
+            (snapshot.vertex, snapshot.subtask, state.uid): state
+            for snapshot in snapshots
+            for state in snapshot.operators
+        }
+        operators: dict[str, list[OperatorSubtaskState]] = {}
+        parallelism: dict[str, int] = {}
+        for vertex in self._plan.vertices:
+            for node in vertex.chain:
+                uid = node.uid or f"node-{node.id}"
+                states = [said.get((vertex.id, s, uid)) for s in range(vertex.parallelism)]
+                if any(state is not None for state in states):
+                    operators[uid] = [state or OperatorSubtaskState(uid) for state in states]
+                    parallelism[uid] = vertex.parallelism
+        return operators, parallelism
+
+
+def _checkpoints_failed(effect: e.FailJob) -> Exception:
+    from headgate.common.errors import StorageError
+
+    which = "a checkpoint" if effect.checkpoint is None else f"checkpoint {effect.checkpoint}"
+    detail = f": {effect.detail}" if effect.detail else ""
+    return StorageError(
+        f"{which} failed ({effect.reason.name}{detail}), which is more than "
+        "execution.checkpointing.tolerable-failed-checkpoints allows"
+    )

@@ -1,0 +1,140 @@
+"""Elements of a channel as frame payloads and back.
+
+Rows travel lossless whatever they are, so that a result does not depend on whether two subtasks
+share a process: plain values by the self-describing codec, records of the declared class by its
+serializer, anything else by the pickle fallback, which only authenticated peers get to decode.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, get_type_hints
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.common.errors import ProtocolError, UsageError
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch
+from headgate.records.row_batch import RowBatch
+from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Event, Idle, Watermark
+from headgate.runtime.network.frames import FrameKind, Part
+from headgate.serde.dynamic import DynamicSerializer, NotPlainError
+from headgate.serde.pickled import decode_rows, encode_rows
+from headgate.serde.resolve import serializer_for
+from headgate.serde.serializer import TypeSerializer
+
+_HEAD = struct.Struct("<IBB2x")
+_TIMED = 1
+_DYNAMIC, _TYPED = 0, 1
+_NUMBER = struct.Struct("<q")
+_PAIR = struct.Struct("<qq")
+
+
+class ElementCodec:
+    """The codec of one exchange.
+
+    Args:
+        record_type: declared type of the records, or None.
+    """
+
+    def __init__(self, record_type: Any = None) -> None:
+        self._type, self._typed = record_type, _record_serializer(record_type)
+        self._dynamic = DynamicSerializer()
+
+    def encode(self, element: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
+        """Kind and payload of a frame."""
+        if isinstance(element, ArrowBatch):
+            return FrameKind.COLUMNS, [*_head(element, 0), _ipc(element.columns)]
+        if isinstance(element, RowBatch):
+            return self._encode_rows(element)
+        return _encode_event(element)
+
+    def decode(self, kind: FrameKind, payload: memoryview) -> Batch | Event:
+        """The element of a received frame.
+
+        Raises:
+            ProtocolError: the payload does not fit its kind.
+        """
+        try:
+            if kind in (FrameKind.ROWS, FrameKind.PICKLED_ROWS, FrameKind.COLUMNS):
+                return self._decode_batch(kind, payload)
+            return _decode_event(kind, payload)
+        except (struct.error, ValueError, pa.ArrowInvalid) as error:
+            raise ProtocolError(f"a {kind.name} frame of {len(payload)} bytes does not decode: {error}") from error
+
+    def _encode_rows(self, batch: RowBatch) -> tuple[FrameKind, Sequence[Part]]:
+        rows = batch.records
+        if self._typed is not None and set(map(type, rows)) == {self._type}:
+            return FrameKind.ROWS, [*_head(batch, _TYPED), self._typed.encode_many(rows)]
+        try:
+            return FrameKind.ROWS, [*_head(batch, _DYNAMIC), self._dynamic.encode_many(rows)]
+        except NotPlainError:
+            return FrameKind.PICKLED_ROWS, [*_head(batch, _DYNAMIC), encode_rows(rows)]
+
+    def _decode_batch(self, kind: FrameKind, payload: memoryview) -> Batch:
+        count, flags, form = _HEAD.unpack_from(payload)
+        at, times, marks = _HEAD.size, None, None
+        if flags & _TIMED:
+            times = np.frombuffer(payload, np.int64, count, at)
+            marks = np.frombuffer(payload, np.int64, count, at + 8 * count)
+            at += 16 * count
+        body = payload[at:]
+        if kind is FrameKind.COLUMNS:
+            with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+                return ArrowBatch(reader.read_next_batch(), times, marks)
+        if kind is FrameKind.PICKLED_ROWS:
+            return RowBatch(decode_rows(body), times, marks)
+        serializer = self._typed if form == _TYPED else self._dynamic
+        if serializer is None:
+            raise ProtocolError("the sender knows a record type that the receiver does not")
+        return RowBatch(serializer.decode_many(body, count), times, marks)
+
+
+def _record_serializer(record_type: Any) -> TypeSerializer[Any] | None:
+    """For classes that declare fields; built-in types travel by the self-describing codec."""
+    if not isinstance(record_type, type) or not get_type_hints(record_type):
+        return None
+    try:
+        return serializer_for(record_type)
+    except UsageError:
+        return None
+
+
+def _head(batch: Any, form: int) -> list[Part]:
+    if batch.timestamps is None or batch.watermarks is None:
+        return [_HEAD.pack(len(batch), 0, form)]
+    times, marks = np.ascontiguousarray(batch.timestamps), np.ascontiguousarray(batch.watermarks)
+    return [_HEAD.pack(len(batch), _TIMED, form), times.tobytes(), marks.tobytes()]
+
+
+def _ipc(columns: pa.RecordBatch) -> memoryview:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, columns.schema) as writer:
+        writer.write_batch(columns)
+    return memoryview(sink.getvalue())
+
+
+def _encode_event(event: Event) -> tuple[FrameKind, Sequence[Part]]:
+    if isinstance(event, Watermark):
+        return FrameKind.WATERMARK, [_NUMBER.pack(event.timestamp)]
+    if isinstance(event, Barrier):
+        return FrameKind.BARRIER, [_PAIR.pack(event.checkpoint, event.trigger_ms)]
+    if isinstance(event, CancelMarker):
+        return FrameKind.CANCEL, [_NUMBER.pack(event.checkpoint)]
+    return (FrameKind.IDLE if isinstance(event, Idle) else FrameKind.END_OF_DATA), []
+
+
+def _decode_event(kind: FrameKind, payload: memoryview) -> Event:
+    if kind is FrameKind.WATERMARK:
+        return Watermark(*_NUMBER.unpack(payload))
+    if kind is FrameKind.BARRIER:
+        return Barrier(*_PAIR.unpack(payload))
+    if kind is FrameKind.CANCEL:
+        return CancelMarker(*_NUMBER.unpack(payload))
+    if kind is FrameKind.IDLE:
+        return Idle()
+    if kind is FrameKind.END_OF_DATA:
+        return EndOfData()
+    raise ProtocolError(f"a {kind.name} frame came in where records or events were expected")

@@ -1,0 +1,198 @@
+"""What job master and workers say to each other: plain data, encoded with msgspec.
+
+Every message of a worker carries the attempt it speaks for; the job master ignores what an older
+attempt says. User code travels as bytes inside :class:`Deploy` and is unpickled by the worker only,
+behind the authenticated handshake.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headgate.state.snapshots import OperatorSubtaskState, SubtaskSnapshot
+
+
+class Register(msgspec.Struct, frozen=True, tag="register"):
+    """Worker: I hold slot `slot` of gang `gang`, and peers reach me at `data_address`."""
+
+    gang: int
+    slot: int
+    pid: int
+    host: str
+    data_address: str
+
+
+class Deploy(msgspec.Struct, frozen=True, tag="deploy"):
+    """Job master: build these subtasks, restore their state, and run.
+
+    Attributes:
+        attempt: the deployment.
+        generation: of the job master.
+        program: the shipped plan (cloudpickle).
+        peers: slot -> data address.
+        restored: (vertex, subtask) -> operator states to start from; several old subtasks' states
+            for one operator after a change of parallelism.
+        restored_checkpoint: the id they come from, or None.
+        restored_storage: URI of the root that the restored files are named from, or None.
+        storage: URI of the checkpoint directory, or None.
+        marker: token of a file that the worker must see there.
+    """
+
+    attempt: int
+    generation: int
+    program: bytes
+    peers: dict[int, str]
+    restored: list[tuple[int, int, list[OperatorSubtaskState]]]
+    restored_checkpoint: int | None
+    restored_storage: str | None
+    storage: str | None
+    marker: str | None
+
+
+class Deployed(msgspec.Struct, frozen=True, tag="deployed"):
+    """Worker: my subtasks are open and running."""
+
+    attempt: int
+
+
+class Trigger(msgspec.Struct, frozen=True, tag="trigger"):
+    """Job master: source subtasks, draw checkpoint `checkpoint`."""
+
+    attempt: int
+    checkpoint: int
+    trigger_ms: int
+
+
+class Acknowledge(msgspec.Struct, frozen=True, tag="acknowledge"):
+    """Worker: this subtask's part of the checkpoint is durable."""
+
+    attempt: int
+    checkpoint: int
+    snapshot: SubtaskSnapshot
+
+
+class Decline(msgspec.Struct, frozen=True, tag="decline"):
+    """Worker: this subtask cannot contribute."""
+
+    attempt: int
+    checkpoint: int
+    vertex: int
+    subtask: int
+    reason: str
+    detail: str
+
+
+class CheckpointComplete(msgspec.Struct, frozen=True, tag="complete"):
+    """Job master: `checkpoint` is in the log and its sinks are committed."""
+
+    attempt: int
+    checkpoint: int
+
+
+class CheckpointAborted(msgspec.Struct, frozen=True, tag="aborted"):
+    """Job master: forget `checkpoint`."""
+
+    attempt: int
+    checkpoint: int
+
+
+class RequestSplits(msgspec.Struct, frozen=True, tag="request-splits"):
+    """Worker: this reader has no split left."""
+
+    attempt: int
+    vertex: int
+    subtask: int
+
+
+class AssignSplits(msgspec.Struct, frozen=True, tag="assign-splits"):
+    """Job master: read these (id, position); None means that no more will come, [] not now."""
+
+    attempt: int
+    vertex: int
+    subtask: int
+    splits: list[tuple[str, Any]] | None
+
+
+class DataEnded(msgspec.Struct, frozen=True, tag="data-ended"):
+    """Worker: this subtask has processed all its input."""
+
+    attempt: int
+    vertex: int
+    subtask: int
+
+
+class TaskFailed(msgspec.Struct, frozen=True, tag="task-failed"):
+    """Worker: the attempt cannot go on.
+
+    Attributes:
+        kind: name of the error's class in `common.errors`.
+        arguments: its arguments, for rebuilding it.
+        lost_peer: slot of a peer whose connection broke, if that is the reason.
+        recoverable: whether a restart may help.
+    """
+
+    attempt: int
+    vertex: int
+    subtask: int
+    kind: str
+    arguments: list[Any]
+    lost_peer: int | None
+    recoverable: bool
+
+
+class Stop(msgspec.Struct, frozen=True, tag="stop"):
+    """Job master: drop the attempt's subtasks; the process stays."""
+
+    attempt: int
+
+
+class Idle(msgspec.Struct, frozen=True, tag="idle"):
+    """Worker: nothing of the attempt runs here any more, and no user thread is left."""
+
+    attempt: int
+    stray_threads: list[str]
+
+
+class Finish(msgspec.Struct, frozen=True, tag="finish"):
+    """Job master: the job is over; leave."""
+
+    attempt: int
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """Running totals of one subtask since the attempt began."""
+
+    vertex: int
+    subtask: int
+    records_in: int
+    records_out: int
+    skipped: int
+    watermark: int | None
+    busy_ms: int
+    backpressured_ms: int
+    longest_step_ms: float
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
+    """Worker: I live; `progress` grows whenever my loop turns, `sent_ms` is my monotonic clock."""
+
+    attempt: int
+    sent_ms: int
+    progress: int
+    counters: list[Counters]
+
+
+class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
+    """Job master: renews the worker's lease, counted from the beat of `sent_ms`."""
+
+    sent_ms: int
+
+
+FromWorker = (
+    Register | Deployed | Acknowledge | Decline | RequestSplits | DataEnded | TaskFailed | Idle | Heartbeat
+)
+ToWorker = (
+    Deploy | Trigger | CheckpointComplete | CheckpointAborted | AssignSplits | Stop | Finish | HeartbeatSeen
+)

@@ -1,0 +1,80 @@
+"""Control messages as bytes: msgspec's MessagePack over the types of `messages.py`.
+
+Values of type `Any` inside a message come back as MessagePack knows them: a tuple as a list, bytes as
+bytes; integers beyond 64 bits do not pass. Decoding never runs code, and happens behind the handshake.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import msgspec
+
+from headgate.common.errors import InternalError, ProtocolError
+from headgate.runtime.control.messages import FromWorker, ToWorker
+from headgate.runtime.network.frames import Frame, FrameKind, Part
+
+MESSAGE_SIZE_MAX: Final = 320 * 1024 * 1024
+"""Bytes of the largest control message: a program of 256 MiB with its state handles."""
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_from_worker: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(FromWorker)
+_to_worker: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(ToWorker)
+
+
+def encode_message(message: FromWorker | ToWorker) -> bytes:
+    """The message as bytes.
+
+    Raises:
+        InternalError: a value inside cannot travel, or the message is too large.
+
+    Example:
+        >>> from headgate.runtime.control.messages import Trigger
+        >>> decode_to_worker(encode_message(Trigger(attempt=1, checkpoint=7, trigger_ms=0))).checkpoint
+        7
+    """
+    try:
+        data = _encoder.encode(message)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InternalError(
+            f"a {type(message).__name__} message holds a value that cannot travel: {error}"
+        ) from error
+    if len(data) > MESSAGE_SIZE_MAX:
+        raise InternalError(
+            f"a {type(message).__name__} message has {len(data)} bytes, the limit is {MESSAGE_SIZE_MAX}:"
+            " ship less data inside the program, or keep less operator state in the checkpoint's metadata"
+        )
+    return data
+
+
+def decode_from_worker(data: Part) -> FromWorker:
+    """A worker's message.
+
+    Raises:
+        ProtocolError: the bytes are no such message.
+    """
+    return cast(FromWorker, _decode(_from_worker, data, "from a worker"))
+
+
+def decode_to_worker(data: Part) -> ToWorker:
+    """The job master's message.
+
+    Raises:
+        ProtocolError: the bytes are no such message.
+    """
+    return cast(ToWorker, _decode(_to_worker, data, "from the job master"))
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[Any], data: Part, origin: str) -> Any:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(
+            f"a control message {origin} of {len(data)} bytes does not decode: {error}:"
+            " run the same Headgate version on driver and workers"
+        ) from error
+
+
+def control_frame(data: bytes) -> Frame:
+    """The frame that carries an encoded message."""
+    return Frame(FrameKind.CONTROL, 0, 0, 0, (data,))

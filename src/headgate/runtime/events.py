@@ -1,0 +1,36 @@
+"""What a job tells whoever watches it: the source of progress lines, logs and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.common.errors import HeadgateError
+from headgate.runtime.control.messages import Counters
+
+
+class JobListener:
+    """Is told what happens, from the job master's thread; does nothing by itself."""
+
+    def gang_submitted(self, gang: int, slots: int) -> None:
+        """Workers were asked for."""
+
+    def deploying(self, attempt: int, checkpoint: int | None) -> None:
+        """Subtasks are being built, from `checkpoint` or from nothing."""
+
+    def running(self, attempt: int) -> None:
+        """All subtasks run."""
+
+    def progress(self, counters: Sequence[Counters]) -> None:
+        """New running totals of the present attempt."""
+
+    def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
+        """A checkpoint is complete and its sinks are committed."""
+
+    def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
+        """An attempt failed; None means that there will be no other."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line in the log."""
+
+    def ended(self, state: str) -> None:
+        """The job is "finished", "failed" or "cancelled"."""

@@ -1,0 +1,480 @@
+"""The job master: owns one job from submission to its end; lives in the driver.
+
+A passive machine: whoever owns the thread delivers worker messages, gang news and the passing of
+time, and waits until `next_wakeup` otherwise. The table of states is `core.execution`; when to
+restart is `core.failover`; what a checkpoint needs is `core.checkpoint`. This file connects them.
+
+Recovery, in order: suspend checkpoints; stop what still runs (the living gang is told to drop its
+subtasks, a broken one is cancelled); wait until storage and committers are quiet, the gang is idle
+or gone, and the restart strategy's pause is over; commit the restore point once more; deploy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.checkpoint.service import CheckpointService
+from headgate.checkpoint.store.log import CommitPermit
+from headgate.common.errors import FencedError, HeadgateError, JobFailedError, OperatingError
+from headgate.common.ids import CheckpointId, JobId
+from headgate.common.ports import Background, Clock, Gang, Link, Probe, Randomness
+from headgate.core.checkpoint.coordinator import CheckpointCoordinator
+from headgate.core.checkpoint.effects import RequestKind
+from headgate.core.execution import JobEvent, JobState, job_machine
+from headgate.core.failover import restart_strategy
+from headgate.core.liveness import HeartbeatMonitor
+from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.checkpoint_master import CheckpointMaster
+from headgate.runtime.control import messages as m
+from headgate.runtime.enumerators import Enumerators
+from headgate.runtime.events import JobListener
+from headgate.runtime.job_settings import JobSettings
+from headgate.runtime.program import Program
+from headgate.runtime.restore import assign_state, without_committables
+from headgate.runtime.roster import Roster
+from headgate.runtime.worker import rebuild_error
+from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
+
+GANG_EXIT_MS = 15_000
+"""How long a cancelled gang may take to be reported gone before it is taken for fenced."""
+
+FINISH_MS = 10_000
+"""How long workers may take to leave at the end before the gang is cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterPorts:
+    """The doors of the job master.
+
+    Attributes:
+        clock: time.
+        background: one thread (or the simulator's) for storage and committers.
+        gang: starts and ends workers.
+        randomness: jitter.
+        probe: where tests strike.
+        post: hands a callback to the job master's loop, from any thread.
+        listener: is told what happens, for progress displays.
+    """
+
+    clock: Clock
+    background: Background
+    gang: Gang
+    randomness: Randomness
+    probe: Probe
+    post: Callable[[Callable[[], None]], None]
+    listener: JobListener
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePoint:
+    """Where an attempt begins: a checkpoint and the root that its files are named from."""
+
+    checkpoint: CheckpointMetadata
+    storage: str | None
+
+
+class JobMaster:
+    """One job.
+
+    Attributes:
+        state: where the job is in its life.
+        error: why it failed, once it has.
+        attempt: the present deployment, from 1.
+        restarts: deployments after the first.
+    """
+
+    def __init__(
+        self,
+        job: JobId,
+        name: str,
+        plan: PhysicalPlan,
+        program: Program,
+        settings: JobSettings,
+        ports: MasterPorts,
+        service: CheckpointService | None,
+        permit: CommitPermit | None,
+        initial: RestorePoint | None,
+        marker: str | None = None,
+    ) -> None:
+        self.job, self.name, self.plan, self.settings, self.ports = job, name, plan, settings, ports
+        self.error: HeadgateError | None = None
+        self.attempt = self.restarts = 0
+        self._life = job_machine(job)
+        self._program, self._marker = program.to_bytes(), marker
+        self._initial = initial
+        self._roster = Roster()
+        self._gang_alive = False
+        self._monitor: HeartbeatMonitor[int] = HeartbeatMonitor(settings.heartbeat_timeout_ms)
+        self._strategy = restart_strategy(settings.restart, ports.randomness.uniform)
+        self._enumerators: Enumerators | None = None
+        self._restart_at = self._force_at = self._redeploy_until = 0
+        self._recommitting = False
+        first = CheckpointId(1) if service is None else service.next_checkpoint_id()
+        coordinator: CheckpointCoordinator[SubtaskSnapshot] = CheckpointCoordinator(
+            settings.checkpoints, first, uniform=ports.randomness.uniform
+        )
+        self.checkpoints = CheckpointMaster(
+            job, name, plan, coordinator, service, permit, self,
+            ports.clock, ports.background, ports.probe, ports.post,
+        )
+
+    @property
+    def state(self) -> JobState:
+        """Where the job is in its life."""
+        return self._life.state
+
+    # -- what the owner tells --------------------------------------------------------------------
+
+    def submit(self) -> None:
+        """Begin."""
+        self._life.move(JobEvent.SUBMIT)
+        self._recover_from(self._initial, self._start_gang)
+
+    def cancel(self) -> None:
+        """The user wants the job to end now; nothing uncommitted is committed."""
+        if self.state.terminal or self.state is JobState.FINISHING:
+            return
+        self._life.move(JobEvent.CANCEL)
+        self._end_attempt()
+        self._leave()
+
+    def message(self, link: Link, message: Any) -> None:
+        """A worker said something."""
+        if isinstance(message, m.Register):
+            self._registered(message, link)
+            return
+        slot = self._roster.slot_of(link)
+        if slot is None:
+            return
+        if isinstance(message, m.Heartbeat):
+            self._heartbeat(slot, link, message)
+        elif isinstance(message, m.Idle):
+            self._idle(slot, message)
+        elif message.attempt == self.attempt and not self.state.ending:
+            self._obey(slot, message)
+
+    def link_lost(self, link: Link, reason: str) -> None:
+        """The connection to a worker broke: its process is gone or as good as gone."""
+        slot = self._roster.slot_of(link)
+        if slot is not None:
+            self._worker_lost(slot, f"its control connection ended ({reason})")
+
+    def gang_exited(self, gang: int, error: str | None) -> None:
+        """All workers of a gang are gone; `error` says why if it was not in order."""
+        if gang != self._roster.gang or not self._gang_alive:
+            return
+        self._gang_alive, self._roster.broken = False, True
+        for member in self._roster.members():
+            self._monitor.forget(member.register.slot)
+        if self.state.ending:
+            self._life.move(JobEvent.GONE)
+            self._close()
+        elif self.state is not JobState.RECOVERING:
+            self.attempt_failed(OperatingError(f"the gang of workers ended: {error or 'all workers left'}"))
+        self._try_restart()
+
+    def tick(self) -> None:
+        """Time passed."""
+        now = self.ports.clock.monotonic_ms()
+        for slot in self._monitor.check(now).lapsed:
+            self._worker_lost(slot, f"no heartbeat came for {self.settings.heartbeat_timeout_ms} ms")
+        self.checkpoints.tick()
+        if self.state is JobState.RECOVERING:
+            if self._gang_alive and now >= self._force_at:
+                self._force_gang_out(now)
+            self._try_restart()
+        elif self.state.ending and self._gang_alive and now >= self._force_at:
+            self._force_gang_out(now)
+
+    def next_wakeup(self) -> int | None:
+        """When to call :meth:`tick` at the latest (monotonic ms)."""
+        times = [t for t in (self._monitor.next_wakeup(), self.checkpoints.coordinator.next_wakeup()) if t]
+        if self.state is JobState.RECOVERING:
+            times += [self._restart_at, *([self._force_at] if self._gang_alive else [])]
+        elif self.state.ending and self._gang_alive:
+            times.append(self._force_at)
+        return min(times, default=None)
+
+    def counters(self) -> list[m.Counters]:
+        """Last running totals of all subtasks."""
+        return [counters for member in self._roster.members() for counters in member.counters]
+
+    # -- workers ---------------------------------------------------------------------------------
+
+    def _start_gang(self) -> None:
+        self._roster.renew(self._roster.gang + 1)
+        self._gang_alive = True
+        self.ports.listener.gang_submitted(self._roster.gang, self.plan.slots)
+        self.ports.gang.submit(self._roster.gang, self.plan.slots)
+
+    def _registered(self, register: m.Register, link: Link) -> None:
+        if not self._roster.add(register, link):
+            link.close()
+            return
+        self._monitor.watch(register.slot, self.ports.clock.monotonic_ms())
+        if self.state is JobState.STARTING and len(self._roster.members()) == self.plan.slots:
+            self._life.move(JobEvent.COMPLETE)
+            self._deploy()
+
+    def _heartbeat(self, slot: int, link: Link, beat: m.Heartbeat) -> None:
+        if not self._monitor.beat(slot, beat.progress, self.ports.clock.monotonic_ms()):
+            return
+        link.send(m.HeartbeatSeen(beat.sent_ms))
+        member = self._roster.get(slot)
+        if member is not None and beat.attempt == self.attempt:
+            member.counters = beat.counters
+            self.ports.listener.progress(self.counters())
+
+    def _worker_lost(self, slot: int, reason: str) -> None:
+        self._monitor.forget(slot)
+        self._roster.lose(slot)
+        if self.state.ending:
+            return
+        self.attempt_failed(OperatingError(f"the worker of slot {slot} was lost: {reason}"))
+        # What is left of the gang cannot be used without the lost one.
+        if self._gang_alive:
+            self._force_gang_out(self.ports.clock.monotonic_ms())
+
+    def _force_gang_out(self, now: int) -> None:
+        """Cancel the gang; should its end not be reported in time, it counts as fenced."""
+        if self._roster.broken and self._force_at and now >= self._force_at and self._cancelled:
+            self.gang_exited(self._roster.gang, "it did not end in time and was fenced")
+            return
+        self._roster.broken = self._cancelled = True
+        self._force_at = now + GANG_EXIT_MS
+        for member in self._roster.members():
+            self._monitor.forget(member.register.slot)
+            member.link.close()
+        self.ports.gang.cancel(self._roster.gang)
+
+    _cancelled = False
+
+    def _obey(self, slot: int, message: Any) -> None:
+        if isinstance(message, m.TaskFailed):
+            self._task_failed(slot, message)
+        elif isinstance(message, m.Deployed):
+            self._deployed(slot)
+        elif self.state is not JobState.RUNNING and not isinstance(message, m.RequestSplits):
+            return
+        elif isinstance(message, m.Acknowledge):
+            self.checkpoints.acknowledged(message)
+        elif isinstance(message, m.Decline):
+            self.checkpoints.declined(message)
+        elif isinstance(message, m.RequestSplits):
+            self._assign_splits(slot, message)
+        elif isinstance(message, m.DataEnded):
+            self._data_ended(slot, message)
+
+    def _assign_splits(self, slot: int, request: m.RequestSplits) -> None:
+        member = self._roster.get(slot)
+        assert self._enumerators is not None and member is not None
+        try:
+            splits = self._enumerators.next_splits(request.vertex, request.subtask)
+        except Exception as error:  # noqa: BLE001 - a user's enumerator may raise anything
+            self.attempt_failed(error)
+            return
+        member.link.send(m.AssignSplits(self.attempt, request.vertex, request.subtask, splits))
+
+    def _task_failed(self, slot: int, failure: m.TaskFailed) -> None:
+        error = rebuild_error(failure.kind, failure.arguments)
+        if failure.lost_peer is not None:
+            member = self._roster.get(failure.lost_peer)
+            if member is not None and self.state is not JobState.RECOVERING:
+                # The peer itself may still have something to say of why.
+                self.ports.listener.note(f"slot {slot}: {error}")
+        self.attempt_failed(error, failure.recoverable)
+
+    # -- an attempt ------------------------------------------------------------------------------
+
+    def _deploy(self) -> None:
+        self.attempt += 1
+        point = self._point
+        restored = [] if point is None else assign_state(self.plan, point.checkpoint)
+        enumerators = {} if point is None else point.checkpoint.enumerators
+        try:
+            self._enumerators = Enumerators(self.plan, enumerators)
+        except Exception as error:  # noqa: BLE001 - a user's enumerator may raise anything
+            self.attempt_failed(error)
+            return
+        self.ports.listener.deploying(self.attempt, None if point is None else point.checkpoint.checkpoint)
+        peers = {member.register.slot: member.register.data_address for member in self._roster.members()}
+        for member in self._roster.members():
+            slot = member.register.slot
+            mine = [(v, s, without_committables(states)) for v, s, states in restored if s == slot]
+            member.deployed, member.idle, member.ended, member.counters = False, False, set(), []
+            member.link.send(
+                m.Deploy(
+                    attempt=self.attempt,
+                    generation=self.checkpoints.generation,
+                    program=self._program,
+                    peers=peers,
+                    restored=mine,
+                    restored_checkpoint=None if point is None else point.checkpoint.checkpoint,
+                    restored_storage=None if point is None else point.storage,
+                    storage=self.settings.storage,
+                    marker=self._marker,
+                )
+            )
+
+    def _deployed(self, slot: int) -> None:
+        member = self._roster.get(slot)
+        assert member is not None
+        member.deployed = True
+        members = self._roster.members()
+        if self.state is JobState.DEPLOYING and all(member.deployed for member in members):
+            self._life.move(JobEvent.COMPLETE)
+            tasks = [(v.id, s) for v in self.plan.vertices for s in range(v.parallelism)]
+            self.checkpoints.start(self.attempt, tasks)
+            self.ports.listener.running(self.attempt)
+            self._check_data_ended()
+
+    def _data_ended(self, slot: int, message: m.DataEnded) -> None:
+        member = self._roster.get(slot)
+        assert member is not None
+        member.ended.add((message.vertex, message.subtask))
+        self._check_data_ended()
+
+    def _check_data_ended(self) -> None:
+        ended = sum(len(member.ended) for member in self._roster.members())
+        if ended == sum(vertex.parallelism for vertex in self.plan.vertices):
+            self.checkpoints.request(RequestKind.FINAL)
+
+    # -- failure and recovery --------------------------------------------------------------------
+
+    def attempt_failed(self, error: Exception, recoverable: bool = True) -> None:
+        """The attempt cannot go on; restart if the strategy allows."""
+        if self.state.terminal or self.state.ending:
+            return
+        first = self.state is not JobState.RECOVERING
+        cause = error if isinstance(error, HeadgateError) else JobFailedError(f"{type(error).__name__}: {error}")
+        now = self.ports.clock.monotonic_ms()
+        decision = self._strategy.on_failure(now) if recoverable and first else None
+        if first and (decision is None or not decision.can_restart):
+            self._give_up(cause)
+            return
+        if not first:
+            if not recoverable:
+                self._give_up(cause)
+            else:
+                self.ports.listener.note(f"also: {cause}")
+            return
+        assert decision is not None
+        self._life.move(JobEvent.FAIL)
+        self._restart_at = now + decision.delay_ms
+        self.ports.listener.failed(self.attempt, cause, decision.delay_ms)
+        self._end_attempt()
+        self._force_at = now + self.settings.redeploy_timeout_ms
+        self._cancelled = False
+        for member in self._roster.members():
+            member.link.send(m.Stop(self.attempt))
+        if self._roster.broken and self._gang_alive:
+            self._force_gang_out(now)
+
+    def _give_up(self, cause: HeadgateError) -> None:
+        self.error = cause
+        self._life.move(JobEvent.GIVE_UP)
+        self.ports.listener.failed(self.attempt, cause, None)
+        self._end_attempt()
+        self._leave()
+
+    def _end_attempt(self) -> None:
+        self.checkpoints.suspend()
+        if self._enumerators is not None:
+            self._enumerators.close()
+            self._enumerators = None
+
+    def _idle(self, slot: int, message: m.Idle) -> None:
+        member = self._roster.get(slot)
+        if member is None or message.attempt != self.attempt:
+            return
+        member.idle = True
+        if message.stray_threads and self.state is JobState.RECOVERING:
+            names = ", ".join(message.stray_threads)
+            self.ports.listener.note(f"slot {slot} keeps threads of user code ({names}); starting new workers")
+            self._force_gang_out(self.ports.clock.monotonic_ms())
+        self._try_restart()
+
+    def _try_restart(self) -> None:
+        """Restart as soon as nothing of the failed attempt is left and the pause is over."""
+        if self.state is not JobState.RECOVERING or self._recommitting or not self.checkpoints.quiet:
+            return
+        if self.ports.clock.monotonic_ms() < self._restart_at:
+            return
+        members = self._roster.members()
+        usable = self._gang_alive and not self._roster.broken and len(members) == self.plan.slots
+        if usable and all(member.idle for member in members):
+            self._recover(JobEvent.REDEPLOY, self._deploy)
+        elif not self._gang_alive:
+            self._recover(JobEvent.SUBMIT, self._start_gang)
+
+    def _recover(self, event: JobEvent, then: Callable[[], None]) -> None:
+        def go_on() -> None:
+            self._recommitting = False
+            if self.state is not JobState.RECOVERING:
+                return
+            if event is JobEvent.REDEPLOY and (self._roster.broken or not self._gang_alive):
+                self._try_restart()
+                return
+            self.restarts += 1
+            self._life.move(event)
+            then()
+
+        self._recommitting = True
+        latest = self.checkpoints.latest
+        point = self._initial if latest is None else RestorePoint(latest, self.settings.storage)
+        self._recover_from(point, go_on)
+
+    def _recover_from(self, point: RestorePoint | None, then: Callable[[], None]) -> None:
+        self._point = point
+        mine = self.checkpoints.latest if self.checkpoints.latest is not None else None
+        self.checkpoints.recommit(mine, then)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        """Workers go; the job ends when the gang is gone."""
+        if not self._gang_alive:
+            self._life.move(JobEvent.GONE)
+            self._close()
+            return
+        self._cancelled = False
+        self._force_at = self.ports.clock.monotonic_ms() + FINISH_MS
+        if self._roster.broken or len(self._roster.members()) < self.plan.slots:
+            self._force_gang_out(self.ports.clock.monotonic_ms())
+        else:
+            self._roster.broadcast(m.Finish(self.attempt))
+
+    def _close(self) -> None:
+        self.checkpoints.perform(self.checkpoints.coordinator.shutdown())
+        self.checkpoints.close()
+        self.ports.listener.ended(self.state.value)
+
+    # -- what the checkpoint master asks for -----------------------------------------------------
+
+    def broadcast(self, message: Any) -> None:
+        """Send to every worker of the attempt."""
+        self._roster.broadcast(message)
+
+    def snapshot_enumerators(self) -> dict[str, Any]:
+        """The enumerators' states at this instant."""
+        return {} if self._enumerators is None else self._enumerators.snapshot()
+
+    def enumerators_complete(self, checkpoint: int) -> None:
+        """Tell the enumerators."""
+        if self._enumerators is not None:
+            self._enumerators.checkpoint_complete(checkpoint)
+
+    def checkpoint_done(self, checkpoint: int, kind: RequestKind, took_ms: int) -> None:
+        """A checkpoint is complete and committed; the final one ends the job."""
+        self.ports.listener.checkpoint_completed(checkpoint, took_ms)
+        if kind is RequestKind.FINAL and self.state is JobState.RUNNING:
+            self._life.move(JobEvent.ENDED)
+            self._end_attempt()
+            self._leave()
+
+    def fenced(self, error: FencedError) -> None:
+        """Another job master has taken over: stop without touching anything."""
+        if not self.state.terminal and not self.state.ending:
+            self._give_up(error)

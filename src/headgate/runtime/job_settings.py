@@ -1,0 +1,84 @@
+"""The job master's settings, resolved from the configuration once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.common import options as o
+from headgate.common.config import Config, effective_restart_strategy
+from headgate.core import failover
+from headgate.core.checkpoint.requests import CheckpointSettings
+from headgate.runtime.program import WorkerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """See `common.options` for the meaning of each.
+
+    Attributes:
+        checkpoints: when to draw them.
+        storage: URI of their directory; None when checkpoints are off.
+        restart: the strategy.
+        heartbeat_interval_ms: between two heartbeats of a worker.
+        heartbeat_timeout_ms: after which a silent worker is given up.
+        lease_ms: after which a worker that hears nothing gives itself up.
+        redeploy_timeout_ms: how long a living gang may take to become idle.
+        worker: what workers need.
+    """
+
+    checkpoints: CheckpointSettings
+    storage: str | None
+    restart: failover.RestartSpec
+    heartbeat_interval_ms: int
+    heartbeat_timeout_ms: int
+    lease_ms: int
+    redeploy_timeout_ms: int
+    worker: WorkerSettings
+
+
+def job_settings(config: Config) -> JobSettings:
+    """Resolve a validated configuration."""
+    get = config.get
+    interval = get(o.CHECKPOINTING_INTERVAL)
+    return JobSettings(
+        checkpoints=CheckpointSettings(
+            interval_ms=interval,
+            min_pause_ms=get(o.CHECKPOINTING_MIN_PAUSE),
+            max_concurrent=get(o.CHECKPOINTING_MAX_CONCURRENT),
+            timeout_ms=get(o.CHECKPOINTING_TIMEOUT),
+            tolerable_failures=get(o.CHECKPOINTING_TOLERABLE_FAILURES),
+            num_retained=get(o.CHECKPOINTING_NUM_RETAINED),
+        ),
+        storage=get(o.CHECKPOINTING_DIR) if interval is not None else None,
+        restart=_restart(config),
+        heartbeat_interval_ms=get(o.HEARTBEAT_INTERVAL),
+        heartbeat_timeout_ms=get(o.HEARTBEAT_TIMEOUT),
+        lease_ms=get(o.LEASE),
+        redeploy_timeout_ms=get(o.REDEPLOY_TIMEOUT),
+        worker=WorkerSettings(
+            step_target_ms=get(o.STEP_TARGET),
+            buffer_timeout_ms=get(o.BUFFER_TIMEOUT),
+            credit_initial=get(o.CREDIT_INITIAL),
+            frame_size_max=get(o.FRAME_SIZE_MAX),
+        ),
+    )
+
+
+def _restart(config: Config) -> failover.RestartSpec:
+    get, kind = config.get, effective_restart_strategy(config)
+    if kind is o.RestartStrategyType.FIXED_DELAY:
+        return failover.FixedDelay(get(o.FIXED_DELAY_ATTEMPTS), get(o.FIXED_DELAY_DELAY))
+    if kind is o.RestartStrategyType.FAILURE_RATE:
+        return failover.FailureRate(
+            get(o.FAILURE_RATE_MAX), get(o.FAILURE_RATE_INTERVAL), get(o.FAILURE_RATE_DELAY)
+        )
+    if kind is o.RestartStrategyType.EXPONENTIAL_DELAY:
+        return failover.ExponentialDelay(
+            initial_ms=get(o.EXPONENTIAL_INITIAL_BACKOFF),
+            max_ms=get(o.EXPONENTIAL_MAX_BACKOFF),
+            multiplier=get(o.EXPONENTIAL_MULTIPLIER),
+            jitter=get(o.EXPONENTIAL_JITTER),
+            reset_after_ms=get(o.EXPONENTIAL_RESET_THRESHOLD),
+            attempts=get(o.EXPONENTIAL_ATTEMPTS),
+        )
+    return failover.NoRestart()

@@ -1,0 +1,231 @@
+"""One established connection: dialling it, a thread that sends queued frames, and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from headgate.common.errors import OperatingError
+from headgate.runtime.network.frames import Frame, Part, encode_header
+from headgate.runtime.network.handshake import NONCE_SIZE, Hello, greet
+from headgate.runtime.network.sockets import connect, send_parts
+
+DIAL_TIMEOUT_MS: Final = 10_000
+_HANDSHAKE_TRIES: Final = 3
+_BATCH_BYTES: Final = 1024 * 1024
+_BATCH_FRAMES: Final = 256
+
+
+class Connection:
+    """A connected socket that any thread may abort while one thread owns its closing.
+
+    The lock keeps an abort from hitting a file handle that was closed and given to somebody else.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def abort(self) -> None:
+        """Wake every thread that is blocked on the socket; both directions end."""
+        self._shutdown(socket.SHUT_RDWR)
+
+    def end_output(self) -> None:
+        """Tell the peer that nothing more will come; what was sent still arrives."""
+        self._shutdown(socket.SHUT_WR)
+
+    def _shutdown(self, how: int) -> None:
+        with self._lock:
+            if not self._closed:
+                with contextlib.suppress(OSError):
+                    self.sock.shutdown(how)
+
+    def close(self) -> None:
+        """Give the file handle back; only when no other thread uses the socket any more."""
+        with self._lock:
+            self._closed = True
+            self.sock.close()
+
+
+def dial(
+    address: str,
+    secret: bytes,
+    hello: Hello,
+    timeout_ms: int = DIAL_TIMEOUT_MS,
+    attach: Callable[[Connection], None] | None = None,
+) -> tuple[Connection, Hello]:
+    """Connect to an address and pass the handshake; gives the connection and who is there.
+
+    A handshake that breaks off is tried again, because a listener drops a peer that was slow once, and
+    on a busy machine everybody is slow once. A refusal is final.
+
+    Args:
+        address: as in `Listener.address`.
+        secret: the job's secret.
+        hello: who this side is.
+        timeout_ms: for everything.
+        attach: gets the connection before the handshake, so that another thread can abort it; gives up
+            the attempt by raising.
+
+    Raises:
+        ProtocolError: the peer is not of this job or refused.
+        FencedError: the peer says that this side was replaced.
+        OperatingError: nobody could be reached at the address.
+    """
+    deadline_s = time.monotonic() + timeout_ms / 1000
+    tries = 0
+    while True:
+        tries += 1
+        remaining_ms = max(1, round((deadline_s - time.monotonic()) * 1000))
+        try:
+            connection = Connection(connect(address, remaining_ms))
+        except OSError as error:
+            raise OperatingError(f"no connection to {address}: {error}") from error
+        try:
+            if attach is not None:
+                attach(connection)
+            nonce = secrets.token_bytes(NONCE_SIZE)
+            return connection, greet(connection.sock, secret, hello, nonce, remaining_ms)
+        except OSError as error:
+            connection.close()
+            if tries >= _HANDSHAKE_TRIES or time.monotonic() >= deadline_s:
+                raise OperatingError(
+                    f"no handshake with {address} after {tries} tries: {error}:"
+                    " the peer is stopped, overloaded, or no Headgate process"
+                ) from error
+        except BaseException:
+            connection.close()
+            raise
+
+
+class FrameSender:
+    """A thread that sends queued frames over one connection, as many as are queued per system call.
+
+    Args:
+        establish: gives the connection; called on the thread, so that it may dial. Its argument attaches
+            a connection that is not ready yet, so that :meth:`abort` ends it too.
+        generation: put into every header.
+        attempt: put into every header.
+        name: of the thread.
+        on_end: called once on the thread when it ends, with the reason if it was not asked to. The socket
+            may be closed from there.
+        queued_bytes_max: beyond this the peer counts as broken; None where credit bounds the queue.
+    """
+
+    def __init__(
+        self,
+        establish: Callable[[Callable[[Connection], None]], Connection],
+        generation: int,
+        attempt: int,
+        name: str,
+        on_end: Callable[[str | None], None],
+        queued_bytes_max: int | None = None,
+    ) -> None:
+        self._establish = establish
+        self._generation, self._attempt = generation, attempt
+        self._on_end = on_end
+        self._queued_bytes_max = queued_bytes_max
+        self._queued_bytes = 0
+        self._queue: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._ended = False
+        self._aborted = False
+        self._reason: str | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin; `on_end` may be called from now on."""
+        self._thread.start()
+
+    def send(self, frame: Frame) -> None:
+        """Queue a frame; never blocks, and does nothing once the end has begun."""
+        if self._ended:
+            return
+        if self._queued_bytes_max is not None:
+            with self._lock:
+                self._queued_bytes += frame.size
+                overfull = self._queued_bytes > self._queued_bytes_max
+            if overfull:
+                self.abort(f"the peer left more than {self._queued_bytes_max} bytes unread")
+                return
+        self._queue.put(frame)
+
+    def finish(self) -> None:
+        """Send what is queued, tell the peer that nothing more comes, and end; does not wait."""
+        self._ended = True
+        self._queue.put(None)
+
+    def abort(self, reason: str | None = None) -> None:
+        """End at once and drop what is queued; does not wait. `reason` goes to `on_end`."""
+        with self._lock:
+            self._ended = self._aborted = True
+            self._reason = self._reason or reason
+            connection = self._connection
+        self._queue.put(None)
+        if connection is not None:
+            connection.abort()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; whether it came. On the sending thread itself, does not wait."""
+        if self._thread is threading.current_thread() or self._thread.ident is None:
+            return False
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _attach(self, connection: Connection) -> None:
+        with self._lock:
+            self._connection = connection
+            if self._aborted:
+                raise OperatingError("the connection was given up before it was ready")
+
+    def _run(self) -> None:
+        reason: str | None = None
+        try:
+            connection = self._establish(self._attach)
+            self._attach(connection)
+            self._send_queued(connection)
+        except Exception as error:  # whatever ends this thread must reach the loop as a lost peer
+            reason = str(error) or type(error).__name__
+        self._ended = True
+        with self._lock:
+            if self._aborted:
+                reason = self._reason
+        self._on_end(reason)
+
+    def _send_queued(self, connection: Connection) -> None:
+        while not self._aborted:
+            parts: list[Part] = []
+            size, last = self._take_batch(parts)
+            if parts and not self._aborted:
+                send_parts(connection.sock, parts)
+            if self._queued_bytes_max is not None:
+                with self._lock:
+                    self._queued_bytes -= size
+            if last:
+                connection.end_output()
+                return
+
+    def _take_batch(self, parts: list[Part]) -> tuple[int, bool]:
+        """Fill `parts`; gives their payload bytes and whether the end of the queue was met."""
+        size = count = 0
+        frame = self._queue.get()
+        while frame is not None:
+            parts.append(encode_header(frame, self._generation, self._attempt))
+            parts.extend(frame.parts)
+            size += frame.size
+            count += 1
+            if size >= _BATCH_BYTES or count >= _BATCH_FRAMES:
+                return size, False
+            try:
+                frame = self._queue.get_nowait()
+            except queue.Empty:
+                return size, False
+        return size, True

@@ -1,0 +1,339 @@
+"""The data plane over sockets: frames between the workers of a gang, attempt by attempt.
+
+Every worker dials every peer, and what it sends goes out on the connection it dialled: two simplex
+connections per pair, so nobody has to agree on who dials. One thread sends per peer and one receives
+per peer; see `sockets.py` for why they block. Queues are bounded by the credit protocol above.
+
+Peers learn of a new attempt at different times. A connection that comes for a newer attempt is kept
+unread, its bytes bounded by the socket buffer, until :meth:`SocketDataPlane.open` catches up or the
+wait is over; one that comes for an older attempt is told that it is fenced.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from headgate.common.errors import FencedError, InternalError, OperatingError, ProtocolError
+from headgate.common.ids import AttemptId, Fence, Generation, JobId
+from headgate.runtime.network.acceptor import HANDSHAKE_TIMEOUT_MS, Acceptor, AcceptorStatistics
+from headgate.runtime.network.connection import Connection, FrameSender, dial
+from headgate.runtime.network.frames import FRAME_SIZE_MAX_DEFAULT, Frame, FrameHeader
+from headgate.runtime.network.handshake import Hello, Refusal, Verdict, judge_hello
+from headgate.runtime.network.sockets import FrameReceiver, listen
+
+PURPOSE: Final = "data"
+HELD_MAX: Final = 1024
+"""Connections kept for attempts that are not open here yet."""
+HOLD_TIMEOUT_MS: Final = 30_000
+_JOIN_TIMEOUT_S: Final = 2.0
+
+
+class _Key(NamedTuple):
+    """One peer in one attempt; sorts by age of the attempt."""
+
+    generation: int
+    attempt: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataPlaneStatistics:
+    """Running totals of one data plane.
+
+    Attributes:
+        acceptor: what came to the listener.
+        frames_received: delivered to the inbox.
+        frames_dropped: of another generation or attempt, or after the attempt's end.
+        protocol_errors: connections ended because of unsound bytes.
+        connections_held: waiting now for their attempt to open.
+        inbox_frames_max: most frames that ever waited to be received.
+    """
+
+    acceptor: AcceptorStatistics
+    frames_received: int
+    frames_dropped: int
+    protocol_errors: int
+    connections_held: int
+    inbox_frames_max: int
+
+
+class _Incoming:
+    """One connection that a peer dialled, and the thread that reads it."""
+
+    def __init__(self, key: _Key, hello: Hello, connection: Connection) -> None:
+        self.key, self.hello, self.connection = key, hello, connection
+        self.held = True
+        self.thread: threading.Thread | None = None
+
+
+class SocketDataPlane:
+    """Implements `base.DataPlane` over Unix and TCP sockets.
+
+    Args:
+        secret: the job's secret.
+        bind_host: interface to listen on.
+        slot: of this worker.
+        on_wake: called on a network thread when something came in or a peer was lost; must not block.
+        frame_size_max: bytes of the largest payload to accept.
+        handshake_timeout_ms: for peers that come in.
+        hold_timeout_ms: how long a peer of a newer attempt may wait for this side to open it.
+    """
+
+    def __init__(
+        self,
+        secret: bytes,
+        bind_host: str,
+        slot: int,
+        on_wake: Callable[[], None],
+        frame_size_max: int = FRAME_SIZE_MAX_DEFAULT,
+        handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,
+        hold_timeout_ms: int = HOLD_TIMEOUT_MS,
+    ) -> None:
+        self._secret, self._slot, self._on_wake = secret, slot, on_wake
+        self._frame_size_max = frame_size_max
+        self._hold_timeout_s = hold_timeout_ms / 1000
+        self._changed = threading.Condition()
+        # All below is guarded by `_changed`; the fence stays after the attempt's end, to refuse what is late.
+        self._fence = Fence(JobId(""), Generation(0), AttemptId(-1))
+        self._open = False
+        self._closed = False
+        self._peers: frozenset[int] = frozenset()
+        self._incoming: dict[_Key, _Incoming] = {}
+        self._outgoing: dict[int, FrameSender] = {}
+        self._inbox: list[tuple[int, Frame]] = []
+        self._lost: list[tuple[int, str]] = []
+        self._lost_slots: set[int] = set()
+        self._received = self._dropped = self._protocol_errors = self._inbox_max = 0
+        self._acceptor = Acceptor(
+            listen(bind_host), secret, PURPOSE, self._hello, self._judge, self._admit, handshake_timeout_ms
+        )
+
+    @property
+    def address(self) -> str:
+        """Where peers reach this worker."""
+        return self._acceptor.listener.address
+
+    def statistics(self) -> DataPlaneStatistics:
+        """What happened so far."""
+        with self._changed:
+            held = sum(incoming.held for incoming in self._incoming.values())
+            return DataPlaneStatistics(
+                self._acceptor.statistics(),
+                self._received,
+                self._dropped,
+                self._protocol_errors,
+                held,
+                self._inbox_max,
+            )
+
+    # --- the loop's side
+
+    def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
+        """Begin an attempt; see `base.DataPlane.open`."""
+        with self._changed:
+            if self._closed or self._open:
+                raise InternalError(
+                    f"{fence} was opened while the data plane was {'closed' if self._closed else 'open'}"
+                )
+            if (fence.generation, fence.attempt) <= (self._fence.generation, self._fence.attempt):
+                raise InternalError(f"{fence} was opened after {self._fence}")
+            self._fence, self._open = fence, True
+            self._peers = frozenset(peers) - {self._slot}
+            self._outgoing = {slot: self._sender(fence, slot, peers[slot]) for slot in sorted(self._peers)}
+            senders = list(self._outgoing.values())
+            self._changed.notify_all()
+        for sender in senders:
+            sender.start()
+
+    def send(self, slot: int, frame: Frame) -> None:
+        """Queue a frame for a peer; see `base.DataPlane.send`."""
+        sender = self._outgoing.get(slot)
+        if sender is None:
+            raise InternalError(f"a frame was sent to slot {slot}, which is no open peer of {self._fence}")
+        sender.send(frame)
+
+    def receive(self) -> list[tuple[int, Frame]]:
+        """What came in since the last call; see `base.DataPlane.receive`."""
+        with self._changed:
+            inbox, self._inbox = self._inbox, []
+        return inbox
+
+    def lost(self) -> list[tuple[int, str]]:
+        """Peers lost since the last call; see `base.DataPlane.lost`."""
+        with self._changed:
+            lost, self._lost = self._lost, []
+        return lost
+
+    def close_attempt(self) -> None:
+        """End the attempt and its threads; see `base.DataPlane.close_attempt`."""
+        with self._changed:
+            self._open = False
+            current = (self._fence.generation, self._fence.attempt)
+            incoming = [i for i in self._incoming.values() if i.key[:2] <= current]
+            senders, self._outgoing = list(self._outgoing.values()), {}
+            self._inbox, self._lost = [], []
+            self._lost_slots.clear()
+            self._changed.notify_all()
+        for sender in senders:
+            sender.abort()
+        self._end(incoming)
+        deadline_s = time.monotonic() + _JOIN_TIMEOUT_S
+        for sender in senders:
+            # One that is still waiting for a silent host to accept ends by itself when that fails.
+            sender.join(max(0.0, deadline_s - time.monotonic()))
+
+    def close(self) -> None:
+        """End everything; see `base.DataPlane.close`."""
+        self._acceptor.close()
+        with self._changed:
+            self._closed = True
+        self.close_attempt()
+        with self._changed:
+            incoming = list(self._incoming.values())
+        self._end(incoming)
+
+    def _end(self, incoming: list[_Incoming]) -> None:
+        for each in incoming:
+            each.connection.abort()
+        deadline_s = time.monotonic() + _JOIN_TIMEOUT_S
+        for each in incoming:
+            if each.thread is not None:
+                each.thread.join(max(0.0, deadline_s - time.monotonic()))
+        with self._changed:
+            for each in incoming:
+                self._incoming.pop(each.key, None)
+
+    # --- outgoing connections
+
+    def _sender(self, fence: Fence, slot: int, address: str) -> FrameSender:
+        hello = Hello(fence.job, fence.generation, fence.attempt, self._slot, 0, PURPOSE)
+        connection: Connection | None = None
+
+        def establish(attach: Callable[[Connection], None]) -> Connection:
+            nonlocal connection
+            connection, peer = dial(address, self._secret, hello, attach=attach)
+            if peer.slot != slot:
+                raise ProtocolError(
+                    f"{address} is slot {peer.slot}, expected {slot}: the address is out of date"
+                )
+            return connection
+
+        def ended(reason: str | None) -> None:
+            if connection is not None:
+                connection.close()
+            if reason is not None:
+                self._lose(fence, slot, f"sending to slot {slot}: {reason}")
+
+        name = f"headgate-data-send-{self._slot}-{slot}"
+        return FrameSender(establish, fence.generation, fence.attempt, name, ended)
+
+    def _lose(self, fence: Fence, slot: int, reason: str) -> None:
+        with self._changed:
+            if not self._open or fence != self._fence or slot in self._lost_slots:
+                return
+            self._lost_slots.add(slot)
+            self._lost.append((slot, reason))
+        self._on_wake()
+
+    # --- incoming connections: the first three run on the acceptor's thread
+
+    def _hello(self) -> Hello:
+        with self._changed:  # a condition's lock is reentrant: callers may hold it
+            job, generation, attempt = self._fence
+        return Hello(job, generation, max(0, attempt), self._slot, 0, PURPOSE)
+
+    def _judge(self, peer: Hello) -> Refusal | None:
+        key = _Key(peer.generation, peer.attempt, peer.slot)
+        with self._changed:
+            own = self._hello()
+            if self._closed:
+                return Refusal(Verdict.REFUSED, f"slot {self._slot} is shutting down")
+            if key in self._incoming:
+                return Refusal(
+                    Verdict.REFUSED, f"slot {peer.slot} is connected already in attempt {peer.attempt}"
+                )
+            if key[:2] > (self._fence.generation, self._fence.attempt):
+                if sum(incoming.held for incoming in self._incoming.values()) >= HELD_MAX:
+                    return Refusal(
+                        Verdict.REFUSED, f"more than {HELD_MAX} connections wait for a newer attempt"
+                    )
+                return None
+            refusal = judge_hello(own, peer)
+            if refusal is None and not self._open:
+                return Refusal(Verdict.FENCED, f"attempt {peer.attempt} is over on slot {self._slot}")
+            if refusal is None and peer.slot not in self._peers:
+                return Refusal(Verdict.REFUSED, f"slot {peer.slot} is no peer of slot {self._slot}")
+            return refusal
+
+    def _admit(self, sock: socket.socket, peer: Hello) -> None:
+        key = _Key(peer.generation, peer.attempt, peer.slot)
+        incoming = _Incoming(key, peer, Connection(sock))
+        name = f"headgate-data-receive-{self._slot}-{peer.slot}"
+        incoming.thread = threading.Thread(target=self._read, args=(incoming,), name=name, daemon=True)
+        with self._changed:
+            self._incoming[key] = incoming
+        incoming.thread.start()
+
+    def _read(self, incoming: _Incoming) -> None:
+        fence, slot = None, incoming.key.slot
+        try:
+            fence = self._wait_until_open(incoming)
+            self._receive_all(fence, incoming)
+            reason = "the peer closed the connection"
+        except Exception as error:  # whatever ends this thread must reach the loop as a lost peer
+            reason = str(error) or type(error).__name__
+            if isinstance(error, ProtocolError):
+                with self._changed:
+                    self._protocol_errors += 1
+        incoming.connection.close()
+        if fence is not None:
+            self._lose(fence, slot, f"receiving from slot {slot}: {reason}")
+            return
+        with self._changed:
+            self._incoming.pop(incoming.key, None)
+
+    def _wait_until_open(self, incoming: _Incoming) -> Fence:
+        """The open fence, when it is that of the connection; raises when it never will be."""
+        deadline_s = time.monotonic() + self._hold_timeout_s
+        key = incoming.key
+        with self._changed:
+            while not self._closed and (self._fence.generation, self._fence.attempt) < key[:2]:
+                remaining_s = deadline_s - time.monotonic()
+                if remaining_s <= 0:
+                    raise OperatingError(
+                        f"attempt {key.attempt} was not opened here within {self._hold_timeout_s} s"
+                    )
+                self._changed.wait(remaining_s)
+            refusal = judge_hello(self._hello(), incoming.hello)
+            if self._closed or not self._open or refusal is not None:
+                raise FencedError(refusal.reason if refusal else f"attempt {key.attempt} is over here")
+            if key.slot not in self._peers:
+                raise ProtocolError(f"slot {key.slot} connected, but is no peer in attempt {key.attempt}")
+            incoming.held = False
+            return self._fence
+
+    def _receive_all(self, fence: Fence, incoming: _Incoming) -> None:
+        receiver = FrameReceiver(incoming.connection.sock, self._frame_size_max)
+        while frames := receiver.receive():
+            self._deliver(fence, incoming.key.slot, frames)
+
+    def _deliver(self, fence: Fence, slot: int, frames: list[tuple[FrameHeader, Frame]]) -> None:
+        expected = (fence.generation, fence.attempt)
+        good = [(slot, frame) for header, frame in frames if header[1:3] == expected]
+        with self._changed:
+            if not self._open or fence != self._fence:
+                good = []
+            self._dropped += len(frames) - len(good)
+            if not good:
+                return
+            wake = not self._inbox
+            self._inbox += good
+            self._received += len(good)
+            self._inbox_max = max(self._inbox_max, len(self._inbox))
+        if wake:
+            self._on_wake()

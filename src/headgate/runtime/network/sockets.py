@@ -1,0 +1,303 @@
+"""Addresses, listening and connecting sockets, and whole frames over a blocking socket.
+
+An address is text that may name several doors to the same listener, joined by ",":
+
+- ``unix:@name#host-id``: a Unix socket in Linux's abstract namespace, which leaves no file behind
+  when its process is killed;
+- ``unix:/path#host-id``: a Unix socket where there is no such namespace;
+- ``tcp:host:port``: for everybody else (an IPv6 host stands in brackets).
+
+The host id says on which machine and boot the name means anything.
+
+Sockets that carry frames are blocking and each is served by a thread of its own, on purpose: a
+thread gives up the interpreter lock in every system call, and beside a CPU-bound loop it waits up to
+a switch interval (5 ms) to get it back. So what counts is how few calls a frame takes: one `sendmsg`
+takes as many frames as are queued, one `recv` as many small ones as have arrived or all of a large
+one. This file does not authenticate; see `handshake.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from headgate.common.errors import ConfigError, ProtocolError
+from headgate.runtime.network.frames import Frame, FrameHeader, FrameReader, Part
+
+BUFFER_BYTES: Final = 4 * 1024 * 1024
+"""Socket buffers asked for; the system may grant less."""
+
+RECEIVE_BYTES: Final = 256 * 1024
+"""Bytes one `recv` may bring when the next frame's size is not known yet."""
+
+_IOV_MAX: Final = 1024
+_BACKLOG: Final = 128
+_KEEPALIVE_IDLE_S: Final = 5
+_KEEPALIVE_INTERVAL_S: Final = 5
+_KEEPALIVE_PROBES: Final = 4
+_UNACKNOWLEDGED_MS: Final = 30_000
+
+
+class Endpoint(NamedTuple):
+    """One door of an address.
+
+    Attributes:
+        family: `"unix"` or `"tcp"`.
+        target: what the socket connects to: a path, an abstract name (first byte zero), or (host, port).
+        host_id: for Unix sockets, the machine and boot where the name means something.
+    """
+
+    family: str
+    target: str | tuple[str, int]
+    host_id: str = ""
+
+    @property
+    def text(self) -> str:
+        """The endpoint as part of an address."""
+        if isinstance(self.target, tuple):
+            host, port = self.target
+            return f"tcp:[{host}]:{port}" if ":" in host else f"tcp:{host}:{port}"
+        name = "@" + self.target[1:] if self.target.startswith("\0") else self.target
+        return f"unix:{name}#{self.host_id}"
+
+
+@functools.cache
+def host_id() -> str:
+    """This machine since its last boot, as text; equal for two processes that share a kernel and a name."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = "unknown-boot"
+    name = "".join(letter if letter not in ",#" else "-" for letter in socket.gethostname())
+    return f"{name}/{boot}"
+
+
+def parse_address(text: str) -> list[Endpoint]:
+    """The endpoints of an address, in its order.
+
+    Raises:
+        ProtocolError: the text is not an address.
+
+    Example:
+        >>> parse_address("unix:@hg-1#node/boot,tcp:node:4711")[1]
+        Endpoint(family='tcp', target=('node', 4711), host_id='')
+    """
+    return [_parse_endpoint(part, text) for part in text.split(",")]
+
+
+def _parse_endpoint(part: str, text: str) -> Endpoint:
+    family, _, rest = part.partition(":")
+    if family == "unix":
+        name, _, where = rest.rpartition("#")
+        if name[:1] in ("@", "/") and where:
+            return Endpoint("unix", "\0" + name[1:] if name.startswith("@") else name, where)
+    elif family == "tcp":
+        host, _, port = rest.rpartition(":")
+        if host and port.isascii() and port.isdigit() and 0 < int(port) < 65536:
+            return Endpoint("tcp", (host.removeprefix("[").removesuffix("]"), int(port)))
+    raise ProtocolError(
+        f"address {text!r} has the part {part!r}, expected unix:@name#host, unix:/path#host or tcp:host:port"
+    )
+
+
+@dataclass(slots=True)
+class Listener:
+    """Listening sockets of one server and the address that leads to them."""
+
+    sockets: list[socket.socket]
+    address: str
+    folder: str | None = None
+
+    def close(self) -> None:
+        """Stop listening; leaves nothing behind."""
+        for sock in self.sockets:
+            sock.close()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def listen(bind_host: str, advertise_host: str | None = None) -> Listener:
+    """Listen on a Unix socket of this machine and on a free TCP port of `bind_host`.
+
+    Args:
+        bind_host: address of the interface; the loopback unless the user asked for more.
+        advertise_host: name under which other machines reach it; by default `bind_host`, or this
+            machine's name when that is a wildcard.
+
+    Raises:
+        ConfigError: `bind_host` is no address of this machine.
+    """
+    try:
+        info = socket.getaddrinfo(bind_host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        tcp = socket.socket(info[0], socket.SOCK_STREAM)
+    except OSError as error:
+        raise _unbindable(bind_host, error) from error
+    listener = Listener([tcp], "")
+    try:
+        tcp.bind(info[4])
+        tcp.listen(_BACKLOG)
+        wildcard = bind_host in ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
+        host = advertise_host or (socket.gethostname() if wildcard else bind_host)
+        unix = _listen_unix(listener)
+    except OSError as error:
+        listener.close()
+        raise _unbindable(bind_host, error) from error
+    listener.address = f"{unix.text},{Endpoint('tcp', (host, tcp.getsockname()[1])).text}"
+    return listener
+
+
+def _unbindable(bind_host: str, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"cannot listen on headgate.network.bind-host {bind_host!r}: {error};"
+        " set it to an address of this machine, such as 127.0.0.1"
+    )
+
+
+def _listen_unix(listener: Listener) -> Endpoint:
+    name = f"headgate-{os.getpid()}-{secrets.token_hex(8)}"
+    if sys.platform == "linux":
+        target = "\0" + name
+    else:
+        listener.folder = tempfile.mkdtemp(prefix="headgate-")
+        target = f"{listener.folder}/socket"
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.sockets.append(sock)
+    sock.bind(target)
+    sock.listen(_BACKLOG)
+    return Endpoint("unix", target, host_id())
+
+
+def connect(address: str, timeout_ms: int) -> socket.socket:
+    """A connected, blocking socket to the first reachable door of `address`, Unix before TCP.
+
+    Args:
+        address: as in `Listener.address`.
+        timeout_ms: for each door.
+
+    Raises:
+        ProtocolError: the text is not an address, or no door of it is meant for this machine.
+        OSError: no door could be reached; the error of the last one tried.
+    """
+    endpoints = [e for e in parse_address(address) if e.family == "tcp" or e.host_id == host_id()]
+    if not endpoints:
+        raise ProtocolError(
+            f"address {address!r} has no door for this machine, {host_id()}: the peer must offer TCP"
+        )
+    endpoints.sort(key=lambda endpoint: endpoint.family == "tcp")
+    for index, endpoint in enumerate(endpoints):
+        try:
+            sock = _connect_endpoint(endpoint, timeout_ms / 1000)
+        except OSError:
+            # The same machine may still be another network namespace (a container): try the next door.
+            if index == len(endpoints) - 1:
+                raise
+            continue
+        tune(sock)
+        return sock
+    raise AssertionError("unreachable: the last endpoint either returns or raises")
+
+
+def _connect_endpoint(endpoint: Endpoint, timeout_s: float) -> socket.socket:
+    if isinstance(endpoint.target, tuple):
+        return socket.create_connection(endpoint.target, timeout_s)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(timeout_s)
+        sock.connect(endpoint.target)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def tune(sock: socket.socket) -> None:
+    """Make a connected socket blocking and large, without delay, and ending with its peer's machine."""
+    sock.settimeout(None)
+    for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, buffer, BUFFER_BYTES)
+    if sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Keepalive finds a silent partition of an idle connection; the user timeout one with data on its way.
+    # Receivers drain their sockets always, so a full window means a stopped process, not backpressure.
+    for option, value in (
+        ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_S),
+        ("TCP_KEEPINTVL", _KEEPALIVE_INTERVAL_S),
+        ("TCP_KEEPCNT", _KEEPALIVE_PROBES),
+        ("TCP_USER_TIMEOUT", _UNACKNOWLEDGED_MS),
+    ):
+        number = getattr(socket, option, None)
+        if number is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, number, value)
+
+
+def send_frame(sock: socket.socket, header: bytes, parts: Sequence[Part]) -> None:
+    """Send one frame as a whole; blocks while the peer does not read.
+
+    Raises:
+        OSError: the connection broke.
+    """
+    send_parts(sock, [header, *parts])
+
+
+def send_parts(sock: socket.socket, parts: Sequence[Part]) -> None:
+    """Send pieces one behind the other in as few system calls as possible.
+
+    Raises:
+        OSError: the connection broke.
+    """
+    views = [memoryview(part) for part in parts]
+    pending = [view.cast("B") for view in views if view.nbytes]
+    start = 0
+    while start < len(pending):
+        sent = sock.sendmsg(pending[start : start + _IOV_MAX])
+        while start < len(pending) and sent >= pending[start].nbytes:
+            sent -= pending[start].nbytes
+            start += 1
+        if sent:
+            pending[start] = pending[start][sent:]
+
+
+class FrameReceiver:
+    """Receives verified frames from a blocking socket, several at a time where they are small."""
+
+    __slots__ = ("_buffer", "_reader", "_sock")
+
+    def __init__(self, sock: socket.socket, frame_size_max: int) -> None:
+        self._sock = sock
+        self._reader = FrameReader(frame_size_max)
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+
+    def receive(self) -> list[tuple[FrameHeader, Frame]]:
+        """The next frames, at least one; an empty list when the peer closed between two frames.
+
+        Raises:
+            ProtocolError: the bytes are not sound frames, or end inside one.
+            OSError: the connection broke.
+        """
+        while True:
+            space = self._reader.space()
+            if space is None:
+                size = self._sock.recv_into(self._buffer)
+                frames = self._reader.feed(self._buffer[:size])
+            else:
+                size = self._sock.recv_into(space, 0, socket.MSG_WAITALL)
+                frames = self._reader.filled(size)
+            if size == 0:
+                if self._reader.inside_frame:
+                    raise ProtocolError("the connection ended inside a frame: the peer died or was cut off")
+                return []
+            if frames:
+                return frames

@@ -1,0 +1,176 @@
+"""What an operator in a chain is: it takes batches and events, and passes on what it makes of them.
+
+Calls go from operator to operator by batch, never by record. One thread drives a chain.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol
+
+from headgate.common.errors import HeadgateError, UserFunctionError
+from headgate.records.batch import Batch
+from headgate.state.snapshots import OperatorSubtaskState
+
+
+class Receiver(Protocol):
+    """Whoever comes next: another operator, or the outputs at the end of the chain."""
+
+    def process(self, batch: Batch) -> None:
+        """Take records."""
+        ...
+
+    def watermark(self, timestamp: int) -> None:
+        """Event time has passed `timestamp`."""
+        ...
+
+    def idle(self) -> None:
+        """Nothing will come for a while."""
+        ...
+
+    def end_of_data(self) -> None:
+        """No record follows."""
+        ...
+
+
+class StateFiles(Protocol):
+    """Where the asynchronous part of a snapshot puts its bytes."""
+
+    def write(self, uid: str, parts: list[bytes]) -> Any:
+        """Store a blob durably; gives a `StateHandle`."""
+        ...
+
+
+class PendingState(Protocol):
+    """A snapshot whose synchronous part is done."""
+
+    def finish(self, files: StateFiles) -> OperatorSubtaskState:
+        """Serialise and store; called once, beside the loop."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyState:
+    """A snapshot that has nothing left to do."""
+
+    state: OperatorSubtaskState
+
+    def finish(self, files: StateFiles) -> OperatorSubtaskState:
+        """See :class:`PendingState`."""
+        return self.state
+
+
+@dataclass(slots=True)
+class OperatorContext:
+    """Where an operator runs; also the `RuntimeContext` of user functions.
+
+    Attributes:
+        uid: of the operator.
+        name: of the operator, for people.
+        subtask: which parallel copy.
+        parallelism: how many copies.
+        attempt: the deployment, from 1.
+        job: the job's id.
+        max_parallelism: number of key groups.
+        clock: a `common.ports.Clock`.
+        restored: what the operator's subtasks of the restored checkpoint said, for this subtask.
+        disk: where restored state lies.
+    """
+
+    uid: str
+    name: str
+    subtask: int
+    parallelism: int
+    attempt: int
+    job: str
+    max_parallelism: int
+    clock: Any
+    restored: list[OperatorSubtaskState] = field(default_factory=list)
+    disk: Any = None
+
+    @property
+    def label(self) -> str:
+        """Name and uid, as errors and logs show them."""
+        return f"operator {self.name!r} (uid {self.uid!r})"
+
+
+class Operator:
+    """Base of all operators: passes everything on unchanged."""
+
+    next: Receiver
+
+    def __init__(self, context: OperatorContext) -> None:
+        self.context = context
+        self.side_outputs: dict[str, Receiver] = {}
+
+    def open(self) -> None:
+        """Make ready; state is restored here."""
+
+    def process(self, batch: Batch) -> None:
+        """Take records."""
+        self.next.process(batch)
+
+    def watermark(self, timestamp: int) -> None:
+        """Event time has passed `timestamp`."""
+        self.next.watermark(timestamp)
+
+    def idle(self) -> None:
+        """Nothing will come for a while."""
+        self.next.idle()
+
+    def end_of_data(self) -> None:
+        """No record follows."""
+        self.next.end_of_data()
+
+    def next_processing_time(self) -> int | None:
+        """When :meth:`fire_processing_time` wants to be called, in wall-clock ms."""
+        return None
+
+    def fire_processing_time(self, now_ms: int) -> None:
+        """The wall clock reached `now_ms`."""
+
+    def snapshot(self, checkpoint: int) -> PendingState | None:
+        """The synchronous part of a snapshot; None when there is nothing to keep."""
+        return None
+
+    def checkpoint_complete(self, checkpoint: int) -> None:
+        """`checkpoint` is in the log."""
+
+    def close(self) -> None:
+        """Release resources; also after a failure."""
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        """Emit to a side output; without a consumer the records vanish, as the program says."""
+        receiver = self.side_outputs.get(tag)
+        if receiver is not None:
+            receiver.process(batch)
+
+
+def user_error(context: OperatorContext, error: BaseException, record: Any) -> BaseException:
+    """The error to raise when the user's function raised `error` while handling `record`."""
+    if isinstance(error, HeadgateError) or not isinstance(error, Exception):
+        return error
+    text = "".join(traceback.format_exception(type(error), error, _user_frames(error.__traceback__)))
+    return UserFunctionError(context.label, shorten(record), text, context.attempt)
+
+
+def _user_frames(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame on that is not Headgate's own."""
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        if not name.startswith("<headgate") and not module.startswith("headgate."):
+            return trace
+        trace = trace.tb_next
+    return None
+
+
+def shorten(value: Any, limit: int = 300) -> str:
+    """The value as text of at most `limit` characters."""
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001 - a record whose repr fails must not hide the first error
+        text = f"<{type(value).__name__}, whose repr raised {type(error).__name__}>"
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

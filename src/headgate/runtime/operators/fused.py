@@ -1,0 +1,125 @@
+"""Consecutive map, filter and flat_map as one loop: the functions are inlined into generated code.
+
+One generated function handles a whole batch; per record there is nothing but the user's own calls.
+The line of the generated code on which an exception passed tells which operator raised it.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from headgate.graph.logical import FilterNode, FlatMapNode, MapNode
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch, take_times
+from headgate.records.row_batch import RowBatch
+from headgate.runtime.operators.base import Operator, OperatorContext, user_error
+
+FusedNode = MapNode | FilterNode | FlatMapNode
+
+MAP, FILTER, FLAT_MAP = "map", "filter", "flat_map"
+_KIND = {MapNode: MAP, FilterNode: FILTER, FlatMapNode: FLAT_MAP}
+
+
+class FusedOperator(Operator):
+    """A run of per-record functions without state."""
+
+    def __init__(self, contexts: Sequence[OperatorContext], nodes: Sequence[FusedNode]) -> None:
+        super().__init__(contexts[-1])
+        self._contexts = contexts
+        self._kinds = tuple(_KIND[type(node)] for node in nodes)
+        self._functions = [node.function for node in nodes]
+        self._only_filters = all(kind == FILTER for kind in self._kinds)
+        self._keeps_positions = all(kind == MAP for kind in self._kinds)
+
+    def process(self, batch: Batch) -> None:
+        """See :class:`Operator`."""
+        timed = batch.timestamps is not None or batch.watermarks is not None
+        columnar_filter = self._only_filters and isinstance(batch, ArrowBatch)
+        indexed = columnar_filter or (timed and not self._keeps_positions)
+        records, origins = self._run(batch.rows(), indexed)
+        if columnar_filter:
+            # The records themselves never left their columns.
+            if origins:
+                self.next.process(batch.take(np.array(origins, dtype=np.int64)))
+            return
+        if not records:
+            return
+        times, marks = batch.timestamps, batch.watermarks
+        if timed and indexed:
+            at = np.array(origins, dtype=np.int64)
+            times, marks = take_times(times, at), take_times(marks, at)
+        self.next.process(RowBatch(records, times, marks))
+
+    def _run(self, rows: Sequence[Any], indexed: bool) -> tuple[list[Any], list[int]]:
+        loop = compile_loop(self._kinds, indexed)
+        out: list[Any] = []
+        origins: list[int] = []
+        state: list[Any] = [None]
+        try:
+            loop(rows, out.append, origins.append, self._functions, state)
+        except Exception as error:
+            raise user_error(self._contexts[self._culprit(error, indexed)], error, state[0]) from None
+        return out, origins
+
+    def _culprit(self, error: Exception, indexed: bool) -> int:
+        trace, line = error.__traceback__, 0
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == _file_name(self._kinds, indexed):
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        return line_owner(self._kinds, indexed).get(line, 0)
+
+
+def _file_name(kinds: tuple[str, ...], indexed: bool) -> str:
+    return f"<headgate loop {'-'.join(kinds)}{' indexed' if indexed else ''}>"
+
+
+def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, int]]:
+    """The loop's source text, and which line belongs to which operator."""
+    names = ", ".join(f"f{i}" for i in range(len(kinds)))
+    lines = ["def loop(rows, add, mark, functions, state):", f"    {names}, = functions"]
+    lines.append("    i = -1")
+    lines += ["    try:", "        for r0 in rows:", "            i += 1"] if indexed else [
+        "    try:",
+        "        for r0 in rows:",
+    ]
+    owner: dict[int, int] = {}
+    indent, record = "            ", "r0"
+    for index, kind in enumerate(kinds):
+        if kind == MAP:
+            lines.append(f"{indent}r{index + 1} = f{index}({record})")
+            record = f"r{index + 1}"
+        elif kind == FILTER:
+            lines.append(f"{indent}if not f{index}({record}): continue")
+        else:
+            lines.append(f"{indent}for r{index + 1} in f{index}({record}):")
+            indent, record = indent + "    ", f"r{index + 1}"
+        owner[len(lines)] = index
+    lines.append(f"{indent}add({record})")
+    if indexed:
+        lines.append(f"{indent}mark(i)")
+    lines += ["    except Exception:", "        state[0] = r0", "        raise"]
+    return "\n".join(lines) + "\n", owner
+
+
+@lru_cache(maxsize=256)
+def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
+    """The loop for this run of operators; with `indexed` it also notes each output's origin."""
+    text, _ = _source(kinds, indexed)
+    name = _file_name(kinds, indexed)
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    scope: dict[str, Any] = {}
+    exec(compile(text, name, "exec"), scope)  # noqa: S102 - the text is made of the closed set of kinds
+    loop: Callable[..., None] = scope["loop"]
+    return loop
+
+
+@lru_cache(maxsize=256)
+def line_owner(kinds: tuple[str, ...], indexed: bool) -> dict[int, int]:
+    """Line of the generated loop -> index of the operator that it calls."""
+    return _source(kinds, indexed)[1]

@@ -1,0 +1,96 @@
+"""The inner loop of keyed processing, generated for what the function at hand needs.
+
+Per record it does no more than: set the key, load the declared value states into their handles,
+call the user's function, store what changed. What is not needed (timestamps, watermarks, row views,
+origins of outputs) is left out of the generated text.
+
+Columnar input is seen through one row view that moves along the batch. Should the user's function
+keep the view, its reference count tells, and the next record gets a fresh one.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class LoopShape:
+    """What the loop must do.
+
+    Attributes:
+        eager: how many value states are loaded before and stored after each record.
+        bound: how many other states only need to know the key.
+        columnar: whether records are views of columns.
+        timed: whether records have event time; timestamp and watermark are then exact for each
+            record, outputs note their origin, and timers may interrupt.
+    """
+
+    eager: int
+    bound: int
+    columnar: bool
+    timed: bool
+
+
+def loop_source(shape: LoopShape) -> str:
+    """The text of the loop.
+
+    The generated function takes: start, stop, keys, rows (or shared columns), times, marks, ctx,
+    timers, queue, process, out, origins, eager handles, bound handles, new_row, getrefcount, checked, at.
+    It gives the index after the last record that was processed.
+    """
+    lines = [
+        "def loop(start, stop, keys, rows, times, marks, ctx, timers, queue, process, out,",
+        "         origins, eager, bound, new_row, getrefcount, checked, at):",
+        "    extend = out.extend",
+    ]
+    for n in range(shape.eager):
+        lines += [f"    h{n} = eager[{n}]; t{n} = h{n}.table; g{n} = t{n}.get; d{n} = h{n}.default"]
+    for n in range(shape.bound):
+        lines += [f"    b{n} = bound[{n}].bind"]
+    if shape.columnar:
+        lines += ["    row = new_row(); row._c = rows", "    lone = getrefcount(row)"]
+    lines += ["    known = None", "    i = start - 1", "    try:", "        for i in range(start, stop):"]
+    body = ["row._i = i" if shape.columnar else "row = rows[i]", "key = ctx.key = keys[i]"]
+    if shape.timed:
+        body += ["ctx.timestamp = times[i]", "timers.current_watermark = marks[i]"]
+    body += [f"b{n}(key)" for n in range(shape.bound)]
+    body += [f"v{n} = h{n}.value = g{n}(key, d{n})" for n in range(shape.eager)]
+    body += [
+        "result = process(row, ctx)",
+        "if result is not None:",
+        "    if result.__class__ is not known:",
+        "        checked(result); known = result.__class__",
+        "    extend(result)",
+    ]
+    for n in range(shape.eager):
+        body += [
+            f"w{n} = h{n}.value",
+            f"if w{n} is not v{n}:",
+            f"    if w{n} is d{n}: t{n}.pop(key, None)",
+            f"    else: t{n}[key] = w{n}",
+        ]
+    if shape.timed:
+        body += ["fresh = len(out) - len(origins)", "if fresh: origins.extend([i] * fresh)"]
+    if shape.columnar:
+        body += ["result = None", "if getrefcount(row) != lone:", "    row = new_row(); row._c = rows"]
+    if shape.timed:
+        body.append("if queue.interrupt: return i + 1")
+    lines += [f"            {line}" for line in body]
+    lines += ["    except BaseException:", "        at[0] = i", "        raise", "    return stop"]
+    return "\n".join(lines) + "\n"
+
+
+@lru_cache(maxsize=256)
+def compile_keyed_loop(shape: LoopShape) -> Callable[..., int]:
+    """The loop for `shape`."""
+    text = loop_source(shape)
+    name = f"<headgate keyed loop {shape}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    scope: dict[str, Any] = {}
+    exec(compile(text, name, "exec"), scope)  # noqa: S102 - the text depends on numbers and flags only
+    loop: Callable[..., int] = scope["loop"]
+    return loop

@@ -1,0 +1,57 @@
+"""What user functions give back: main outputs are checked for the classic mistake, side outputs collected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headgate.records.row import Row
+from headgate.records.row_batch import RowBatch
+
+if TYPE_CHECKING:
+    from headgate.runtime.operators.base import Operator
+
+_ONE_RECORD = (tuple, str, bytes, dict, Row)
+
+
+def checked_outputs(result: Any) -> Any:
+    """`result`, if it is a series of outputs.
+
+    Raises:
+        TypeError: it looks like one record that was returned instead of yielded.
+    """
+    if isinstance(result, _ONE_RECORD):
+        raise TypeError(
+            f"process() returned one {type(result).__name__}, which would be taken apart into its elements; "
+            "yield it, or return a list of outputs"
+        )
+    return result
+
+
+class SideBuffer:
+    """Side outputs of the present batch, by tag, with their times where the stream has any."""
+
+    __slots__ = ("_records",)
+
+    def __init__(self) -> None:
+        self._records: dict[str, tuple[list[Any], list[Any], list[Any]]] = {}
+
+    def add(self, tag: str, value: Any, timestamp: int | None, watermark: int | None) -> None:
+        """One record for `tag`."""
+        records, times, marks = self._records.setdefault(tag, ([], [], []))
+        records.append(value)
+        times.append(timestamp)
+        marks.append(watermark)
+
+    def emit(self, operator: Operator) -> None:
+        """Hand over what was collected, and begin anew."""
+        if not self._records:
+            return
+        collected, self._records = self._records, {}
+        for tag, (records, times, marks) in collected.items():
+            if None in times:
+                operator.emit_side(tag, RowBatch(records))
+            else:
+                stamps, limits = np.array(times, dtype=np.int64), np.array(marks, dtype=np.int64)
+                operator.emit_side(tag, RowBatch(records, stamps, limits))

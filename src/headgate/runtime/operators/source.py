@@ -1,0 +1,83 @@
+"""The head of a source's chain: drives a reader and keeps its splits in the snapshot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from headgate.api.source import PollStatus, Source, SourceReader, SourceReaderContext, Split
+from headgate.common.errors import UsageError
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch
+from headgate.records.row_batch import RowBatch
+from headgate.runtime.operators.base import Operator, OperatorContext, PendingState, ReadyState
+from headgate.state.snapshots import OperatorSubtaskState
+
+BAD_RECORDS = "bad-records"
+
+
+class SourceOperator(Operator):
+    """A reader of one subtask."""
+
+    reader: SourceReader[Any]
+
+    def __init__(self, context: OperatorContext, source: Source[Any]) -> None:
+        super().__init__(context)
+        self._source = source
+        self._opened = False
+
+    def open(self) -> None:
+        """Create the reader and give it the restored splits."""
+        where = self.context
+        self.reader = self._source.create_reader(
+            SourceReaderContext(where.uid, where.subtask, where.parallelism)
+        )
+        if not hasattr(self.reader, "bad_records"):
+            self.reader.bad_records = []
+        self._opened = True
+        restored = [entry for state in where.restored for entry in state.list_state.get("splits", [])]
+        if restored:
+            self.reader.add_splits([Split(id, position) for id, position in restored])
+
+    def poll(self, max_records: int) -> Batch | PollStatus:
+        """The next records, wrapped, or why there are none."""
+        polled = self.reader.poll(max_records)
+        if self.reader.bad_records:
+            bad, self.reader.bad_records = self.reader.bad_records, []
+            self.emit_side(BAD_RECORDS, RowBatch(list(bad)))
+        if isinstance(polled, PollStatus):
+            return polled
+        if isinstance(polled, pa.RecordBatch):
+            return ArrowBatch(polled)
+        if not isinstance(polled, list) or not polled:
+            raise UsageError(
+                f"{self.context.label}: poll() returned {type(polled).__name__} of length "
+                f"{len(polled) if hasattr(polled, '__len__') else '?'}; expected a non-empty list, a "
+                "pyarrow.RecordBatch, NOTHING_AVAILABLE or END_OF_INPUT"
+            )
+        return RowBatch(polled)
+
+    @property
+    def needs_split(self) -> bool:
+        """Whether every split it got is read to the end."""
+        return not self.reader.snapshot()
+
+    @property
+    def skipped(self) -> int:
+        """Bad records skipped so far."""
+        return self.reader.skipped
+
+    def snapshot(self, checkpoint: int) -> PendingState | None:
+        """See :class:`Operator`."""
+        splits = [[split.id, split.position] for split in self.reader.snapshot()]
+        return ReadyState(OperatorSubtaskState(self.context.uid, None, {"splits": splits}))
+
+    def checkpoint_complete(self, checkpoint: int) -> None:
+        """See :class:`Operator`."""
+        self.reader.checkpoint_complete(checkpoint)
+
+    def close(self) -> None:
+        """See :class:`Operator`."""
+        if self._opened:
+            self.reader.close()

@@ -1,0 +1,159 @@
+"""Operators without state of their own: column selection, process functions, sinks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headgate.api.functions import ProcessFunction
+from headgate.api.sink import Sink, SinkWriter, SinkWriterContext
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch, take_times
+from headgate.records.row import make_row
+from headgate.records.row_batch import RowBatch, field_getter
+from headgate.runtime.operators.base import (
+    Operator,
+    OperatorContext,
+    PendingState,
+    ReadyState,
+    user_error,
+)
+from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
+from headgate.state.snapshots import OperatorSubtaskState
+
+
+class SelectOperator(Operator):
+    """Some columns of each record; columnar batches stay columnar."""
+
+    def __init__(self, context: OperatorContext, columns: tuple[str, ...]) -> None:
+        super().__init__(context)
+        self._columns = columns
+
+    def process(self, batch: Batch) -> None:
+        """See :class:`Operator`."""
+        if isinstance(batch, ArrowBatch):
+            for name in self._columns:
+                batch.field(name)
+            picked = batch.columns.select(list(self._columns))
+            self.next.process(ArrowBatch(picked, batch.timestamps, batch.watermarks))
+            return
+        rows = batch.rows()
+        getter = field_getter(self._columns, rows[0])
+        records = [make_row(self._columns, getter(row)) for row in rows]
+        self.next.process(RowBatch(records, batch.timestamps, batch.watermarks))
+
+
+class ProcessContext:
+    """What a process function sees besides the record."""
+
+    __slots__ = ("timestamp", "watermark", "_side")
+
+    def __init__(self, side: SideBuffer) -> None:
+        self.timestamp: Any = None
+        self.watermark: Any = None
+        self._side = side
+
+    def side_output(self, tag: Any, value: Any) -> None:
+        """Emit `value` to a side output."""
+        self._side.add(tag.name, value, self.timestamp, self.watermark)
+
+
+class ProcessOperator(Operator):
+    """An `api.functions.ProcessFunction` per record."""
+
+    def __init__(self, context: OperatorContext, function: ProcessFunction[Any, Any]) -> None:
+        super().__init__(context)
+        self._function = function
+        self._side = SideBuffer()
+        self._ctx = ProcessContext(self._side)
+
+    def open(self) -> None:
+        """See :class:`Operator`."""
+        self._function.open(self.context)
+
+    def process(self, batch: Batch) -> None:
+        """See :class:`Operator`."""
+        out: list[Any] = []
+        origins: list[int] = []
+        times = None if batch.timestamps is None else batch.timestamps.tolist()
+        marks = None if batch.watermarks is None else batch.watermarks.tolist()
+        ctx, call, row = self._ctx, self._function.process, None
+        try:
+            for index, row in enumerate(batch.rows()):
+                if times is not None and marks is not None:
+                    ctx.timestamp, ctx.watermark = times[index], marks[index]
+                result = call(row, ctx)
+                if result is not None:
+                    out.extend(checked_outputs(result))
+                    origins.extend([index] * (len(out) - len(origins)))
+        except Exception as error:
+            raise user_error(self.context, error, row) from None
+        if out:
+            at = np.array(origins, dtype=np.int64)
+            timestamps, watermarks = take_times(batch.timestamps, at), take_times(batch.watermarks, at)
+            self.next.process(RowBatch(out, timestamps, watermarks))
+        self._side.emit(self)
+
+    def close(self) -> None:
+        """See :class:`Operator`."""
+        self._function.close()
+
+
+class SinkOperator(Operator):
+    """The end of a chain: records go to a sink's writer.
+
+    What the writer prepared stays here, and is part of every snapshot, until a checkpoint that holds
+    it has completed: an aborted checkpoint must not take prepared output with it.
+    """
+
+    def __init__(self, context: OperatorContext, sink: Sink[Any]) -> None:
+        super().__init__(context)
+        self._sink = sink
+        self._writer: SinkWriter[Any] | None = None
+        self._unconfirmed: list[tuple[int, list[Any]]] = []
+
+    def open(self) -> None:
+        """See :class:`Operator`."""
+        where = self.context
+        restored = [entry for state in where.restored for entry in state.list_state.get("writer", [])]
+        context = SinkWriterContext(where.uid, where.subtask, where.parallelism, where.attempt, where.job)
+        self._writer = self._sink.create_writer(context, restored)
+        self._write, self._columns = self._writer.write, self._writer.accepts_columns
+
+    def process(self, batch: Batch) -> None:
+        """See :class:`Operator`."""
+        if self._columns and isinstance(batch, ArrowBatch):
+            self._write(batch.columns)
+        else:
+            self._write(batch.rows())
+
+    def watermark(self, timestamp: int) -> None:
+        """Nobody follows."""
+
+    def idle(self) -> None:
+        """Nobody follows."""
+
+    def end_of_data(self) -> None:
+        """Nobody follows."""
+
+    def snapshot(self, checkpoint: int) -> PendingState | None:
+        """What is ready to be published becomes part of the checkpoint."""
+        assert self._writer is not None
+        prepared, written = list(self._writer.prepare_commit()), list(self._writer.snapshot())
+        if prepared:
+            self._unconfirmed.append((checkpoint, prepared))
+        if not self._unconfirmed and not written:
+            return None
+        committables = [entry for _, entries in self._unconfirmed for entry in entries]
+        lists = {"writer": written} if written else {}
+        return ReadyState(OperatorSubtaskState(self.context.uid, None, lists, committables))
+
+    def checkpoint_complete(self, checkpoint: int) -> None:
+        """What that checkpoint held is committed."""
+        self._unconfirmed = [entry for entry in self._unconfirmed if entry[0] > checkpoint]
+
+    def close(self) -> None:
+        """See :class:`Operator`."""
+        if self._writer is not None:
+            self._writer.close()

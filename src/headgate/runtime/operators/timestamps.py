@@ -1,0 +1,123 @@
+"""Event time enters here: timestamps of records and the exact watermark before each of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.api.time import WatermarkStrategy
+from headgate.common.errors import UsageError
+from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch
+from headgate.records.row_batch import field_getter
+from headgate.runtime.operators.base import (
+    Operator,
+    OperatorContext,
+    PendingState,
+    ReadyState,
+    shorten,
+    user_error,
+)
+from headgate.state.snapshots import OperatorSubtaskState
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
+
+
+class TimestampsOperator(Operator):
+    """Assigns timestamps; the watermark trails the greatest one by the bound."""
+
+    def __init__(self, context: OperatorContext, strategy: WatermarkStrategy) -> None:
+        super().__init__(context)
+        self._strategy = strategy
+        self._greatest = WATERMARK_MIN
+        self._idle_at: int | None = None
+
+    def open(self) -> None:
+        """After a restore time goes on where the slowest of the old readers was."""
+        marks = [s.watermark for s in self.context.restored if s.watermark is not None]
+        self._greatest = min((mark for mark in marks if mark != WATERMARK_MIN), default=WATERMARK_MIN)
+        self._note_activity()
+
+    def process(self, batch: Batch) -> None:
+        """See :class:`Operator`."""
+        times = self._timestamps(batch)
+        reached = np.maximum.accumulate(times)
+        before = np.empty_like(reached)
+        before[0], before[1:] = self._greatest, np.maximum(reached[:-1], self._greatest)
+        self._greatest = max(self._greatest, int(reached[-1]))
+        self._note_activity()
+        self.next.process(batch.with_times(times, self._behind(before)))
+        self.next.watermark(self._greatest - self._strategy.out_of_orderness_ms - 1)
+
+    def watermark(self, timestamp: int) -> None:
+        """Only the end of time passes; this operator makes its own watermarks."""
+        if timestamp == WATERMARK_MAX:
+            self.next.watermark(timestamp)
+
+    def next_processing_time(self) -> int | None:
+        """See :class:`Operator`."""
+        return self._idle_at
+
+    def fire_processing_time(self, now_ms: int) -> None:
+        """Tell the others not to wait for this reader."""
+        if self._idle_at is not None and now_ms >= self._idle_at:
+            self._idle_at = None
+            self.next.idle()
+
+    def snapshot(self, checkpoint: int) -> PendingState | None:
+        """See :class:`Operator`."""
+        return ReadyState(OperatorSubtaskState(self.context.uid, watermark=self._greatest))
+
+    def _note_activity(self) -> None:
+        if self._strategy.idleness_ms is not None:
+            self._idle_at = self.context.clock.now_ms() + self._strategy.idleness_ms
+
+    def _behind(self, greatest: Int64s) -> Int64s:
+        lag = self._strategy.out_of_orderness_ms + 1
+        return np.where(greatest < WATERMARK_MIN + lag, WATERMARK_MIN, greatest - lag)
+
+    def _timestamps(self, batch: Batch) -> Int64s:
+        selector = self._strategy.timestamp
+        if isinstance(batch, ArrowBatch) and isinstance(selector, str):
+            return self._of_column(batch.columns.column(batch.field(selector)), selector)
+        rows, row, values = batch.rows(), None, []
+        getter = field_getter(selector, rows[0])
+        try:
+            for row in rows:
+                values.append(getter(row))
+        except Exception as error:
+            raise user_error(self.context, error, row) from None
+        try:
+            return np.array(values, dtype=np.int64)
+        except (TypeError, ValueError, OverflowError):
+            raise self._not_a_time(rows, values) from None
+
+    def _of_column(self, column: pa.Array, name: str) -> Int64s:
+        if column.null_count:
+            raise UsageError(
+                f"{self.context.label}: column {name!r} has {column.null_count} records without a timestamp; "
+                "filter them out before with_event_time"
+            )
+        if pa.types.is_timestamp(column.type):
+            column = pc.cast(pc.cast(column, pa.timestamp("ms"), safe=False), pa.int64())
+        elif not pa.types.is_integer(column.type):
+            raise UsageError(
+                f"{self.context.label}: column {name!r} is {column.type}; "
+                "expected a timestamp or integer milliseconds since 1970"
+            )
+        times: Int64s = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return times
+
+    def _not_a_time(self, rows: Any, values: list[Any]) -> UsageError:
+        for row, value in zip(rows, values, strict=False):
+            if not isinstance(value, int) or not -(2**63) <= value < 2**63:
+                return UsageError(
+                    f"{self.context.label}: the timestamp of {shorten(row)} is {value!r}; "
+                    "expected integer milliseconds since 1970"
+                )
+        return UsageError(f"{self.context.label}: timestamps are not integers of 64 bits")

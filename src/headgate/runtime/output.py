@@ -1,0 +1,278 @@
+"""Where a subtask's output goes: partitioned over channels, gathered into frames, held back by credit.
+
+A channel gathers fragments until they make a worthwhile frame, a timeout passes, or a control event
+must go. Without credit frames wait here and the subtask stops producing: nothing is dropped and
+nothing grows beyond one step's output.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from headgate.common.time import WATERMARK_MIN
+from headgate.core.credit import SenderCredit
+from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Partitioner, Rebalance
+from headgate.records.arrow_batch import ArrowBatch, concat_columns
+from headgate.records.batch import Batch
+from headgate.records.row_batch import RowBatch, concat_rows
+from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Event, Idle, Watermark
+
+FRAME_ROWS = 8_192
+FRAME_BYTES = 512 * 1024
+"""A frame is sent once it has either; smaller ones wait for the flush timeout."""
+
+
+class Lane(Protocol):
+    """The way to one receiving subtask, in this process or another."""
+
+    def deliver(self, element: Batch | Event) -> None:
+        """Pass on one element; order is kept."""
+        ...
+
+
+class OutputChannel:
+    """One receiver of one exchange."""
+
+    __slots__ = ("credit", "_lane", "_fragments", "_rows", "_bytes", "_waiting")
+
+    def __init__(self, lane: Lane, credit_initial: int) -> None:
+        self.credit = SenderCredit(credit_initial)
+        self._lane = lane
+        self._fragments: list[Batch] = []
+        self._rows = self._bytes = 0
+        self._waiting: deque[Batch | Event] = deque()
+
+    @property
+    def available(self) -> bool:
+        """Whether nothing waits for credit."""
+        return not self._waiting
+
+    @property
+    def gathering(self) -> bool:
+        """Whether fragments wait for a flush."""
+        return bool(self._fragments)
+
+    def add(self, batch: Batch) -> None:
+        """Gather records; a full frame leaves at once."""
+        self._fragments.append(batch)
+        self._rows += len(batch)
+        self._bytes += batch.nbytes()
+        if self._rows >= FRAME_ROWS or self._bytes >= FRAME_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """What was gathered leaves."""
+        if not self._fragments:
+            return
+        fragments, self._fragments = self._fragments, []
+        self._rows = self._bytes = 0
+        for frame in merge(fragments):
+            self._pass_on(frame)
+
+    def event(self, event: Event) -> None:
+        """A control event, behind everything before it."""
+        self.flush()
+        self._pass_on(event)
+
+    def grant(self, frames: int) -> None:
+        """The receiver consumed `frames` frames."""
+        self.credit.grant(frames)
+        while self._waiting and self._may_pass(self._waiting[0]):
+            self._send(self._waiting.popleft())
+
+    def _pass_on(self, element: Batch | Event) -> None:
+        if self._waiting or not self._may_pass(element):
+            self._waiting.append(element)
+        else:
+            self._send(element)
+
+    def _may_pass(self, element: Batch | Event) -> bool:
+        return self.credit.credit > 0 or not isinstance(element, (RowBatch, ArrowBatch))
+
+    def _send(self, element: Batch | Event) -> None:
+        if isinstance(element, (RowBatch, ArrowBatch)):
+            self.credit.spend()
+        self._lane.deliver(element)
+
+
+def merge(fragments: Sequence[Batch]) -> list[Batch]:
+    """As few batches as the shapes allow, in order."""
+    merged: list[Batch] = []
+    run: list[Batch] = []
+    for batch in fragments:
+        if run and not _mergeable(run[-1], batch):
+            merged.append(_join(run))
+            run = []
+        run.append(batch)
+    merged.append(_join(run))
+    return merged
+
+
+def _mergeable(left: Batch, right: Batch) -> bool:
+    if (left.timestamps is None) != (right.timestamps is None):
+        return False
+    if isinstance(left, ArrowBatch) and isinstance(right, ArrowBatch):
+        return bool(left.columns.schema.equals(right.columns.schema))
+    return isinstance(left, RowBatch) and isinstance(right, RowBatch)
+
+
+def _join(run: list[Any]) -> Batch:
+    if len(run) == 1:
+        batch: Batch = run[0]
+        return batch
+    return concat_columns(run) if isinstance(run[0], ArrowBatch) else concat_rows(run)
+
+
+class OutputEdge:
+    """One exchange of one sending subtask: the channels, and who gets what."""
+
+    def __init__(
+        self, partitioner: Partitioner, channels: Sequence[OutputChannel], max_parallelism: int, first: int = 0
+    ) -> None:
+        self.channels = channels
+        self._partitioner, self._max_parallelism = partitioner, max_parallelism
+        self._turn = first
+
+    def process(self, batch: Batch) -> None:
+        """Share out records."""
+        kind = type(self._partitioner)
+        if kind is Broadcast:
+            for channel in self.channels:
+                channel.add(batch)
+        elif kind is Forward or len(self.channels) == 1:
+            self.channels[0].add(batch)
+        elif kind is Rebalance:
+            self.channels[self._turn % len(self.channels)].add(batch)
+            self._turn += 1
+        else:
+            self._by_key(batch)
+
+    def _by_key(self, batch: Batch) -> None:
+        assert isinstance(self._partitioner, ByKeyGroup)
+        groups = batch.key_groups(self._partitioner.key, self._max_parallelism)
+        count = len(self.channels)
+        owners = groups.astype(np.int64) * count // self._max_parallelism
+        order = np.argsort(owners.astype(np.uint16), kind="stable")
+        sizes = np.bincount(owners, minlength=count).tolist()
+        if max(sizes) == len(batch):
+            self.channels[sizes.index(len(batch))].add(batch)
+            return
+        # One sort and one gather, whatever the number of receivers.
+        sorted_batch, start = batch.take(order), 0
+        for channel, size in zip(self.channels, sizes, strict=True):
+            if size:
+                channel.add(sorted_batch.slice(start, start + size))
+            start += size
+
+
+class Outputs:
+    """Everything a subtask sends to: the end of its chain for events.
+
+    Attributes:
+        records_out: records emitted since the start.
+    """
+
+    def __init__(self, buffer_timeout_ms: int) -> None:
+        self.edges: list[OutputEdge] = []
+        self.records_out = 0
+        self._timeout_ms = buffer_timeout_ms
+        self._watermark = self._sent = WATERMARK_MIN
+        self._flush_at: int | None = None
+
+    def channels(self) -> list[OutputChannel]:
+        """All channels of all exchanges."""
+        return [channel for edge in self.edges for channel in edge.channels]
+
+    @property
+    def available(self) -> bool:
+        """Whether the subtask may produce."""
+        for edge in self.edges:
+            for channel in edge.channels:
+                if not channel.available:
+                    return False
+        return True
+
+    def watermark(self, timestamp: int) -> None:
+        """Event time moved; told to the receivers at the next flush."""
+        self._watermark = max(self._watermark, timestamp)
+
+    def idle(self) -> None:
+        """Nothing will come for a while."""
+        self._flush_all()
+        self._broadcast(Idle())
+        self._sent = WATERMARK_MIN  # the next watermark, even the same, ends the idleness
+
+    def end_of_data(self) -> None:
+        """No record follows."""
+        self._flush_all()
+        self._broadcast(EndOfData())
+
+    def barrier(self, barrier: Barrier) -> None:
+        """Split every channel's stream here."""
+        self._flush_all()
+        self._broadcast(barrier)
+
+    def cancel(self, marker: CancelMarker) -> None:
+        """Tell downstream not to wait."""
+        self._broadcast(marker)
+
+    def next_flush(self) -> int | None:
+        """When :meth:`flush_due` wants to be called (monotonic ms)."""
+        return self._flush_at
+
+    def note_step(self, now_ms: int) -> None:
+        """After a step: start the flush timeout if something waits."""
+        if self._flush_at is None and (self._watermark > self._sent or self._gathering()):
+            self._flush_at = now_ms + self._timeout_ms
+
+    def flush_due(self, now_ms: int) -> None:
+        """Flush when the timeout passed."""
+        if self._flush_at is not None and now_ms >= self._flush_at:
+            self._flush_all()
+
+    def _gathering(self) -> bool:
+        return any(channel.gathering for edge in self.edges for channel in edge.channels)
+
+    def _flush_all(self) -> None:
+        self._flush_at = None
+        for channel in self.channels():
+            channel.flush()
+        if self._watermark > self._sent:
+            self._sent = self._watermark
+            self._broadcast(Watermark(self._watermark))
+
+    def _broadcast(self, event: Event) -> None:
+        for channel in self.channels():
+            channel.event(event)
+
+
+class EdgeReceiver:
+    """The end of a chain for records: hands batches to exchanges and counts them."""
+
+    def __init__(self, outputs: Outputs, edges: Sequence[OutputEdge], main: bool) -> None:
+        self._outputs, self._edges, self._main = outputs, edges, main
+
+    def process(self, batch: Batch) -> None:
+        """Share out records."""
+        self._outputs.records_out += len(batch)
+        for edge in self._edges:
+            edge.process(batch)
+
+    def watermark(self, timestamp: int) -> None:
+        """Told once for the whole subtask, by the main output."""
+        if self._main:
+            self._outputs.watermark(timestamp)
+
+    def idle(self) -> None:
+        """See :class:`Outputs`."""
+        if self._main:
+            self._outputs.idle()
+
+    def end_of_data(self) -> None:
+        """See :class:`Outputs`."""
+        if self._main:
+            self._outputs.end_of_data()

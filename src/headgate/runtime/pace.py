@@ -1,0 +1,76 @@
+"""How many records make a step of the wanted length, judged by what they cost lately."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+RECORDS_MAX = 32_768
+RECORDS_FIRST = 256
+_SMOOTHING = 0.3
+
+
+class Pace:
+    """Measures steps and chooses their length.
+
+    Attributes:
+        records: how many records the next step should take.
+        busy_ms: time spent in steps so far.
+        backpressured_ms: time during which output could not go anywhere.
+        longest_ms: the longest step so far; nothing else could happen meanwhile.
+    """
+
+    __slots__ = ("records", "busy_ms", "backpressured_ms", "longest_ms", "_clock", "_target", "_cost", "_blocked")
+
+    def __init__(self, clock: Any, target_ms: int) -> None:
+        self._clock, self._target = clock, max(1, target_ms)
+        self.records = RECORDS_FIRST
+        self.busy_ms = self.backpressured_ms = self.longest_ms = 0.0
+        self._cost: float | None = None
+        self._blocked: float | None = None
+
+    def step(self) -> Step:
+        """Measure the block under `with`; it sets `records` to what it processed."""
+        if self._blocked is not None:
+            self.backpressured_ms += self._clock.precise_ms() - self._blocked
+            self._blocked = None
+        return Step(self)
+
+    def blocked(self) -> None:
+        """The subtask wanted to work but its output is blocked."""
+        if self._blocked is None:
+            self._blocked = self._clock.precise_ms()
+
+    def now(self) -> float:
+        """Monotonic milliseconds with a fraction."""
+        now: float = self._clock.precise_ms()
+        return now
+
+    def took(self, records: int, elapsed_ms: float) -> None:
+        """A step is over."""
+        self.busy_ms += elapsed_ms
+        self.longest_ms = max(self.longest_ms, elapsed_ms)
+        if records:
+            cost = elapsed_ms / records
+            self._cost = cost if self._cost is None else self._cost + _SMOOTHING * (cost - self._cost)
+            wanted = self._target / self._cost if self._cost > 0 else RECORDS_MAX
+            # Grow by doubling at most: one cheap step says little about a large one.
+            self.records = max(1, min(RECORDS_MAX, int(wanted), 2 * self.records))
+
+
+class Step:
+    """One measured step."""
+
+    __slots__ = ("records", "_pace", "_began")
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace, self.records = pace, 0
+
+    def __enter__(self) -> Step:
+        self._began = self._pace.now()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pace.took(self.records, self._pace.now() - self._began)

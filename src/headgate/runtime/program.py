@@ -1,0 +1,61 @@
+"""What travels from the driver to the workers: the plan with the user's functions, and settings.
+
+cloudpickle carries code, behind the authenticated handshake only; records and state never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from headgate.graph.physical import PhysicalPlan
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """The settings that workers need, resolved.
+
+    Attributes:
+        step_target_ms: wanted length of a step.
+        buffer_timeout_ms: how long output may wait for company.
+        credit_initial: frames in flight per channel.
+        frame_size_max: bytes of the largest frame accepted from a peer.
+        inline_size_max: snapshots up to this many bytes travel in the acknowledgement.
+    """
+
+    step_target_ms: int = 10
+    buffer_timeout_ms: int = 10
+    credit_initial: int = 4
+    frame_size_max: int = 64 * 1024 * 1024
+    inline_size_max: int = 20 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A job as workers see it.
+
+    Attributes:
+        job: its id.
+        plan: what runs.
+        settings: how it runs.
+        record_types: edge id -> type of its records, where known.
+    """
+
+    job: str
+    plan: PhysicalPlan
+    settings: WorkerSettings
+    record_types: Mapping[int, Any]
+
+    def to_bytes(self) -> bytes:
+        """For :class:`headgate.runtime.control.messages.Deploy`."""
+        data: bytes = cloudpickle.dumps(self)
+        return data
+
+
+def program_from_bytes(data: bytes) -> Program:
+    """The counterpart of :meth:`Program.to_bytes`; only for bytes from an authenticated job master."""
+    program: Program = cloudpickle.loads(data)
+    return program

@@ -1,0 +1,96 @@
+"""Which state of a completed checkpoint each subtask of today starts from.
+
+Keyed state goes by key-group range, lists are shared out round-robin when the parallelism changed,
+event time becomes the least of the old subtasks'. State is matched by uid and never dropped silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headgate.common.errors import UsageError
+from headgate.common.keygroups import key_group_range
+from headgate.graph.physical import PhysicalPlan
+from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
+
+Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
+
+
+def assign_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> Restored:
+    """(vertex, subtask, states) for every subtask that has any.
+
+    Raises:
+        UsageError: the plan cannot take the state over.
+    """
+    check_compatible(plan, checkpoint)
+    restored: Restored = []
+    for vertex in plan.vertices:
+        per_subtask: list[list[OperatorSubtaskState]] = [[] for _ in range(vertex.parallelism)]
+        for node in vertex.chain:
+            old = checkpoint.operators.get(node.uid or "", [])
+            if old:
+                shares = share_operator(old, vertex.parallelism, plan.max_parallelism)
+                for mine, share in zip(per_subtask, shares, strict=True):
+                    mine.extend(share)
+        restored.extend((vertex.id, index, states) for index, states in enumerate(per_subtask) if states)
+    return restored
+
+
+def check_compatible(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
+    """Refuse what cannot be restored without losing or misreading state."""
+    if plan.max_parallelism != checkpoint.max_parallelism:
+        raise UsageError(
+            f"checkpoint {checkpoint.checkpoint} of job {checkpoint.job_name!r} has {checkpoint.max_parallelism} key "
+            f"groups but the program asks for {plan.max_parallelism}; set pipeline.max-parallelism to "
+            f"{checkpoint.max_parallelism}"
+        )
+    known = {node.uid for vertex in plan.vertices for node in vertex.chain}
+    orphans = sorted(uid for uid in checkpoint.operators if uid not in known)
+    if orphans:
+        raise UsageError(
+            f"checkpoint {checkpoint.checkpoint} of job {checkpoint.job_name!r} holds state of "
+            f"{', '.join(map(repr, orphans))}, but the program has no operator with that uid; "
+            "give the operator its old uid back"
+        )
+
+
+def share_operator(
+    old: Sequence[OperatorSubtaskState], parallelism: int, max_parallelism: int
+) -> list[list[OperatorSubtaskState]]:
+    """The states of one operator for each of `parallelism` subtasks."""
+    if len(old) == parallelism:
+        return [[state] for state in old]
+    mark = _least(old)
+    lists = [_share_lists(old, parallelism, index) for index in range(parallelism)]
+    shares: list[list[OperatorSubtaskState]] = []
+    for index in range(parallelism):
+        first, last = key_group_range(max_parallelism, parallelism, index)
+        share = [OperatorSubtaskState(old[0].uid, None, lists[index], [], mark)]
+        for state in old:
+            keyed = state.keyed
+            if keyed is not None and keyed.first_group <= last and first <= keyed.last_group:
+                share.append(OperatorSubtaskState(state.uid, keyed, {}, [], mark))
+        shares.append(share)
+    return shares
+
+
+def _least(old: Sequence[OperatorSubtaskState]) -> int | None:
+    marks = [state.watermark for state in old if state.watermark is not None]
+    return min(marks, default=None)
+
+
+def _share_lists(old: Sequence[OperatorSubtaskState], parallelism: int, index: int) -> dict[str, list[Any]]:
+    names = sorted({name for state in old for name in state.list_state})
+    shared: dict[str, list[Any]] = {}
+    for name in names:
+        entries = [entry for state in old for entry in state.list_state.get(name, [])]
+        shared[name] = entries[index::parallelism]
+    return shared
+
+
+def without_committables(states: Sequence[OperatorSubtaskState]) -> list[OperatorSubtaskState]:
+    """The same states for workers: what was prepared is the job master's to commit."""
+    return [msgspec.structs.replace(state, committables=[]) for state in states]

@@ -1,0 +1,72 @@
+"""The asynchronous part of a subtask's snapshot: serialise, store durably, describe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headgate.checkpoint.data_files import DataFileWriter
+from headgate.checkpoint.layout import data_file_name
+from headgate.common.ids import CheckpointId, Fence
+from headgate.common.ports import Clock, Disk
+from headgate.runtime.task import DrawnSnapshot
+from headgate.state.snapshots import Inline, StateHandle, SubtaskSnapshot
+
+
+class SnapshotWriter:
+    """Finishes the snapshots of one worker; used by the background thread only.
+
+    Args:
+        disk: checkpoint storage, or None when checkpoints are off: then everything stays inline,
+            which only the final checkpoint of a job without checkpoints does.
+        inline_size_max: blobs up to this many bytes travel in the acknowledgement.
+        fence: job, generation, attempt.
+    """
+
+    def __init__(self, disk: Disk | None, inline_size_max: int, fence: Fence) -> None:
+        self._disk, self._inline_max = disk, inline_size_max
+        self._fence = fence
+
+    def finish(self, drawn: DrawnSnapshot, clock: Clock) -> SubtaskSnapshot:
+        """Serialise and store what was drawn.
+
+        Raises:
+            StorageError: the storage refused; the checkpoint is declined and the job goes on.
+        """
+        began = clock.precise_ms()
+        files = _Files(self, drawn)
+        states = [pending.finish(files) for pending in drawn.pending]
+        return SubtaskSnapshot(
+            vertex=drawn.subtask.vertex,
+            subtask=drawn.subtask.subtask,
+            operators=states,
+            start_delay_ms=drawn.start_delay_ms,
+            alignment_ms=drawn.alignment_ms,
+            sync_ms=drawn.sync_ms,
+            async_ms=clock.precise_ms() - began,
+            bytes_written=files.written,
+        )
+
+    def store(self, drawn: DrawnSnapshot, number: int, parts: Sequence[Any]) -> tuple[StateHandle, int]:
+        """Put a blob where it belongs; gives its handle and how many bytes went to a file."""
+        size = sum(memoryview(part).nbytes for part in parts)
+        if self._disk is None or size <= self._inline_max:
+            return Inline(b"".join(bytes(part) for part in parts)), 0
+        fence = self._fence
+        checkpoint = CheckpointId(drawn.checkpoint)
+        name = data_file_name(fence.job, checkpoint, fence.generation, fence.attempt, drawn.subtask)
+        return DataFileWriter(self._disk).write(f"{name}-{number}", parts), size
+
+
+class _Files:
+    """See `runtime.operators.base.StateFiles`."""
+
+    def __init__(self, writer: SnapshotWriter, drawn: DrawnSnapshot) -> None:
+        self._writer, self._drawn = writer, drawn
+        self._count = self.written = 0
+
+    def write(self, uid: str, parts: Sequence[Any]) -> StateHandle:
+        handle, size = self._writer.store(self._drawn, self._count, parts)
+        self._count += 1
+        self.written += size
+        return handle

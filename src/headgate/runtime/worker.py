@@ -1,0 +1,297 @@
+"""The worker: one slot's subtasks, driven by one loop, obeying the job master.
+
+A passive machine around the subtasks: whoever owns the process calls `handle` for each message,
+`step` as long as it gives True, and waits until `next_wakeup` or a wake-up call otherwise. The
+production process and the simulator drive it alike.
+
+    state       on                    goes to
+    idle        Deploy                running (or failed)
+    running     Stop                  idle
+    running     a subtask raises      failed: nothing runs, the job master was told
+    running     a peer is lost        failed
+    failed      Stop                  idle
+    any         Finish                finished
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.api.source import Split
+from headgate.checkpoint.storage.reachability import check_marker
+from headgate.common import errors
+from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId
+from headgate.common.ports import Background, Clock, Disk, Link, Probe
+from headgate.runtime.assembly import Assembly, assemble
+from headgate.runtime.control import messages as m
+from headgate.runtime.elements import Barrier
+from headgate.runtime.network.base import DataPlane
+from headgate.runtime.program import program_from_bytes
+from headgate.runtime.snapshots import SnapshotWriter
+from headgate.runtime.task import DrawnSnapshot, SourceTask
+
+
+class WorkerState(enum.Enum):
+    """See the module's table."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    FAILED = "failed"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPorts:
+    """The doors of one worker.
+
+    Attributes:
+        clock: time.
+        background: one thread (or the simulator's) for asynchronous parts.
+        data: frames to and from peers.
+        link: messages to the job master.
+        open_disk: URI -> checkpoint storage.
+        probe: where tests strike.
+        post: hands a callback to the loop, from any thread.
+    """
+
+    clock: Clock
+    background: Background
+    data: DataPlane
+    link: Link
+    open_disk: Callable[[str], Disk]
+    probe: Probe
+    post: Callable[[Callable[[], None]], None]
+
+
+class Worker:
+    """One slot of a gang.
+
+    Attributes:
+        state: see the module's table.
+        progress: grows with every turn of the loop; shown to the job master by the heartbeat.
+        attempt: the deployment it works for; 0 before the first.
+    """
+
+    def __init__(self, job: JobId, slot: int, ports: WorkerPorts) -> None:
+        self.job, self.slot, self.ports = job, slot, ports
+        self.clock = ports.clock
+        self.state = WorkerState.IDLE
+        self.progress, self.attempt = 0, 0
+        self._assembly: Assembly | None = None
+        self._snapshots: SnapshotWriter | None = None
+        self._aborted: set[int] = set()
+        self._threads_before: set[int] = set()
+
+    # -- what the job master says ----------------------------------------------------------------
+
+    def handle(self, message: Any) -> None:
+        """Obey one message; what belongs to another attempt is ignored."""
+        kind = type(message)
+        if kind is m.Deploy:
+            self._deploy(message)
+        elif kind is m.Finish:
+            self._dispose()
+            self.state = WorkerState.FINISHED
+        elif kind is m.Stop:
+            self._stop(message.attempt)
+        elif message.attempt == self.attempt and self.state is WorkerState.RUNNING:
+            self._guarded(lambda: self._obey(message), None)
+
+    def _obey(self, message: Any) -> None:
+        assert self._assembly is not None
+        kind = type(message)
+        if kind is m.Trigger:
+            barrier = Barrier(message.checkpoint, message.trigger_ms)
+            for task in self._assembly.sources:
+                task.trigger(barrier)
+        elif kind is m.AssignSplits:
+            source = self._assembly.tasks[SubtaskId(message.vertex, message.subtask)]
+            assert isinstance(source, SourceTask)
+            splits = message.splits
+            source.splits_assigned(None if splits is None else [Split(id, at) for id, at in splits])
+        elif kind is m.CheckpointComplete:
+            for task in self._assembly.tasks.values():
+                task.checkpoint_complete(message.checkpoint)
+        elif kind is m.CheckpointAborted:
+            self._aborted.add(message.checkpoint)
+
+    def _deploy(self, message: m.Deploy) -> None:
+        if message.attempt <= self.attempt:
+            return
+        self._dispose()
+        self.attempt, self.state = message.attempt, WorkerState.RUNNING
+        self._aborted.clear()
+        self._threads_before = {thread.ident or 0 for thread in threading.enumerate()}
+        self._guarded(lambda: self._build(message), None)
+
+    def _build(self, message: m.Deploy) -> None:
+        program = program_from_bytes(message.program)
+        disk = None if message.storage is None else self.ports.open_disk(message.storage)
+        if disk is not None and message.marker is not None:
+            check_marker(disk, message.marker)
+        fence = Fence(self.job, Generation(message.generation), AttemptId(message.attempt))
+        self._snapshots = SnapshotWriter(disk, program.settings.inline_size_max, fence)
+        restored = None if message.restored_storage is None else self.ports.open_disk(message.restored_storage)
+        self._assembly = assemble(program, self.slot, message, self, self.ports, restored)
+        self.ports.data.open(fence, message.peers)
+        for task in self._assembly.tasks.values():
+            task.open()
+        self.ports.link.send(m.Deployed(self.attempt))
+
+    def _stop(self, attempt: int) -> None:
+        if attempt < self.attempt:
+            return
+        self._dispose()
+        self.state, self.attempt = WorkerState.IDLE, attempt
+        stray = [
+            thread.name
+            for thread in threading.enumerate()
+            if thread.ident not in self._threads_before and not thread.name.startswith("headgate-")
+        ]
+        self.ports.link.send(m.Idle(attempt, stray))
+
+    def _dispose(self) -> None:
+        assembly, self._assembly, self._snapshots = self._assembly, None, None
+        if assembly is None:
+            return
+        self.ports.data.close_attempt()
+        for task in assembly.tasks.values():
+            try:
+                task.close()
+            except Exception as error:  # noqa: BLE001 - closing must not hide why the attempt ended
+                print(f"headgate: closing subtask {task.id} raised {error!r}", file=sys.stderr)
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """One turn: take in frames, let every subtask do one step. False when all were idle."""
+        self.progress += 1
+        if self.state is not WorkerState.RUNNING:
+            return False
+        worked = self._guarded(self._receive, None)
+        assembly = self._assembly
+        if assembly is None:
+            return True
+        for task in assembly.ordered:
+            turn = task.step
+            worked |= self._guarded(turn, task.id)
+            worked |= self._guarded(task.run_timers, task.id)
+            if self.state is not WorkerState.RUNNING:
+                return True
+        return worked
+
+    def next_wakeup(self) -> int | None:
+        """When to turn the loop although nothing arrives (monotonic ms)."""
+        if self._assembly is None or self.state is not WorkerState.RUNNING:
+            return None
+        times = [t for task in self._assembly.ordered if (t := task.next_wakeup()) is not None]
+        wall = [t for task in self._assembly.ordered if (t := task.next_processing_time()) is not None]
+        if wall:
+            times.append(self.clock.monotonic_ms() + max(0, min(wall) - self.clock.now_ms()))
+        return min(times, default=None)
+
+    def _receive(self) -> bool:
+        assembly = self._assembly
+        assert assembly is not None
+        frames = self.ports.data.receive()
+        for slot, frame in frames:
+            assembly.exchange.arrived(slot, frame)
+        for slot, reason in self.ports.data.lost():
+            raise _PeerLostError(slot, reason)
+        return bool(frames)
+
+    def _guarded(self, action: Callable[[], Any], subtask: SubtaskId | None) -> bool:
+        """Run part of an attempt; an exception ends the attempt, not the worker."""
+        try:
+            return bool(action())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job master decides
+            self._fail(error, subtask)
+            return True
+
+    def _fail(self, error: Exception, subtask: SubtaskId | None) -> None:
+        self.state = WorkerState.FAILED
+        vertex, index = subtask if subtask is not None else (-1, self.slot)
+        lost = error.slot if isinstance(error, _PeerLostError) else None
+        kind, arguments = describe_error(error)
+        recoverable = not isinstance(error, errors.UsageError) or isinstance(error, errors.UserFunctionError)
+        self.ports.link.send(m.TaskFailed(self.attempt, vertex, index, kind, arguments, lost, recoverable))
+        self._dispose()
+
+    # -- what subtasks ask for -------------------------------------------------------------------
+
+    def snapshot_drawn(self, drawn: DrawnSnapshot) -> None:
+        """Finish the snapshot beside the loop, then acknowledge."""
+        attempt, writer = self.attempt, self._snapshots
+        assert writer is not None
+        self.ports.probe.reached("snapshot.drawn")
+
+        def done(result: Any, error: BaseException | None) -> None:
+            self.ports.post(lambda: self._snapshot_finished(attempt, drawn, result, error))
+
+        self.ports.background.submit(lambda: writer.finish(drawn, self.clock), done)
+
+    def _snapshot_finished(
+        self, attempt: int, drawn: DrawnSnapshot, snapshot: Any, error: BaseException | None
+    ) -> None:
+        if attempt != self.attempt or self.state is not WorkerState.RUNNING:
+            return
+        if error is not None:
+            reason = f"{type(error).__name__}: {error}"
+            vertex, subtask = drawn.subtask
+            self.ports.link.send(
+                m.Decline(attempt, drawn.checkpoint, vertex, subtask, "CHECKPOINT_ASYNC_EXCEPTION", reason)
+            )
+        elif drawn.checkpoint not in self._aborted:
+            self.ports.probe.reached("ack.before")
+            self.ports.link.send(m.Acknowledge(attempt, drawn.checkpoint, snapshot))
+            self.ports.probe.reached("ack.after")
+
+    def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:
+        """This subtask will not draw `checkpoint`."""
+        self.ports.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, ""))
+
+    def request_splits(self, subtask: SubtaskId) -> None:
+        """A reader has nothing left to read."""
+        self.ports.link.send(m.RequestSplits(self.attempt, *subtask))
+
+    def data_ended(self, subtask: SubtaskId) -> None:
+        """All input of a subtask is processed."""
+        self.ports.link.send(m.DataEnded(self.attempt, *subtask))
+
+    def counters(self) -> Sequence[m.Counters]:
+        """Running totals of all subtasks; safe to call from the heartbeat's thread."""
+        assembly = self._assembly
+        return [] if assembly is None else [task.counters() for task in assembly.ordered]
+
+
+class _PeerLostError(errors.OperatingError):
+    """The connection to another worker broke."""
+
+    def __init__(self, slot: int, reason: str) -> None:
+        super().__init__(f"the worker of slot {slot} was lost: {reason}")
+        self.slot = slot
+
+
+def describe_error(error: BaseException) -> tuple[str, list[Any]]:
+    """An error as plain data: the name of its class in `common.errors` and its arguments."""
+    if isinstance(error, errors.UserFunctionError):
+        return "UserFunctionError", list(error.args)
+    for cls in type(error).__mro__:
+        if getattr(errors, cls.__name__, None) is cls:
+            return cls.__name__, [str(error)]
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    return "InternalError", [f"{type(error).__name__}: {error}\n{text}"]
+
+
+def rebuild_error(kind: str, arguments: Sequence[Any]) -> errors.HeadgateError:
+    """The counterpart of :func:`describe_error`; an unknown name becomes an InternalError."""
+    cls = getattr(errors, kind, errors.InternalError)
+    error: errors.HeadgateError = cls(*arguments)
+    return error

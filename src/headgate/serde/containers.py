@@ -1,0 +1,121 @@
+"""Forms of list, tuple, set, frozenset and dict, made from the forms of what is inside."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headgate.serde.forms import Convert, Form, copier, describe
+from headgate.serde.primitives import exactly
+
+_DIRECT_KEYS: Final = frozenset({"str", "int", "bytes"})
+"""Kinds of keys that a msgpack map holds; other dicts are stored as pairs."""
+
+_SEQUENCES: Final[dict[type, str]] = {list: "list", set: "set", frozenset: "frozenset", tuple: "tuple_of"}
+
+
+def sequence_form(cls: type, element: Form) -> Form:
+    """``list[X]``, ``set[X]``, ``frozenset[X]`` or ``tuple[X, ...]``."""
+    name = f"{cls.__name__}[{element.name}{', ...' if cls is tuple else ''}]"
+    immutable = cls in (tuple, frozenset) and element.immutable
+    return Form(
+        name=name,
+        description=describe(_SEQUENCES[cls], of=element.description),
+        wire=_wire(cls, element),
+        to_plain=exactly(cls, _each(list, element.to_plain)),
+        # In the tagged mode the elements come as the list that was written, whatever the class.
+        from_plain=None if cls is list and element.from_plain is None else _each(cls, element.from_plain),
+        classes=frozenset({cls}),
+        immutable=immutable,
+        copy=copier(immutable, element.immutable),
+    )
+
+
+def _wire(cls: type, element: Form) -> Any:
+    # What is still to be converted may not be hashable yet.
+    if cls is list or element.from_plain is not None:
+        return list[element.wire]  # type: ignore[name-defined]
+    return tuple[element.wire, ...] if cls is tuple else cls[element.wire]  # type: ignore[name-defined, index]
+
+
+def _each(cls: Any, convert: Convert | None) -> Convert:
+    if convert is None:
+        return lambda values: cls(values)
+    return lambda values: cls(map(convert, values))
+
+
+def tuple_form(elements: list[Form]) -> Form:
+    """``tuple[X, Y, Z]``, and ``tuple[()]``."""
+    immutable = all(element.immutable for element in elements)
+    return Form(
+        name=f"tuple[{', '.join(element.name for element in elements) or '()'}]",
+        description=describe("tuple", of=[element.description for element in elements]),
+        wire=tuple[tuple(element.wire for element in elements)],  # type: ignore[misc]
+        to_plain=exactly(tuple, row_converter([element.to_plain for element in elements])),
+        from_plain=_row_or_none([element.from_plain for element in elements]),
+        classes=frozenset({tuple}),
+        immutable=immutable,
+        copy=copier(immutable, False),
+    )
+
+
+def row_converter(converts: list[Convert | None]) -> Convert:
+    """Converts a row of values position by position, refusing one of another length."""
+    size = len(converts)
+    todo = [(place, convert) for place, convert in enumerate(converts) if convert is not None]
+
+    def convert_row(row: Any) -> Any:
+        if len(row) != size:
+            raise ValueError(f"got {len(row)} values, expected {size}")
+        if not todo:
+            return tuple(row)
+        values = list(row)
+        for place, convert in todo:
+            values[place] = convert(values[place])
+        return tuple(values)
+
+    return convert_row
+
+
+def _row_or_none(converts: list[Convert | None]) -> Convert | None:
+    return row_converter(converts) if any(convert is not None for convert in converts) else None
+
+
+def dict_form(key: Form, value: Form) -> Form:
+    """``dict[K, V]``."""
+    direct = key.description["kind"] in _DIRECT_KEYS
+    pair = (key, value)
+    wire: Any = dict[key.wire, value.wire] if direct else list[tuple[key.wire, value.wire]]  # type: ignore[name-defined]
+    return Form(
+        name=f"dict[{key.name}, {value.name}]",
+        description=describe("dict", key=key.description, value=value.description),
+        wire=wire,
+        to_plain=exactly(dict, _dict_to_plain(direct, pair)),
+        from_plain=_dict_from_plain(direct, pair),
+        classes=frozenset({dict}),
+        immutable=False,
+        copy=copier(False, key.immutable and value.immutable),
+    )
+
+
+def _dict_to_plain(direct: bool, pair: tuple[Form, Form]) -> Convert:
+    key, value = pair
+    convert = value.to_plain
+    if direct and convert is None:
+        return lambda entries: entries
+    if direct and convert is not None:
+        to_value = convert
+        return lambda entries: {k: to_value(v) for k, v in entries.items()}
+    row = row_converter([key.to_plain, value.to_plain])
+    return lambda entries: [row(entry) for entry in entries.items()]
+
+
+def _dict_from_plain(direct: bool, pair: tuple[Form, Form]) -> Convert | None:
+    key, value = pair
+    convert = value.from_plain
+    if direct and convert is None:
+        return None
+    if direct and convert is not None:
+        from_value = convert
+        return lambda entries: {k: from_value(v) for k, v in entries.items()}
+    row = row_converter([key.from_plain, value.from_plain])
+    return lambda entries: dict(row(entry) for entry in entries)

@@ -1,0 +1,238 @@
+"""The self-describing, lossless codec for plain Python values whose type is not declared.
+
+Plain are None, bool, int of any size, float, str (lone surrogates too), bytes, list, tuple, dict,
+set, frozenset, datetime, date, time, timedelta, Decimal and UUID. Subclasses are not plain: they
+would come back as something else.
+
+A batch is one byte of mode and msgpack. Batches of scalars, of tuples of scalars and of dicts of
+scalars under str keys go to msgspec as they are; for all others, what msgpack has no type for is
+wrapped into its extension types first. Reading needs no such walk.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from itertools import chain
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from headgate.common.errors import StorageError, UsageError
+from headgate.serde import temporal
+from headgate.serde.serializer import Buffer, TypeSerializer
+
+SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
+"""Types that msgpack holds as they are (ints to 64 bits, str without lone surrogates)."""
+
+_MODE_VALUES: Final = 0
+_MODE_TUPLES: Final = 1
+_BIG_INT, _RAW_STR, _TUPLE, _DICT, _SET, _FROZENSET = 1, 2, 3, 4, 5, 6
+_DATETIME, _DATE, _TIME, _TIMEDELTA, _DECIMAL, _UUID = 7, 8, 9, 10, 11, 12
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_Ext: Final = msgspec.msgpack.Ext
+Tagger = Callable[[Any], Any]
+
+
+class NotPlainError(UsageError):
+    """A value of a type that the dynamic codec does not hold."""
+
+
+def to_tagged(value: Any) -> Any:
+    """What msgspec encodes so that decoding with :func:`untag` gives an equal value of the same type.
+
+    Raises:
+        NotPlainError: the value, or one inside it, is not plain.
+    """
+    tagger = _TAGGERS.get(type(value))
+    if tagger is None:
+        raise NotPlainError(
+            f"a value of type {type(value).__module__}.{type(value).__qualname__} has no declared type and is "
+            "not plain data; annotate it (state: hg.ValueState[T]; a dataclass, NamedTuple, TypedDict or "
+            "msgspec.Struct as T), or convert it to plain values"
+        )
+    return tagger(value)
+
+
+def encode_tagged(value: Any) -> bytes:
+    """Encode one plain value, or one structure of values that :func:`to_tagged` made."""
+    try:
+        return _encode(to_tagged(value))
+    except RecursionError:
+        raise UsageError("a value contains itself or is nested too deeply to be stored; flatten it") from None
+
+
+def untag(code: int, data: memoryview) -> Any:
+    """The `ext_hook` of every decoder: what an extension type stands for."""
+    reader = _UNTAGGERS.get(code)
+    if reader is None:
+        raise StorageError(f"stored bytes hold extension type {code}; expected 1 to {len(_UNTAGGERS)}")
+    return reader(data)
+
+
+_decode: Final = msgspec.msgpack.Decoder(ext_hook=untag).decode
+_decode_values: Final = msgspec.msgpack.Decoder(list[Any], ext_hook=untag).decode
+_decode_tuples: Final = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
+
+
+def decode_tagged(data: Buffer) -> Any:
+    """The value of :func:`encode_tagged`."""
+    return _decode(data)
+
+
+def _tag_int(value: int) -> Any:
+    if -0x8000000000000000 <= value <= 0xFFFFFFFFFFFFFFFF:
+        return value
+    return _Ext(_BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
+
+
+def _tag_str(value: str) -> Any:
+    if value.isascii():
+        return value
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return _Ext(_RAW_STR, value.encode("utf-8", "surrogatepass"))
+    return value
+
+
+def _tag_dict(value: dict[Any, Any]) -> Any:
+    if set(map(type, value)) <= {str} and all(map(str.isascii, value)):
+        return {key: to_tagged(entry) for key, entry in value.items()}
+    return _Ext(_DICT, _encode([to_tagged(part) for part in chain.from_iterable(value.items())]))
+
+
+def _untag_dict(data: memoryview) -> dict[Any, Any]:
+    parts = iter(_decode(data))
+    return dict(zip(parts, parts, strict=True))
+
+
+def _sequence_tagger(code: int) -> Tagger:
+    return lambda value: _Ext(code, _encode([to_tagged(element) for element in value]))
+
+
+def _plain_tagger(code: int, to_plain: Callable[[Any], Any]) -> Tagger:
+    return lambda value: _Ext(code, _encode(to_plain(value)))
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+_TAGGERS: Final[dict[type, Tagger]] = {
+    type(None): _itself,
+    bool: _itself,
+    int: _tag_int,
+    float: _itself,
+    str: _tag_str,
+    bytes: _itself,
+    list: lambda value: [to_tagged(element) for element in value],
+    tuple: _sequence_tagger(_TUPLE),
+    dict: _tag_dict,
+    set: _sequence_tagger(_SET),
+    frozenset: _sequence_tagger(_FROZENSET),
+    dt.datetime: _plain_tagger(_DATETIME, temporal.datetime_to_plain),
+    dt.date: _plain_tagger(_DATE, dt.date.toordinal),
+    dt.time: _plain_tagger(_TIME, temporal.time_to_plain),
+    dt.timedelta: _plain_tagger(_TIMEDELTA, temporal.timedelta_to_plain),
+    Decimal: _plain_tagger(_DECIMAL, str),
+    UUID: lambda value: _Ext(_UUID, value.bytes),
+    # Made by a typed serializer for a part whose type is Any; it is tagged already.
+    _Ext: _itself,
+}
+
+_UNTAGGERS: Final[dict[int, Callable[[memoryview], Any]]] = {
+    _BIG_INT: lambda data: int.from_bytes(data, "big", signed=True),
+    _RAW_STR: lambda data: str(data, "utf-8", "surrogatepass"),
+    _TUPLE: lambda data: tuple(_decode(data)),
+    _DICT: _untag_dict,
+    _SET: lambda data: set(_decode(data)),
+    _FROZENSET: lambda data: frozenset(_decode(data)),
+    _DATETIME: lambda data: temporal.datetime_from_plain(_decode(data)),
+    _DATE: lambda data: dt.date.fromordinal(_decode(data)),
+    _TIME: lambda data: temporal.time_from_plain(_decode(data)),
+    _TIMEDELTA: lambda data: temporal.timedelta_from_plain(_decode(data)),
+    _DECIMAL: lambda data: Decimal(_decode(data)),
+    _UUID: lambda data: UUID(bytes=bytes(data)),
+}
+
+
+def with_mode(mode: int, value: Any) -> bytes:
+    """One byte of mode, then the value as msgpack."""
+    return bytes((mode,)) + _encode(value)
+
+
+class DynamicSerializer(TypeSerializer[Any]):
+    """Serializer of values of unknown type.
+
+    Example:
+        >>> codec = DynamicSerializer()
+        >>> codec.decode_many(codec.encode_many([(1, "a"), {2: {3}}, 2**70]), 3)
+        [(1, 'a'), {2: {3}}, 1180591620717411303424]
+    """
+
+    name = "Any"
+    immutable = False
+
+    def encode_many(self, values: Sequence[Any]) -> bytes:
+        """Encode plain values of any mixture.
+
+        Raises:
+            UsageError: a value is not plain.
+        """
+        if not isinstance(values, (list, tuple)):
+            values = list(values)
+        try:
+            mode = _fast_mode(values)
+            if mode is not None:
+                return with_mode(mode, values)
+        except (OverflowError, UnicodeEncodeError):
+            pass
+        return bytes((_MODE_VALUES,)) + encode_tagged(list(values))
+
+    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+        """Decode a batch.
+
+        Raises:
+            StorageError: the bytes are not such a batch.
+        """
+        view = memoryview(data)
+        try:
+            values = (_decode_tuples if view[0] == _MODE_TUPLES else _decode_values)(view[1:])
+        except (msgspec.MsgspecError, ValueError, IndexError, ArithmeticError, TypeError) as error:
+            raise StorageError(
+                f"stored values do not decode ({error}); the bytes are not what was written"
+            ) from None
+        if len(values) != count:
+            raise StorageError(f"a batch holds {len(values)} values; expected {count}")
+        return values
+
+    def describe(self) -> dict[str, Any]:
+        """Kind and version of the codec."""
+        return {"kind": "any", "version": 1}
+
+    def copy(self, value: Any) -> Any:
+        """A deep copy."""
+        return copy.deepcopy(value)
+
+    def encode_checked(self, values: Sequence[Any]) -> bytes:
+        """The same as :meth:`encode_many`, which takes nothing that it cannot read back."""
+        return self.encode_many(values)
+
+
+def _fast_mode(values: Sequence[Any]) -> int | None:
+    """The mode in which msgspec alone is lossless, found by checks that run at C speed."""
+    kinds = set(map(type, values))
+    if kinds <= SCALARS:
+        return _MODE_VALUES
+    if kinds == {tuple}:
+        return _MODE_TUPLES if set(map(type, chain.from_iterable(values))) <= SCALARS else None
+    if kinds == {dict} and set(map(type, chain.from_iterable(values))) <= {str}:
+        return (
+            _MODE_VALUES if set(map(type, chain.from_iterable(map(dict.values, values)))) <= SCALARS else None
+        )
+    return None

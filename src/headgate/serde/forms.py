@@ -1,0 +1,153 @@
+"""A form: how values of one type are turned into what msgspec encodes, and back; and its serializer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from headgate.common.errors import StorageError, UsageError
+from headgate.serde.dynamic import decode_tagged, encode_tagged, untag, with_mode
+from headgate.serde.serializer import Buffer, TypeSerializer
+
+_MODE_TYPED: Final = 0
+_MODE_TAGGED: Final = 1
+
+Convert = Callable[[Any], Any]
+
+
+def keep(value: Any) -> Any:
+    """The value itself: how immutable values are copied."""
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What is known of one type.
+
+    Attributes:
+        name: the type as a program writes it, for messages.
+        description: kind, version and parameters, as stored with the bytes.
+        wire: the type that msgspec decodes.
+        to_plain: value to what msgspec encodes as `wire`; None when it is the value itself.
+        from_plain: back; None when nothing is to be done.
+        classes: the exact classes of its values; tells the members of a union apart.
+        guests: further classes that type checkers accept (int for float, bool for both); such
+            values are kept as they are.
+        immutable: whether a value can never be changed in place.
+        copy: a copy that changes in place do not reach.
+        nullable: whether `wire` can be nil.
+    """
+
+    name: str
+    description: dict[str, Any]
+    wire: Any
+    to_plain: Convert | None = None
+    from_plain: Convert | None = None
+    classes: frozenset[type] = frozenset()
+    guests: frozenset[type] = frozenset()
+    immutable: bool = True
+    copy: Convert = field(default=keep)
+    nullable: bool = False
+
+
+def describe(kind: str, **parameters: Any) -> dict[str, Any]:
+    """A description of version 1."""
+    return {"kind": kind, "version": 1, **parameters}
+
+
+def copier(immutable: bool, elements_immutable: bool) -> Convert:
+    """How values of a container are copied: not, shallow, or deep."""
+    if immutable:
+        return keep
+    return copy.copy if elements_immutable else copy.deepcopy
+
+
+class FormSerializer(TypeSerializer[Any]):
+    """The serializer of a form.
+
+    A batch is one byte of mode and msgpack. In the typed mode msgspec alone does the work. A batch
+    that msgpack cannot hold as it is (an int beyond 64 bits, a lone surrogate, anywhere in it) is
+    written in the tagged mode of the dynamic codec, which is slower and holds everything.
+    """
+
+    def __init__(self, form: Form) -> None:
+        self.form = form
+        self.name, self.immutable = form.name, form.immutable
+        self._decode = msgspec.msgpack.Decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
+
+    def encode_many(self, values: Sequence[Any]) -> bytes:
+        """Encode a batch; values are trusted to be of the type.
+
+        Raises:
+            UsageError: a value cannot be encoded.
+        """
+        to_plain = self.form.to_plain
+        try:
+            plain = list(values) if to_plain is None else [to_plain(value) for value in values]
+            try:
+                return with_mode(_MODE_TYPED, plain)
+            except (OverflowError, UnicodeEncodeError):
+                return bytes((_MODE_TAGGED,)) + encode_tagged(plain)
+        except (TypeError, AttributeError, KeyError, ValueError, RecursionError) as error:
+            raise UsageError(
+                f"a value does not fit its type {self.name} ({type(error).__name__}: {error})"
+            ) from None
+
+    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+        """Decode a batch.
+
+        Raises:
+            StorageError: the bytes are not such a batch.
+        """
+        view, from_plain = memoryview(data), self.form.from_plain
+        try:
+            plain = self._decode(view[1:]) if view[0] == _MODE_TYPED else decode_tagged(view[1:])
+            values = plain if from_plain is None else [from_plain(value) for value in plain]
+        except (
+            msgspec.MsgspecError,
+            ValueError,
+            TypeError,
+            LookupError,
+            ArithmeticError,
+            AttributeError,
+        ) as error:
+            raise StorageError(f"stored values do not decode as {self.name} ({error})") from None
+        if len(values) != count:
+            raise StorageError(f"a batch of {self.name} holds {len(values)} values; expected {count}")
+        return values
+
+    def encode_checked(self, values: Sequence[Any]) -> bytes:
+        """Encode a batch of values that are made sure to be of the type.
+
+        Raises:
+            UsageError: a value is of another type; the message shows the first.
+        """
+        if self.form.description["kind"] in _EXACT:
+            classes = self.form.classes | self.form.guests
+            if set(map(type, values)) <= classes:
+                return self.encode_many(values)
+            wrong = next(value for value in values if type(value) not in classes)
+            raise UsageError(
+                f"{wrong!r:.80} of type {type(wrong).__qualname__} is not a {self.name}; "
+                "correct the value, or the annotation that declares it"
+            )
+        try:
+            return super().encode_checked(values)
+        except UsageError as error:
+            raise self._misfit(values, error) from None
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, version and parameters."""
+        return self.form.description
+
+    def copy(self, value: Any) -> Any:
+        """A copy that changes in place do not reach; the value itself when it is immutable."""
+        return self.form.copy(value)
+
+
+_EXACT: Final = frozenset({"none", "bool", "int", "float", "str", "bytes"})
+"""Kinds whose values are fully checked by looking at their classes."""

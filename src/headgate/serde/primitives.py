@@ -1,0 +1,72 @@
+"""Forms of single values: numbers, text, moments, identifiers and enumerations."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+
+from headgate.common.errors import UsageError
+from headgate.serde import temporal
+from headgate.serde.dynamic import to_tagged
+from headgate.serde.forms import Convert, Form, copier, describe
+
+
+def exactly(cls: type, convert: Convert) -> Convert:
+    """A conversion that refuses values of other classes, subclasses included."""
+
+    def checked(value: Any) -> Any:
+        if value.__class__ is not cls:
+            raise TypeError(f"got {type(value).__qualname__}, expected {cls.__qualname__}")
+        return convert(value)
+
+    return checked
+
+
+def _single(cls: type, wire: Any, to_plain: Convert | None = None, from_plain: Convert | None = None) -> Form:
+    name = cls.__name__
+    to_plain = None if to_plain is None else exactly(cls, to_plain)
+    return Form(name, describe(name.lower()), wire, to_plain, from_plain, frozenset({cls}))
+
+
+ANY: Final = Form(
+    "Any", describe("any"), Any, to_tagged, None, immutable=False, copy=copier(False, False), nullable=True
+)
+
+PRIMITIVES: Final[dict[Any, Form]] = {
+    None: Form("None", describe("none"), None, classes=frozenset({type(None)}), nullable=True),
+    bool: _single(bool, bool),
+    int: Form("int", describe("int"), bool | int, classes=frozenset({int}), guests=frozenset({bool})),
+    float: Form(
+        "float",
+        describe("float"),
+        bool | int | float,
+        classes=frozenset({float}),
+        guests=frozenset({int, bool}),
+    ),
+    str: _single(str, str),
+    bytes: _single(bytes, bytes),
+    dt.datetime: _single(dt.datetime, Any, temporal.datetime_to_plain, temporal.datetime_from_plain),
+    dt.date: _single(dt.date, int, dt.date.toordinal, dt.date.fromordinal),
+    dt.time: _single(dt.time, Any, temporal.time_to_plain, temporal.time_from_plain),
+    dt.timedelta: _single(
+        dt.timedelta, tuple[int, int, int], temporal.timedelta_to_plain, temporal.timedelta_from_plain
+    ),
+    Decimal: _single(Decimal, str, str, Decimal),
+    UUID: _single(UUID, bytes, lambda value: value.bytes, lambda plain: UUID(bytes=plain)),
+    Any: ANY,
+}
+PRIMITIVES[type(None)] = PRIMITIVES[None]
+
+
+def enum_form(cls: type[enum.Enum], name: str) -> Form:
+    """Members by name, so that their values may change; flags by value, as they combine."""
+    if issubclass(cls, enum.Flag):
+        form = describe("flag", name=name, members={m.name: m.value for m in cls})
+        return Form(name, form, int, exactly(cls, lambda value: value.value), cls, frozenset({cls}))
+    if not len(cls):
+        raise UsageError(f"enumeration {name} has no members, so no value of it can be stored")
+    form = describe("enum", name=name, members=[member.name for member in cls])
+    return Form(name, form, str, exactly(cls, lambda value: value.name), cls.__getitem__, frozenset({cls}))

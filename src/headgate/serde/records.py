@@ -1,0 +1,173 @@
+"""Forms of records: dataclass, NamedTuple, TypedDict, msgspec.Struct and attrs classes.
+
+A record is known by its logical name and its fields' names, and stored as the row of its fields'
+values in the order of the description. Kinds of records are recognised by their marks and not by
+`isinstance`, as user code may come with its own copy of attrs or msgspec.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from operator import attrgetter
+from pathlib import PurePath
+from typing import Any, NotRequired, Required, TypedDict, get_origin, get_type_hints, is_typeddict
+
+from headgate.common.errors import UsageError
+from headgate.serde.containers import row_converter
+from headgate.serde.forms import Convert, Form, copier, describe
+from headgate.serde.primitives import exactly
+
+Resolve = Callable[[Any], Form]
+
+
+def logical_name(cls: type) -> str:
+    """Module and name of a class, the same whether its file is run or imported.
+
+    Example:
+        >>> import decimal
+        >>> logical_name(decimal.Context)
+        'decimal.Context'
+    """
+    module = cls.__module__
+    if module == "__main__":
+        main = sys.modules.get("__main__")
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        module = spec.name if spec is not None else PurePath(file).stem if file else module
+    return f"{module}.{cls.__qualname__}"
+
+
+def record_form(cls: type, resolve: Resolve) -> Form | None:
+    """The form of a record class; None when the class is no record.
+
+    Raises:
+        UsageError: a field has no usable annotation.
+    """
+    if is_typeddict(cls):
+        return _typed_dict_form(cls, resolve)
+    if dataclasses.is_dataclass(cls):
+        names = [field.name for field in dataclasses.fields(cls)]
+        frozen = bool(cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+        return _record("dataclass", cls, names, frozen, _filler(cls, names), resolve)
+    if hasattr(cls, "__attrs_attrs__"):
+        names = [attribute.name for attribute in cls.__attrs_attrs__]
+        return _record("attrs", cls, names, False, _filler(cls, names), resolve)
+    if hasattr(cls, "__struct_fields__") and hasattr(cls, "__struct_config__"):
+        names = list(cls.__struct_fields__)
+        frozen = bool(cls.__struct_config__.frozen)
+        return _record("struct", cls, names, frozen, _by_keyword(cls, names), resolve)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return _record("namedtuple", cls, list(cls._fields), True, cls._make, resolve)  # type: ignore[attr-defined]
+    return None
+
+
+def _record(kind: str, cls: type, names: list[str], frozen: bool, build: Convert, resolve: Resolve) -> Form:
+    name = logical_name(cls)
+    hints = _hints(cls, name)
+    forms = [resolve(_hint_of(hints, field, name)) for field in names]
+    immutable = frozen and all(form.immutable for form in forms)
+    to_row = row_converter([form.to_plain for form in forms])
+    from_row = row_converter([form.from_plain for form in forms])
+    read = _reader(names) if kind != "namedtuple" else tuple
+    return Form(
+        name=cls.__qualname__,
+        description=describe(kind, name=name, fields=_fields(names, forms)),
+        wire=tuple[tuple(form.wire for form in forms)],  # type: ignore[misc]
+        to_plain=exactly(cls, lambda value: to_row(read(value))),
+        from_plain=lambda plain: build(from_row(plain)),
+        classes=frozenset({cls}),
+        immutable=immutable,
+        copy=copier(immutable, False),
+    )
+
+
+def _fields(names: list[str], forms: list[Form]) -> dict[str, Any]:
+    return {field: form.description for field, form in zip(names, forms, strict=True)}
+
+
+def _reader(names: list[str]) -> Convert:
+    if not names:
+        return lambda value: ()
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda value: (get(value),)
+
+
+def _filler(cls: Any, names: list[str]) -> Convert:
+    """Builds an instance field by field: an initialiser must not run again on values it has made."""
+    put = object.__setattr__
+
+    def fill(row: Any) -> Any:
+        made = cls.__new__(cls)
+        for name, value in zip(names, row, strict=True):
+            put(made, name, value)
+        return made
+
+    return fill
+
+
+def _by_keyword(cls: type, names: list[str]) -> Convert:
+    return lambda row: cls(**dict(zip(names, row, strict=True)))
+
+
+def _hints(cls: type, name: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise UsageError(
+            f"the annotations of {name} name a type that cannot be found ({error}); "
+            "define it at the top of its module, outside TYPE_CHECKING"
+        ) from None
+
+
+def _hint_of(hints: dict[str, Any], field: str, name: str) -> Any:
+    if field not in hints:
+        raise UsageError(f"field {field!r} of {name} has no annotation; annotate it, with Any if need be")
+    return hints[field]
+
+
+def _typed_dict_form(cls: Any, resolve: Resolve) -> Form:
+    name = logical_name(cls)
+    hints = _hints(cls, name)
+    forms = {field: resolve(_bare(hint)) for field, hint in hints.items()}
+    required = frozenset(field for field, hint in hints.items() if _is_required(cls, field, hint))
+    wires = {
+        field: form.wire if field in required else NotRequired[form.wire] for field, form in forms.items()
+    }
+    fields = _fields(list(forms), list(forms.values()))
+    known = forms.keys()
+
+    def to_plain(value: Any) -> Any:
+        if not (required <= value.keys() <= known):
+            wrong = sorted(map(repr, value.keys() ^ known))
+            raise ValueError(f"got other keys than {name} has: {', '.join(wrong)}")
+        return _apply({field: form.to_plain for field, form in forms.items()}, value)
+
+    return Form(
+        name=cls.__qualname__,
+        description=describe("typeddict", name=name, required=sorted(required), fields=fields),
+        wire=TypedDict(cls.__name__, wires),  # type: ignore[operator]
+        to_plain=exactly(dict, to_plain),
+        from_plain=lambda plain: _apply({field: form.from_plain for field, form in forms.items()}, plain),
+        classes=frozenset({dict}),
+        immutable=False,
+        copy=copier(False, all(form.immutable for form in forms.values())),
+    )
+
+
+def _bare(hint: Any) -> Any:
+    return hint.__args__[0] if get_origin(hint) in (Required, NotRequired) else hint
+
+
+def _is_required(cls: Any, field: str, hint: Any) -> bool:
+    # The class itself does not see the marks of annotations that are kept as text.
+    mark = get_origin(hint)
+    return mark is Required or (mark is not NotRequired and field in cls.__required_keys__)
+
+
+def _apply(converts: dict[str, Convert | None], row: dict[str, Any]) -> dict[str, Any]:
+    made = {}
+    for field, value in row.items():
+        convert = converts[field]
+        made[field] = value if convert is None else convert(value)
+    return made

@@ -1,0 +1,117 @@
+"""From a type annotation to the serializer of its values."""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
+
+from headgate.common.errors import UsageError
+from headgate.serde.containers import dict_form, sequence_form, tuple_form
+from headgate.serde.dynamic import DynamicSerializer
+from headgate.serde.forms import Form, FormSerializer
+from headgate.serde.primitives import ANY, PRIMITIVES, enum_form
+from headgate.serde.records import logical_name, record_form
+from headgate.serde.serializer import TypeSerializer
+from headgate.serde.unions import literal_form, union_form
+
+
+def serializer_for(hint: Any, where: str = "a value") -> TypeSerializer[Any]:
+    """The serializer of values annotated with `hint`.
+
+    Args:
+        hint: a type, or anything else that stands in an annotation; ``Any`` gives the
+            self-describing codec for plain values.
+        where: whose annotation it is, for the error.
+
+    Raises:
+        UsageError: no serializer is known for the type.
+
+    Example:
+        >>> counts = serializer_for(dict[str, int])
+        >>> counts.decode(counts.encode({"a": 1})), counts.describe()["kind"], counts.immutable
+        ({'a': 1}, 'dict', False)
+    """
+    if hint is Any:
+        return DynamicSerializer()
+    try:
+        return FormSerializer(_form(hint, ()))
+    except UsageError as error:
+        raise UsageError(f"{where} is declared as {_shown(hint)}: {error}") from None
+
+
+def _form(hint: Any, outer: tuple[Any, ...]) -> Form:
+    """The form of a hint; `outer` are the record classes that it is part of."""
+    known = PRIMITIVES.get(hint) if _hashable(hint) else None
+    if known is not None:
+        return known
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _form(args[0], outer)
+    if isinstance(hint, NewType):
+        return _form(hint.__supertype__, outer)
+    if origin in (Union, types.UnionType):
+        return ANY if Any in args else union_form([_form(member, outer) for member in args])
+    if origin is Literal:
+        return _literal(args, outer)
+    if origin is not None:
+        return _generic(hint, origin, args, outer)
+    if isinstance(hint, type):
+        return _class(hint, outer)
+    raise _unknown(hint)
+
+
+def _generic(hint: Any, origin: Any, args: tuple[Any, ...], outer: tuple[Any, ...]) -> Form:
+    if origin in (list, set, frozenset):
+        return sequence_form(origin, _form(args[0], outer))
+    if origin is dict:
+        return dict_form(_form(args[0], outer), _form(args[1], outer))
+    if origin is tuple:
+        if len(args) == 2 and args[1] is Ellipsis:
+            return sequence_form(tuple, _form(args[0], outer))
+        return tuple_form([_form(element, outer) for element in args])
+    raise _unknown(hint)
+
+
+def _class(cls: type, outer: tuple[Any, ...]) -> Form:
+    if cls in (list, set, frozenset, tuple):
+        return sequence_form(cls, ANY)
+    if cls is dict:
+        return dict_form(ANY, ANY)
+    if issubclass(cls, enum.Enum):
+        return enum_form(cls, logical_name(cls))
+    if cls in outer:
+        raise UsageError(
+            f"{cls.__qualname__} contains itself; store such values flat, or annotate the inner one Any"
+        )
+    form = record_form(cls, lambda inner: _form(inner, (*outer, cls)))
+    if form is None:
+        raise _unknown(cls)
+    return form
+
+
+def _literal(values: tuple[Any, ...], outer: tuple[Any, ...]) -> Form:
+    kinds = dict.fromkeys(map(type, values))
+    if any(issubclass(kind, enum.Enum) for kind in kinds):
+        raise UsageError("a Literal of enumeration members is not supported; annotate the enumeration itself")
+    return literal_form(values, [_form(kind, outer) for kind in kinds])
+
+
+def _unknown(hint: Any) -> UsageError:
+    return UsageError(
+        f"no serializer is known for {_shown(hint)}; use None, bool, int, float, str, bytes, list, tuple, set, "
+        "frozenset, dict, a union of these, datetime types, Decimal, UUID, an Enum, a dataclass, NamedTuple, "
+        "TypedDict, msgspec.Struct or attrs class, or Any for plain values"
+    )
+
+
+def _shown(hint: Any) -> str:
+    return hint.__qualname__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
+
+
+def _hashable(hint: Any) -> bool:
+    try:
+        hash(hint)
+    except TypeError:
+        return False
+    return True

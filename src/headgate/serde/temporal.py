@@ -1,0 +1,84 @@
+"""Dates, times and time zones as plain numbers and names, without loss; arithmetic only."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from headgate.common.errors import UsageError
+
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+_MICROSECOND: Final = dt.timedelta(microseconds=1)
+
+
+def datetime_to_plain(value: dt.datetime) -> Any:
+    """Microseconds of the wall clock since 1970; with fold and zone where there are any.
+
+    Example:
+        >>> datetime_to_plain(dt.datetime(1970, 1, 2)), datetime_from_plain(86_400_000_000)
+        (86400000000, datetime.datetime(1970, 1, 2, 0, 0))
+    """
+    micros = (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
+    if value.tzinfo is None and not value.fold:
+        return micros
+    return micros, value.fold, _zone_to_plain(value.tzinfo)
+
+
+def datetime_from_plain(plain: Any) -> dt.datetime:
+    """The datetime of :func:`datetime_to_plain`."""
+    if isinstance(plain, int):
+        return _EPOCH + dt.timedelta(microseconds=plain)
+    micros, fold, zone = plain
+    return (_EPOCH + dt.timedelta(microseconds=micros)).replace(fold=fold, tzinfo=_zone_from_plain(zone))
+
+
+def time_to_plain(value: dt.time) -> Any:
+    """Microseconds since midnight; with fold and zone where there are any."""
+    micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+    if value.tzinfo is None and not value.fold:
+        return micros
+    return micros, value.fold, _zone_to_plain(value.tzinfo)
+
+
+def time_from_plain(plain: Any) -> dt.time:
+    """The time of :func:`time_to_plain`."""
+    micros, fold, zone = (plain, 0, None) if isinstance(plain, int) else plain
+    moment = (_EPOCH + dt.timedelta(microseconds=micros)).time()
+    return moment.replace(fold=fold, tzinfo=_zone_from_plain(zone))
+
+
+def timedelta_to_plain(value: dt.timedelta) -> tuple[int, int, int]:
+    """Days, seconds, microseconds (all microseconds together can exceed 64 bits)."""
+    return value.days, value.seconds, value.microseconds
+
+
+def timedelta_from_plain(plain: Any) -> dt.timedelta:
+    """The timedelta of :func:`timedelta_to_plain`."""
+    return dt.timedelta(*plain)
+
+
+def _zone_to_plain(zone: dt.tzinfo | None) -> Any:
+    """None, a fixed offset in microseconds, one with its name, or the key of a `ZoneInfo`."""
+    if zone is None:
+        return None
+    if type(zone) is ZoneInfo and zone.key is not None:
+        return zone.key
+    if type(zone) is dt.timezone:
+        offset = zone.utcoffset(None) // _MICROSECOND
+        name = zone.tzname(None)
+        return offset if name == dt.timezone(zone.utcoffset(None)).tzname(None) else (offset, name)
+    raise UsageError(
+        f"a time zone is {zone!r} of type {type(zone).__qualname__}; "
+        "expected datetime.timezone or a zoneinfo.ZoneInfo with a key"
+    )
+
+
+def _zone_from_plain(plain: Any) -> dt.tzinfo | None:
+    if plain is None:
+        return None
+    if isinstance(plain, str):
+        return ZoneInfo(plain)
+    if isinstance(plain, int):
+        return dt.timezone(dt.timedelta(microseconds=plain))
+    return dt.timezone(dt.timedelta(microseconds=plain[0]), plain[1])

@@ -1,0 +1,124 @@
+"""Forms of Optional, Union and Literal: closed sets of alternatives, told apart by exact class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+import msgspec
+
+from headgate.common.errors import UsageError
+from headgate.serde.forms import Convert, Form, copier, describe
+
+_DIRECT: Final = frozenset({"none", "bool", "int", "float", "str"})
+"""Kinds that msgpack itself tells apart."""
+
+
+def union_form(members: Sequence[Form]) -> Form:
+    """``X | Y | None``; the alternatives' order does not matter to a program but is part of the bytes."""
+    name = " | ".join(member.name for member in members)
+    immutable = all(member.immutable for member in members)
+    form: dict[str, Any] = {
+        "name": name,
+        "description": describe("union", of=[member.description for member in members]),
+        "classes": frozenset().union(*(member.classes for member in members)),
+        "guests": frozenset().union(*(member.guests for member in members)),
+        "immutable": immutable,
+        "copy": copier(immutable, False),
+        "nullable": any(member.nullable for member in members),
+    }
+    if {member.description["kind"] for member in members} <= _DIRECT:
+        return Form(**form, wire=reduce(or_, (member.wire for member in members)))
+    optional = _optional(members)
+    if optional is not None:
+        return Form(**form, **_optional_parts(optional))
+    return Form(**form, **_tagged_parts(members, name))
+
+
+def _optional(members: Sequence[Form]) -> Form | None:
+    """X, when the union is X or None and X is never None itself."""
+    others = [member for member in members if member.description["kind"] != "none"]
+    if len(others) == 1 and len(members) == 2 and not others[0].nullable:
+        return others[0]
+    return None
+
+
+def _optional_parts(member: Form) -> dict[str, Any]:
+    def skip_none(convert: Convert | None) -> Convert | None:
+        if convert is None:
+            return None
+        return lambda value: None if value is None else convert(value)
+
+    return {
+        "wire": Any if member.wire is Any else member.wire | None,
+        "to_plain": skip_none(member.to_plain),
+        "from_plain": skip_none(member.from_plain),
+    }
+
+
+def _tagged_parts(members: Sequence[Form], name: str) -> dict[str, Any]:
+    places = _places(members, name)
+    wires = [
+        msgspec.defstruct(f"Alternative{place}", [("value", member.wire)], tag=place, array_like=True)
+        for place, member in enumerate(members)
+    ]
+    place_of_wire = {wire: place for place, wire in enumerate(wires)}
+
+    def to_plain(value: Any) -> Any:
+        place = places.get(value.__class__)
+        if place is None:
+            raise TypeError(f"got {type(value).__qualname__}, expected {name}")
+        convert = members[place].to_plain
+        return place, value if convert is None else convert(value)
+
+    def from_plain(plain: Any) -> Any:
+        # A pair in the tagged mode of the dynamic codec, a struct otherwise.
+        place, value = plain if plain.__class__ is tuple else (place_of_wire[plain.__class__], plain.value)
+        convert = members[place].from_plain
+        return value if convert is None else convert(value)
+
+    return {"wire": reduce(or_, wires), "to_plain": to_plain, "from_plain": from_plain}
+
+
+def _places(members: Sequence[Form], name: str) -> dict[type, int]:
+    places: dict[type, int] = {}
+    for place, member in enumerate(members):
+        if not member.classes or not member.classes.isdisjoint(places):
+            raise UsageError(
+                f"the alternatives of {name} cannot be told apart by their class; "
+                "use one class per alternative, or Any"
+            )
+        places.update(dict.fromkeys(member.classes, place))
+    for place, member in enumerate(members):
+        for guest in member.guests:
+            places.setdefault(guest, place)
+    return places
+
+
+def literal_form(values: Sequence[Any], scalars: Sequence[Form]) -> Form:
+    """``Literal[...]``: stored as its values' own types.
+
+    Args:
+        values: the literal's values.
+        scalars: the forms of their types.
+    """
+    base = scalars[0] if len(scalars) == 1 else union_form(scalars)
+    allowed = {(type(value), value) for value in values}
+    convert = base.to_plain
+
+    def to_plain(value: Any) -> Any:
+        if (type(value), value) not in allowed:
+            raise ValueError(f"got {value!r}, expected one of {', '.join(map(repr, values))}")
+        return value if convert is None else convert(value)
+
+    return Form(
+        name=f"Literal[{', '.join(map(repr, values))}]",
+        description=describe("literal", of=base.description),
+        wire=base.wire,
+        to_plain=to_plain,
+        from_plain=base.from_plain,
+        classes=base.classes,
+        nullable=base.nullable,
+    )

@@ -1,0 +1,145 @@
+"""The stored form of keyed state: one blob that is read by key group, every byte of it checked.
+
+Layout: magic, version, header length, header checksum; the header (msgpack); then chunks. A section
+is one state, or one kind of timers; a chunk is what one section holds for one key group: the length
+of the keys, the keys and the values, each as one batch. The header lists the chunks of every
+section by key group, with offset, length and checksum. Nothing is decoded before its checksum is.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+from zlib import crc32
+
+import msgspec
+
+from headgate.common.errors import StorageError
+from headgate.state.backend import BlobReader
+
+MAGIC: Final = b"HGKEYED\n"
+VERSION: Final = 1
+_PREAMBLE: Final = struct.Struct("<8sIQI")
+_KEYS_LENGTH: Final = struct.Struct("<Q")
+
+
+class Chunk(msgspec.Struct, frozen=True, array_like=True):
+    """One section's entries of one key group; `offset` counts from the end of the header."""
+
+    group: int
+    offset: int
+    length: int
+    count: int
+    crc32: int
+
+
+class Section(msgspec.Struct, frozen=True):
+    """One state or one kind of timers.
+
+    Attributes:
+        name: the state's name; "timers:event" or "timers:processing".
+        schema: kind and description of the serializers.
+        chunks: by key group, ascending; groups without entries are left out.
+    """
+
+    name: str
+    schema: dict[str, Any]
+    chunks: list[Chunk]
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What the blob holds, and where."""
+
+    max_parallelism: int
+    first_group: int
+    last_group: int
+    key_schema: dict[str, Any]
+    sections: list[Section]
+    body_length: int
+
+
+class BytesBlob:
+    """A blob in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`; fewer where the blob ends."""
+        return self._data[offset : offset + length]
+
+
+def preamble_and_header(header: Header) -> bytes:
+    """The bytes before the first chunk."""
+    data = msgspec.msgpack.encode(header)
+    return _PREAMBLE.pack(MAGIC, VERSION, len(data), crc32(data)) + data
+
+
+def chunk_bytes(keys: bytes, values: bytes) -> bytes:
+    """A chunk from its encoded batches."""
+    return _KEYS_LENGTH.pack(len(keys)) + keys + values
+
+
+def split_chunk(chunk: memoryview) -> tuple[memoryview, memoryview]:
+    """The encoded keys and values of a verified chunk."""
+    (length,) = _KEYS_LENGTH.unpack_from(chunk)
+    start = _KEYS_LENGTH.size
+    return chunk[start : start + length], chunk[start + length :]
+
+
+def read_header(blob: BlobReader) -> tuple[Header, int]:
+    """The verified header of a blob, and where its chunks begin.
+
+    Raises:
+        StorageError: the blob is damaged, cut short, or of another kind or version.
+    """
+    start = blob.read(0, _PREAMBLE.size)
+    if len(start) < _PREAMBLE.size:
+        raise StorageError(f"a keyed state blob has {len(start)} bytes; expected {_PREAMBLE.size} or more")
+    magic, version, length, checksum = _PREAMBLE.unpack(start)
+    if magic != MAGIC:
+        raise StorageError(
+            f"a keyed state blob begins with {magic!r}, expected {MAGIC!r}; it is damaged or no such blob"
+        )
+    if version != VERSION:
+        raise StorageError(f"a keyed state blob has version {version}; this Headgate reads version {VERSION}")
+    if length > blob.size - _PREAMBLE.size:
+        raise StorageError(
+            f"the header of a keyed state blob claims {length} bytes, more than the blob's {blob.size}"
+        )
+    data = blob.read(_PREAMBLE.size, length)
+    if len(data) != length or crc32(data) != checksum:
+        raise StorageError(
+            "the header of a keyed state blob is damaged: its checksum does not fit; restore an older one"
+        )
+    try:
+        header = msgspec.msgpack.decode(data, type=Header)
+    except msgspec.MsgspecError as error:
+        raise StorageError(f"the header of a keyed state blob does not decode ({error})") from None
+    body = _PREAMBLE.size + length
+    if blob.size != body + header.body_length:
+        raise StorageError(
+            f"a keyed state blob has {blob.size} bytes; its header says {body + header.body_length}"
+        )
+    return header, body
+
+
+def read_chunks(blob: BlobReader, body: int, section: Section, chunks: list[Chunk]) -> list[memoryview]:
+    """Verified chunks that lie one behind the other, with one read.
+
+    Raises:
+        StorageError: a chunk is damaged or cut short.
+    """
+    if not chunks:
+        return []
+    start = chunks[0].offset
+    data = memoryview(blob.read(body + start, chunks[-1].offset + chunks[-1].length - start))
+    parts = [data[chunk.offset - start : chunk.offset - start + chunk.length] for chunk in chunks]
+    for chunk, part in zip(chunks, parts, strict=True):
+        if len(part) != chunk.length or crc32(part) != chunk.crc32:
+            raise StorageError(
+                f"section {section.name!r} of a keyed state blob is damaged in key group {chunk.group}: "
+                "its checksum does not fit; restore an older checkpoint"
+            )
+    return parts

@@ -1,0 +1,188 @@
+"""The live handles of the heap backend: value, list and map state, bound to one key at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from headgate.state.heap.tables import MISSING, HeapTable
+
+_ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
+
+
+class ImmutableValueState:
+    """Value state of a type whose values cannot be changed in place.
+
+    `value` is a plain slot, so that reading and writing it costs nothing: generated loops set it
+    before a record and put it into the table after it, as :meth:`load` and :meth:`store` do.
+
+    Attributes:
+        value: the current key's value.
+        table: key -> value.
+        default: what a key without an entry reads as; storing this very object removes the entry.
+        key: the current key.
+    """
+
+    __slots__ = ("default", "key", "table", "value")
+
+    immutable: Final = True
+
+    def __init__(self, table: HeapTable, default: Any) -> None:
+        self.table: dict[Any, Any] = table.entries
+        self.default = self.value = default
+        self.key: Any = None
+
+    def load(self, key: Any) -> None:
+        """Make `key` the current key and `value` its value."""
+        self.key = key
+        self.value = self.table.get(key, self.default)
+
+    bind = load
+
+    def store(self) -> None:
+        """Put `value` into the table."""
+        if self.value is self.default:
+            self.table.pop(self.key, None)
+        else:
+            self.table[self.key] = self.value
+
+    def clear(self) -> None:
+        """Forget the value of the current key."""
+        self.value = self.default
+
+
+class _TableState:
+    """A handle that works in the table itself."""
+
+    __slots__ = ("key", "table")
+
+    immutable: Final = False
+
+    def __init__(self, table: HeapTable) -> None:
+        self.table = table
+        self.key: Any = None
+
+    def bind(self, key: Any) -> None:
+        """Make `key` the current key."""
+        self.key = key
+
+    load = bind
+
+    def store(self) -> None:
+        """Nothing to do: changes were made in the table."""
+
+    def clear(self) -> None:
+        """Forget what is stored for the current key."""
+        self.table.remove(self.key)
+
+
+class MutableValueState(_TableState):
+    """Value state of a type whose values may be changed in place.
+
+    A default that can be changed in place is stored when it is first read, as the program may
+    change the object that it got.
+    """
+
+    __slots__ = ("make_default",)
+
+    def __init__(self, table: HeapTable, make_default: Callable[[], Any]) -> None:
+        super().__init__(table)
+        self.make_default = make_default
+
+    @property
+    def value(self) -> Any:
+        """The current key's value."""
+        value = self.table.own(self.key)
+        if value is MISSING:
+            value = self.make_default()
+            if type(value) not in _ATOMS:
+                self.table.put(self.key, value)
+        return value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.table.put(self.key, value)
+
+
+class HeapListState(_TableState):
+    """List state; an empty list has no entry."""
+
+    __slots__ = ()
+
+    def add(self, value: Any) -> None:
+        """Append one element."""
+        elements = self.table.own(self.key)
+        if elements is MISSING:
+            self.table.put(self.key, [value])
+        else:
+            elements.append(value)
+
+    def extend(self, values: Iterable[Any]) -> None:
+        """Append several elements."""
+        added = list(values)
+        elements = self.table.own(self.key)
+        if elements is not MISSING:
+            elements += added
+        elif added:
+            self.table.put(self.key, added)
+
+    def get(self) -> list[Any]:
+        """A copy of the elements; empty when there are none."""
+        return list(self._elements())
+
+    def update(self, values: Iterable[Any]) -> None:
+        """Replace the whole list."""
+        elements = list(values)
+        if elements:
+            self.table.put(self.key, elements)
+        else:
+            self.clear()
+
+    def _elements(self) -> list[Any]:
+        # Owned even for reading: an element that is returned may be changed in place.
+        elements: list[Any] = self.table.own(self.key)
+        return [] if elements is MISSING else elements
+
+
+class HeapMapState(_TableState):
+    """Map state; an empty map has no entry."""
+
+    __slots__ = ()
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The entry's value, or `default`."""
+        return self._entries().get(key, default)
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set an entry."""
+        entries = self.table.own(self.key)
+        if entries is MISSING:
+            self.table.put(self.key, {key: value})
+        else:
+            entries[key] = value
+
+    def remove(self, key: Any) -> None:
+        """Remove an entry; an absent one is no error."""
+        entries = self.table.own(self.key)
+        if entries is not MISSING:
+            entries.pop(key, None)
+            if not entries:
+                self.clear()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.table.entries.get(self.key, ())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self._entries()))
+
+    def __len__(self) -> int:
+        return len(self.table.entries.get(self.key, ()))
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        """The entries at this moment, in order of insertion."""
+        return list(self._entries().items())
+
+    def _entries(self) -> dict[Any, Any]:
+        # Owned even for reading: a value that is returned may be changed in place.
+        entries: dict[Any, Any] = self.table.own(self.key)
+        return {} if entries is MISSING else entries

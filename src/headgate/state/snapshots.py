@@ -1,0 +1,128 @@
+"""What a snapshot is made of: handles to bytes, per operator and subtask, as plain data.
+
+These structures travel in acknowledgements and are stored in checkpoint metadata, so they hold no
+code and encode with msgspec. How state becomes bytes is the backend's business; how they reach a
+disk is the checkpoint package's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Inline(msgspec.Struct, frozen=True, tag="inline"):
+    """Bytes small enough to live in the metadata itself."""
+
+    data: bytes
+
+
+class FileRange(msgspec.Struct, frozen=True, tag="file"):
+    """Bytes in a checkpoint's data file.
+
+    Attributes:
+        file: name relative to the storage root.
+        offset: where the bytes begin.
+        length: how many there are.
+        crc32: their checksum; verified before anything decodes them.
+    """
+
+    file: str
+    offset: int
+    length: int
+    crc32: int
+
+
+StateHandle = Inline | FileRange
+
+
+class KeyedStateHandle(msgspec.Struct, frozen=True):
+    """All keyed state and timers of one operator subtask: one blob that can be read by key group.
+
+    Attributes:
+        first_group: first key group inside.
+        last_group: last key group inside (inclusive).
+        handle: where the blob is.
+        size: bytes of the blob.
+    """
+
+    first_group: int
+    last_group: int
+    handle: StateHandle
+    size: int
+
+
+class OperatorSubtaskState(msgspec.Struct, frozen=True):
+    """What one subtask of one operator contributes to a checkpoint.
+
+    Attributes:
+        uid: the operator.
+        keyed: its keyed state and timers, if it has any.
+        list_state: named lists of plain values, shared out round-robin when the parallelism changes
+            (a source's splits under ``"splits"``, a sink writer's state under ``"writer"``).
+        committables: what a sink writer prepared; published once the checkpoint is in the log.
+        watermark: the operator's event-time clock at the cut, in ms; None when it has none.
+    """
+
+    uid: str
+    keyed: KeyedStateHandle | None = None
+    list_state: dict[str, list[Any]] = {}
+    committables: list[Any] = []
+    watermark: int | None = None
+
+
+class SubtaskSnapshot(msgspec.Struct, frozen=True):
+    """The acknowledgement of one subtask: its chained operators and how long the cut took.
+
+    Attributes:
+        vertex: the chain's number in the physical graph.
+        subtask: which parallel copy.
+        operators: one entry for each operator of the chain that has something to say.
+        start_delay_ms: from the trigger to the first barrier.
+        alignment_ms: from the first to the last barrier.
+        sync_ms: the pause of the loop.
+        async_ms: writing beside the loop.
+        bytes_written: new bytes in files.
+    """
+
+    vertex: int
+    subtask: int
+    operators: list[OperatorSubtaskState]
+    start_delay_ms: float = 0.0
+    alignment_ms: float = 0.0
+    sync_ms: float = 0.0
+    async_ms: float = 0.0
+    bytes_written: int = 0
+
+
+class CheckpointMetadata(msgspec.Struct, frozen=True):
+    """A completed checkpoint, whole: what `_metadata` holds.
+
+    Attributes:
+        job: the job's id.
+        job_name: the name given to `execute`.
+        checkpoint: its id.
+        generation: of the job master that completed it.
+        attempt: the deployment it was drawn in.
+        trigger_ms: wall clock at the trigger.
+        max_parallelism: number of key groups; baked into the stored bytes.
+        format_fingerprint: of everything else that is baked in (`common/format_config.py`).
+        parallelism: operator uid -> number of subtasks at the time.
+        operators: operator uid -> states of its subtasks, ordered by subtask.
+        enumerators: source uid -> state of its split enumerator.
+        state_types: operator uid -> state name -> description of its serializer.
+    """
+
+    job: str
+    job_name: str
+    checkpoint: int
+    generation: int
+    attempt: int
+    trigger_ms: int
+    max_parallelism: int
+    format_fingerprint: str
+    parallelism: dict[str, int]
+    operators: dict[str, list[OperatorSubtaskState]]
+    enumerators: dict[str, Any]
+    state_types: dict[str, dict[str, Any]]

@@ -1,0 +1,114 @@
+"""The project's own source as the architecture tests see it: files, syntax trees, imports."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "headgate"
+
+
+@dataclass(frozen=True)
+class Module:
+    """One Python file: its path below the root, and what is in it."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def inside(self) -> str:
+        """The path below `src/headgate`."""
+        return self.path.removeprefix("src/headgate/")
+
+    @property
+    def package(self) -> str:
+        """The top-level package of ours that the file belongs to; empty for `headgate/__init__.py`."""
+        first, _, rest = self.inside.partition("/")
+        return first if rest else ""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name: the dotted target, where, and whether it happens when the module is imported."""
+
+    target: str
+    where: str
+    at_import: bool
+
+
+@cache
+def modules(*folders: str) -> tuple[Module, ...]:
+    """All Python files below the folders, given relative to the root; absent folders are empty."""
+    paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return tuple(_module(path) for path in paths)
+
+
+def _module(path: Path) -> Module:
+    text = path.read_text(encoding="utf-8")
+    return Module(path.relative_to(ROOT).as_posix(), text, ast.parse(text, str(path)))
+
+
+def source() -> tuple[Module, ...]:
+    """All files of the package."""
+    return modules("src/headgate")
+
+
+def imports(module: Module) -> Iterator[Import]:
+    """Every import of a file; ``from a import b`` counts as ``a.b``."""
+    lazy = _nodes_not_run_at_import(module.tree)
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module.path}:{node.lineno} imports relatively; write the whole name"
+            targets = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for target in targets:
+            yield Import(target, f"{module.path}:{node.lineno}", id(node) not in lazy)
+
+
+def _nodes_not_run_at_import(tree: ast.Module) -> set[int]:
+    lazy: set[int] = set()
+    for node in ast.walk(tree):
+        function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        types_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if function or types_only:
+            lazy.update(id(inner) for inner in ast.walk(node))
+    return lazy
+
+
+def functions(module: Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function of a file with its dotted name inside it."""
+
+    def walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield prefix + child.name, child
+            named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            yield from walk(child, f"{prefix}{child.name}." if named else prefix)
+
+    yield from walk(module.tree, "")
+
+
+def docstrings(tree: ast.Module) -> set[int]:
+    """Ids of the nodes that are docstrings, also those of attributes (a bare string after an assignment)."""
+    return {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+
+
+@cache
+def project_files() -> tuple[Path, ...]:
+    """All files that belong to the project: tracked, or new and not ignored."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    return tuple(path for name in listed.split("\0") if name and (path := ROOT / name).is_file())

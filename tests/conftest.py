@@ -1,0 +1,47 @@
+"""Sorts every test into its tier by the folder it lies in, and makes random tests repeatable.
+
+The tiers themselves are defined in `pyproject.toml`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+TIER_OF_FOLDER = {
+    "unit": "unit",
+    "compat": "unit",
+    "architecture": "architecture",
+    "typing": "architecture",
+    "jobs": "jobs",
+    "integration": "integration",
+}
+INTEGRATION_TIMEOUT_S = 240
+
+settings.register_profile(
+    "repeatable",
+    derandomize=True,  # the same examples on every machine: a red run can be repeated
+    database=None,
+    deadline=None,  # a busy machine is no failure
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("repeatable")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test with its tier; one outside the tiers is an error, not a test without rules."""
+    root = Path(__file__).parent
+    for item in items:
+        if not item.path.is_relative_to(root):
+            continue
+        folder = item.path.relative_to(root).parts[0]
+        if folder not in TIER_OF_FOLDER:
+            raise pytest.UsageError(
+                f"{item.nodeid} lies in no tier; move it below one of {sorted(TIER_OF_FOLDER)}"
+            )
+        tier = TIER_OF_FOLDER[folder]
+        item.add_marker(getattr(pytest.mark, tier))
+        if tier == "integration" and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(INTEGRATION_TIMEOUT_S))

@@ -1,0 +1,277 @@
+"""The Environment: settings, refusals before anything starts, one execution, late changes refused."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from api_fakes import Count, Numbers, Plain, RecordingExecutor, Safe, Shelf, Split, Ticking
+
+import headgate as hg
+from headgate.api import launch
+from headgate.common import options as o
+
+STORED = {"execution.checkpointing.interval": "1s", "execution.checkpointing.dir": "/checkpoints"}
+
+
+def small(env: hg.Environment | None = None) -> hg.Environment:
+    """A program that can run."""
+    env = env or hg.Environment()
+    env.from_source(Numbers(), uid="numbers").map(str).sink_to(Shelf())
+    return env
+
+
+def test_settings_have_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's settings, then the program's, then the command line's; the later wins."""
+    monkeypatch.setenv(launch.OPTIONS_VARIABLE, '["parallelism.default=7"]')
+    conf = SimpleNamespace(
+        getAll=lambda: [("spark.headgate.heartbeat.interval", "2s"), ("spark.app.id", "x")]
+    )
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))
+    env = hg.Environment(parallelism=2, config={"execution.buffer-timeout": 3}, spark=spark)
+    env.config("parallelism.default", 4).config("execution.buffer-timeout", "5ms")
+    assert env.settings == {
+        "execution.buffer-timeout": "5ms",
+        "heartbeat.interval": "2s",
+        "parallelism.default": "7",
+    }
+
+
+def test_an_unknown_option_is_refused_with_the_nearest() -> None:
+    """A misspelt key never passes in silence."""
+    with pytest.raises(hg.ConfigError, match=r"did you mean 'parallelism.default'"):
+        hg.Environment(config={"parallelism.defalt": 2})
+
+
+@pytest.mark.parametrize("parallelism", [0, -1, True, "many"])
+def test_a_parallelism_that_is_none_is_refused(parallelism: object) -> None:
+    """The job's and an operator's parallelism are whole numbers of at least 1."""
+    with pytest.raises(hg.ConfigError, match=r"parallelism\.default"):
+        hg.Environment(parallelism=parallelism)  # type: ignore[arg-type]
+    stream = hg.Environment().from_source(Numbers())
+    with pytest.raises(hg.PlanError, match=r"test_api_environment\.py:\d+\) is .*at least 1"):
+        stream.set_parallelism(parallelism)  # type: ignore[arg-type]
+
+
+def test_checkpoints_set_their_options() -> None:
+    """`checkpoints` is a short form of three options."""
+    env = hg.Environment().checkpoints(every="500ms", mode=hg.EXACTLY_ONCE, storage="/there")
+    assert env.settings == {
+        "execution.checkpointing.dir": "/there",
+        "execution.checkpointing.interval": "500ms",
+        "execution.checkpointing.mode": "EXACTLY_ONCE",
+    }
+
+
+@pytest.mark.parametrize("every", ["-1s", -5, 0, "soon"])
+def test_a_checkpoint_interval_that_is_none_is_refused(every: object) -> None:
+    """Negative and unreadable durations are refused at once."""
+    with pytest.raises(hg.ConfigError, match=r"execution\.checkpointing\.interval"):
+        hg.Environment().checkpoints(every=every)  # type: ignore[arg-type]
+
+
+def test_at_least_once_is_refused_in_one_sentence() -> None:
+    """A guarantee that is not built yet is not pretended."""
+    env = small(hg.Environment(config=STORED))
+    env.config("execution.checkpointing.mode", hg.AT_LEAST_ONCE)
+    with pytest.raises(hg.ConfigError, match="AT_LEAST_ONCE"):
+        env.plan()
+
+
+def test_contradicting_options_are_refused_with_the_plan() -> None:
+    """Checkpoints without a directory cannot run."""
+    env = small()
+    env.checkpoints(every="1s")
+    with pytest.raises(hg.ConfigError, match=r"execution\.checkpointing\.dir"):
+        env.plan()
+
+
+def test_plan_uses_the_settings() -> None:
+    """Default parallelism and the number of key groups come from the options."""
+    plan = small(hg.Environment(parallelism=2, config={"pipeline.max-parallelism": 16})).plan()
+    assert (plan.slots, plan.max_parallelism, len(plan.vertices)) == (2, 16, 1)
+    assert plan.vertices[0].name == "Numbers -> map -> Shelf"
+
+
+def test_an_empty_program_and_a_stream_without_sink_are_refused() -> None:
+    """A stream that leads nowhere is named with its line."""
+    with pytest.raises(hg.PlanError, match="the program is empty"):
+        hg.Environment().plan()
+    env = small()
+    env.from_source(Numbers(), uid="more").filter(bool)
+    with pytest.raises(hg.PlanError, match=r"'filter' \(test_api_environment\.py:\d+\) leads nowhere"):
+        env.plan()
+    assert "Filter 'filter'" in env.explain(), "explain works before the sinks are written"
+
+
+@pytest.mark.parametrize(
+    ("function", "what"), [(Count(), "has state"), (Ticking(), "has timers"), (Plain(), None)]
+)
+def test_keyed_state_and_timers_need_a_uid_when_checkpoints_are_on(
+    function: hg.KeyedProcessFunction, what: str | None
+) -> None:
+    """Without checkpoints, or without state and timers, the uid may be left out."""
+    for config in ({}, STORED):
+        env = hg.Environment(config=config)
+        env.from_source(Numbers(), uid="in").key_by(str).process(function).sink_to(Shelf())
+        if config and what:
+            with pytest.raises(hg.PlanError, match=rf"\(test_api_environment\.py:\d+\) {what} but no uid"):
+                env.plan()
+        else:
+            assert env.plan().slots == 1
+
+
+def test_sources_and_committing_sinks_need_a_uid_when_checkpoints_are_on() -> None:
+    """A position and prepared output are state; a sink that commits nothing has none."""
+    env = hg.Environment(config=STORED)
+    env.from_source(Numbers()).sink_to(Shelf())
+    with pytest.raises(hg.PlanError, match=r"'Numbers' .* has a position in its input but no uid"):
+        env.plan()
+    env = hg.Environment(config=STORED)
+    sink = env.from_source(Numbers(), uid="in").sink_to(Safe())
+    with pytest.raises(hg.PlanError, match=r"'Safe' .* has output that is committed .* but no uid"):
+        env.plan()
+    sink.uid("out")
+    assert env.plan().slots == 1
+
+
+def test_a_uid_used_twice_is_refused() -> None:
+    """Both places are named."""
+    env = hg.Environment()
+    env.from_source(Numbers(), uid="a").map(str, uid="a").sink_to(Shelf())
+    with pytest.raises(hg.PlanError, match=r"uid 'a' is used 2 times, by 'Numbers' .* and 'map'"):
+        env.plan()
+
+
+@pytest.mark.parametrize("uid", ["", "a/b", "a\nb", "x" * 201, 7])
+def test_a_uid_that_is_none_is_refused(uid: object) -> None:
+    """A uid is short printable text without a slash."""
+    with pytest.raises(hg.PlanError, match=r"uid of .*test_api_environment\.py"):
+        hg.Environment().from_source(Numbers(), uid=uid)  # type: ignore[arg-type]
+
+
+def test_execute_hands_over_the_checked_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor gets program, plan, settings and the checkpoint to begin from."""
+    executor = RecordingExecutor()
+    env = small(hg.Environment(parallelism=2, executor=executor))
+    monkeypatch.setenv(launch.RESTORE_VARIABLE, "/old/chk-7")
+    result = env.execute("first")
+    (job,) = executor.jobs
+    assert (job.name, job.restore_from, job.plan.slots) == ("first", "/old/chk-7", 2)
+    assert [node.uid for node in job.plan.vertices[0].chain] == ["numbers", "map-1", "sink-2"]
+    assert all(node.inputs == () for node in job.plan.vertices[0].chain)
+    assert job.config.get(o.PARALLELISM_DEFAULT) == 2
+    assert [node.name for node in job.nodes] == ["Numbers", "map", "Shelf"]
+    assert result is env.result
+
+
+def test_an_explicit_checkpoint_beats_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the program says of itself is nearer."""
+    executor = RecordingExecutor()
+    monkeypatch.setenv(launch.RESTORE_VARIABLE, "/old/chk-7")
+    small(hg.Environment(executor=executor)).execute(restore_from="/old/chk-8")
+    assert executor.jobs[0].restore_from == "/old/chk-8"
+
+
+def test_nothing_starts_when_a_connector_complains() -> None:
+    """Sources and sinks look at the world before the executor is asked for anything."""
+    executor = RecordingExecutor()
+    env = hg.Environment(executor=executor)
+    env.from_source(Numbers("no such file 'x'")).sink_to(Shelf())
+    with pytest.raises(hg.PlanError, match=r"no such file 'x' \(Numbers at test_api_environment\.py:\d+\)"):
+        env.execute()
+    assert executor.jobs == []
+    env.config("execution.buffer-timeout", "1ms")  # still open: nothing ran
+
+
+def test_nothing_starts_when_a_function_cannot_be_shipped() -> None:
+    """Shipping is tried before the executor is asked for anything."""
+    executor = RecordingExecutor()
+    env = hg.Environment(executor=executor)
+    endless = (n for n in range(3))
+    env.from_source(Numbers()).map(lambda record: (record, endless)).sink_to(Shelf())
+    with pytest.raises(hg.NotShippableError, match="closure variable 'endless' is a generator"):
+        env.execute()
+    assert executor.jobs == []
+
+
+def test_after_execute_every_builder_method_refuses() -> None:
+    """A change that could no longer have an effect is an error that says why."""
+    env = hg.Environment(executor=RecordingExecutor())
+    tag = hg.OutputTag[int]("late")
+    stream = env.from_source(Numbers(), uid="in")
+    processed = stream.process(Split())
+    keyed = stream.key_by(str)
+    keyed.process(Count()).sink_to(Shelf())
+    sink = processed.sink_to(Shelf())
+    env.execute("done")
+    late = [
+        lambda: env.config("parallelism.default", 2),
+        lambda: env.checkpoints(every="1s"),
+        lambda: env.from_source(Numbers()),
+        lambda: env.from_collection([1]),
+        lambda: env.generate(str),
+        lambda: env.execute(),
+        lambda: stream.map(str),
+        lambda: stream.flat_map(str),
+        lambda: stream.filter(bool),
+        lambda: stream.select("a"),
+        lambda: stream.process(Split()),
+        lambda: stream.union(stream),
+        lambda: stream.rebalance(),
+        lambda: stream.broadcast(),
+        lambda: stream.key_by("a"),
+        lambda: stream.with_event_time("a"),
+        lambda: processed.side_output(tag),
+        lambda: stream.sink_to(Shelf()),
+        lambda: stream.collect(),
+        lambda: keyed.process(Count()),
+        lambda: stream.uid("x"),
+        lambda: stream.name("x"),
+        lambda: stream.set_parallelism(2),
+        lambda: sink.uid("x"),
+    ]
+    for build in late:
+        with pytest.raises(hg.PlanError, match="job 'done' was executed already"):
+            build()
+
+
+def test_an_unknown_executor_is_refused() -> None:
+    """The registry names the nearest."""
+    with pytest.raises(hg.UsageError, match="did you mean 'spark'"):
+        small(hg.Environment(executor="sparc")).execute()
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", None])
+def test_a_job_name_that_is_none_is_refused(name: object) -> None:
+    """It stands in logs and file names."""
+    with pytest.raises(hg.PlanError, match="job's name"):
+        small().plan(name)  # type: ignore[arg-type]
+
+
+def test_explain_gives_text_and_json() -> None:
+    """Both forms tell the same facts; another form is refused."""
+    env = hg.Environment(parallelism=2)
+    env.from_source(Numbers(), uid="in").key_by(str).process(Count(), uid="count").sink_to(Shelf())
+    facts = json.loads(env.explain(format="json", name="counting"))
+    assert facts == env.describe("counting")
+    (keyed,) = [node for node in facts["logical"] if node["kind"] == "KeyedProcess"]
+    assert keyed["state"] == [{"name": "count", "kind": "value", "types": ["int"]}]
+    assert "state count: value[int]" in env.explain()
+    assert "guarantee at-least-once" in env.explain()
+    with pytest.raises(hg.PlanError, match="'text' or 'json'"):
+        env.explain(format="yaml")  # type: ignore[arg-type]
+
+
+def test_collect_runs_the_job_and_collect_later_waits_for_it() -> None:
+    """Both give the sink's records; before execute there are none to give."""
+    env = hg.Environment(executor=RecordingExecutor())
+    numbers = env.from_collection([1, 2])
+    later = numbers.map(str).collect_later()
+    with pytest.raises(hg.PlanError, match="nothing was collected yet"):
+        _ = later.records
+    assert numbers.collect() == []
+    assert later.records == []
+    assert env.result is not None
+    assert env.result.collected == {"collect": [], "collect-2": []}

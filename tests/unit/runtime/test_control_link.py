@@ -1,0 +1,458 @@
+"""Control links over real sockets: messages both ways, strangers outside, and an orderly end."""
+
+from __future__ import annotations
+
+import gc
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import pytest
+
+from headgate.common.errors import FencedError, InternalError, OperatingError, ProtocolError
+from headgate.common.ports import Link
+from headgate.runtime.control import messages
+from headgate.runtime.control.client import connect_control
+from headgate.runtime.control.link import SocketLink
+from headgate.runtime.control.server import ControlServer, WorkerKey
+from headgate.runtime.control.wire import decode_from_worker, decode_to_worker, encode_message
+from headgate.runtime.network.connection import dial
+from headgate.runtime.network.frames import Frame, FrameKind, encode_header
+from headgate.runtime.network.handshake import Hello
+from headgate.runtime.network.sockets import connect, send_frame
+from headgate.state.snapshots import Inline, KeyedStateHandle, OperatorSubtaskState, SubtaskSnapshot
+
+SECRET = b"the secret of this job, 32 bytes"
+MASTER = Hello("job", 2, 0, 0, 0, "control")
+WAIT_S = 20.0
+
+
+def worker_hello(slot: int, gang: int = 1, generation: int = 2) -> Hello:
+    """What a worker says of itself."""
+    return Hello("job", generation, 0, slot, gang, "control")
+
+
+class Master:
+    """A control server and everything it reported, in order, as (event, worker, detail)."""
+
+    def __init__(self, **options: int) -> None:
+        self.events: queue.Queue[tuple[str, WorkerKey, Any]] = queue.Queue()
+        self.links: dict[WorkerKey, SocketLink] = {}
+        self.server = ControlServer(
+            SECRET,
+            "127.0.0.1",
+            MASTER,
+            lambda worker, message: self.events.put(("message", worker, message)),
+            self.connected,
+            lambda worker, reason: self.events.put(("lost", worker, reason)),
+            **options,
+        )
+
+    def connected(self, worker: WorkerKey, hello: Hello, link: SocketLink) -> None:
+        """Remember the link."""
+        self.links[worker] = link
+        self.events.put(("connected", worker, hello))
+
+    def next(self) -> tuple[str, WorkerKey, Any]:
+        """The next thing that happened."""
+        return self.events.get(timeout=WAIT_S)
+
+
+class Worker:
+    """A worker's link and everything it heard."""
+
+    def __init__(self, master: Master, slot: int, **fields: int) -> None:
+        self.messages: queue.Queue[Any] = queue.Queue()
+        self.lost: queue.Queue[str] = queue.Queue()
+        hello = worker_hello(slot, **fields)
+        self.link: Link = connect_control(
+            master.server.address, SECRET, hello, self.messages.put, self.lost.put
+        )
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """After every test no thread and no socket of ours is left."""
+    gc.collect()
+    threads, sockets = set(threading.enumerate()), open_sockets()
+    yield
+    pause = threading.Event()
+    for _ in range(4000):
+        left = [t.name for t in set(threading.enumerate()) - threads if t.name.startswith("headgate")]
+        if not left and open_sockets() == sockets:
+            return
+        pause.wait(0.005)
+    raise AssertionError(f"left behind: {left}, {open_sockets() - sockets} sockets")
+
+
+def open_sockets() -> int:
+    """How many file handles of this process are sockets."""
+    count = 0
+    for handle in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            count += os.readlink(f"/proc/self/fd/{handle}").startswith("socket:")
+    return count
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., Master]]:
+    """Makes masters and closes them after the test."""
+    with ExitStack() as stack:
+
+        def make(**options: int) -> Master:
+            master = Master(**options)
+            stack.callback(master.server.close)
+            return master
+
+        yield make
+
+
+STATE = OperatorSubtaskState(
+    "uid",
+    KeyedStateHandle(0, 63, Inline(b"\x00\xffstate"), 7),
+    {"splits": [{"file": "a", "offset": 12}, b"\xff\x00"]},
+    [{"pending": "p"}],
+    -5,
+)
+FROM_WORKER = [
+    messages.Register(1, 0, 42, "node", "unix:@x#h,tcp:node:1"),
+    messages.Deployed(3),
+    messages.Acknowledge(3, 7, SubtaskSnapshot(0, 1, [STATE], 0.5, 1.5, 2.5, 3.5, 4)),
+    messages.Decline(3, 7, 0, 1, "reason", "détail"),
+    messages.RequestSplits(3, 0, 1),
+    messages.DataEnded(3, 0, 1),
+    messages.TaskFailed(3, 0, 1, "UserFunctionError", ["op", "record", "trace", 3], None, True),
+    messages.Idle(3, ["thread"]),
+    messages.Heartbeat(3, 99, [messages.Counters(0, 1, 2, 3, 4, None, 6, 7, 8.5)]),
+]
+TO_WORKER = [
+    messages.Deploy(
+        3,
+        2,
+        b"\x80\x05program",
+        {0: "unix:@x#h", 1: "tcp:h:1"},
+        [(0, 1, [STATE])],
+        7,
+        "file:///d",
+        ("m", "c"),
+    ),
+    messages.Deploy(1, 1, b"", {}, [], None, None, None),
+    messages.Trigger(3, 7, 1_700_000_000_000),
+    messages.CheckpointComplete(3, 7),
+    messages.CheckpointAborted(3, 7),
+    messages.AssignSplits(3, 0, 1, [("file-1", {"offset": 5, "raw": b"\xff"})]),
+    messages.AssignSplits(3, 0, 1, None),
+    messages.Stop(3),
+    messages.Finish(3),
+    messages.HeartbeatSeen(),
+]
+
+
+@pytest.mark.parametrize("message", FROM_WORKER, ids=lambda m: type(m).__name__)
+def test_worker_messages_read_back(message: Any) -> None:
+    """Every message of a worker survives the wire, bytes staying bytes."""
+    assert decode_from_worker(encode_message(message)) == message
+
+
+@pytest.mark.parametrize("message", TO_WORKER, ids=lambda m: type(m).__name__)
+def test_job_master_messages_read_back(message: Any) -> None:
+    """Every message of the job master survives the wire, bytes staying bytes."""
+    assert decode_to_worker(encode_message(message)) == message
+
+
+def test_every_message_type_is_covered() -> None:
+    """A new message must be added to the lists above."""
+    assert {type(m) for m in FROM_WORKER} == set(messages.FromWorker.__args__)
+    assert {type(m) for m in TO_WORKER} == set(messages.ToWorker.__args__)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", b"\x80", b"\x91" * 100_000, encode_message(messages.Finish(1))]
+)
+def test_what_is_no_worker_message_is_refused(data: bytes) -> None:
+    """Bytes of another kind, also a message of the other direction, are refused in one sentence."""
+    with pytest.raises(ProtocolError, match=r"from a worker of .* does not decode"):
+        decode_from_worker(data)
+
+
+def test_a_value_that_cannot_travel_is_our_own_fault() -> None:
+    """A message that cannot be encoded fails where it is sent."""
+    with pytest.raises(InternalError, match="AssignSplits message holds a value that cannot travel"):
+        encode_message(messages.AssignSplits(1, 0, 0, [("a", object())]))
+    with pytest.raises(InternalError, match="cannot travel"):
+        encode_message(messages.AssignSplits(1, 0, 0, [("a", 2**70)]))
+
+
+def test_messages_travel_both_ways_in_order(started: Callable[..., Master]) -> None:
+    """Connected comes first, then every message in order, per worker and in both directions."""
+    master = started()
+    workers = [Worker(master, slot) for slot in range(3)]
+    for number in range(100):
+        for slot, worker in enumerate(workers):
+            worker.link.send(messages.DataEnded(1, slot, number))
+    heard: dict[WorkerKey, list[Any]] = {}
+    for _ in range(3 * 101):
+        event, key, detail = master.next()
+        heard.setdefault(key, []).append((event, detail))
+    for slot in range(3):
+        expected = [("connected", worker_hello(slot))]
+        expected += [("message", messages.DataEnded(1, slot, number)) for number in range(100)]
+        assert heard[WorkerKey(1, slot)] == expected
+        for number in range(100):
+            master.links[WorkerKey(1, slot)].send(messages.CheckpointComplete(1, number))
+        for number in range(100):
+            assert workers[slot].messages.get(timeout=WAIT_S) == messages.CheckpointComplete(1, number)
+    assert master.server.statistics().connected == 3
+
+
+def test_a_link_is_used_from_several_threads(started: Callable[..., Master]) -> None:
+    """Messages of several threads arrive whole, each thread's in its order."""
+    master = started()
+    worker = Worker(master, 0)
+
+    def talk(vertex: int) -> None:
+        for number in range(200):
+            worker.link.send(messages.DataEnded(1, vertex, number))
+
+    threads = [threading.Thread(target=talk, args=(vertex,)) for vertex in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert master.next()[0] == "connected"
+    heard = [master.next()[2] for _ in range(800)]
+    for vertex in range(4):
+        assert [m.subtask for m in heard if m.vertex == vertex] == list(range(200))
+
+
+def test_a_large_deploy_passes(started: Callable[..., Master]) -> None:
+    """A program far larger than a data frame's limit passes; heartbeats before and behind it as well."""
+    master = started()
+    worker = Worker(master, 0)
+    assert master.next()[0] == "connected"
+    program = os.urandom(1 << 20) * 80
+    link = master.links[WorkerKey(1, 0)]
+    link.send(messages.HeartbeatSeen())
+    link.send(messages.Deploy(1, 2, program, {}, [], None, None, None))
+    link.send(messages.HeartbeatSeen())
+    assert worker.messages.get(timeout=WAIT_S) == messages.HeartbeatSeen()
+    deploy = worker.messages.get(timeout=WAIT_S)
+    assert type(deploy.program) is bytes
+    assert deploy.program == program
+    assert worker.messages.get(timeout=WAIT_S) == messages.HeartbeatSeen()
+
+
+def test_a_message_beyond_the_limit_is_refused_where_it_is_sent(
+    started: Callable[..., Master], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message too large to receive is not sent; the link stays."""
+    monkeypatch.setattr("headgate.runtime.control.wire.MESSAGE_SIZE_MAX", 1000)
+    master = started()
+    worker = Worker(master, 0)
+    with pytest.raises(InternalError, match=r"Register message has .* the limit is 1000"):
+        worker.link.send(messages.Register(1, 0, 1, "h" * 1000, "a"))
+    worker.link.send(messages.Deployed(1))
+    assert [master.next()[0] for _ in range(2)] == ["connected", "message"]
+
+
+def test_what_was_sent_before_closing_arrives(started: Callable[..., Master]) -> None:
+    """Closing sends what is queued first; the other side hears of it as a loss, this side does not."""
+    master = started()
+    worker = Worker(master, 0)
+    for number in range(50):
+        worker.link.send(messages.DataEnded(1, 0, number))
+    worker.link.close()
+    worker.link.send(messages.Deployed(1))
+    heard = [master.next() for _ in range(52)]
+    assert [m.subtask for event, _, m in heard if event == "message"] == list(range(50))
+    assert heard[-1] == ("lost", WorkerKey(1, 0), "the peer closed the connection")
+    assert worker.lost.empty()
+    assert master.server.statistics().lost == 1
+
+
+def test_closing_from_a_callback_works(started: Callable[..., Master]) -> None:
+    """A worker may answer and close from inside the callback of a message; the answer arrives."""
+    master = started()
+    closed = threading.Event()
+
+    def answer(_message: Any) -> None:
+        link.send(messages.Idle(1, []))
+        link.close()
+        closed.set()
+
+    ready = queue.Queue[str]()
+    link = connect_control(master.server.address, SECRET, worker_hello(0), answer, ready.put)
+    assert master.next()[0] == "connected"
+    master.links[WorkerKey(1, 0)].send(messages.Finish(1))
+    assert closed.wait(WAIT_S)
+    assert master.next() == ("message", WorkerKey(1, 0), messages.Idle(1, []))
+    assert master.next()[0] == "lost"
+    assert ready.empty()
+
+
+def test_closing_the_server_delivers_last_words(started: Callable[..., Master]) -> None:
+    """Every worker gets what was queued, then hears that the master is gone, which reports no loss."""
+    master = started()
+    workers = [Worker(master, slot) for slot in range(3)]
+    for _ in range(3):
+        assert master.next()[0] == "connected"
+    for link in master.links.values():
+        link.send(messages.Finish(1))
+    master.server.close()
+    for worker in workers:
+        assert worker.messages.get(timeout=WAIT_S) == messages.Finish(1)
+        assert "closed the connection" in worker.lost.get(timeout=WAIT_S)
+    assert master.events.empty()
+    with pytest.raises(OperatingError, match="no connection to"):
+        Worker(master, 9)
+
+
+def test_a_worker_may_come_back_after_a_loss(started: Callable[..., Master]) -> None:
+    """Once its link was reported lost, the same slot may connect again."""
+    master = started()
+    for _ in range(3):
+        worker = Worker(master, 0)
+        assert master.next()[0] == "connected"
+        worker.link.close()
+        assert master.next()[0] == "lost"
+    assert master.server.statistics().connected == 0
+
+
+def test_a_second_copy_of_a_worker_is_refused(started: Callable[..., Master]) -> None:
+    """While a worker is connected, another process with its gang and slot is turned away."""
+    master = started()
+    first = Worker(master, 0)
+    with pytest.raises(ProtocolError, match="slot 0 of gang 1 is connected already"):
+        Worker(master, 0)
+    Worker(master, 0, gang=2)
+    first.link.send(messages.Deployed(1))
+    assert {master.next()[0] for _ in range(3)} == {"connected", "message"}
+
+
+def test_an_older_generation_is_fenced(started: Callable[..., Master]) -> None:
+    """A worker of a job master that was replaced learns that it must stop; a newer one is refused."""
+    master = started()
+    with pytest.raises(FencedError, match="was replaced and must stop"):
+        Worker(master, 0, generation=1)
+    with pytest.raises(ProtocolError, match="this side is behind"):
+        Worker(master, 0, generation=3)
+    assert master.server.statistics().acceptor.refused == 2
+    assert master.events.empty()
+
+
+def test_strangers_disturb_nobody(started: Callable[..., Master]) -> None:
+    """Garbage, a wrong secret and a silent peer are counted; a worker connected meanwhile notices nothing."""
+    master = started(handshake_timeout_ms=100)
+    worker = Worker(master, 0)
+    silent = connect(master.server.address, 5000)
+    garbage = connect(master.server.address, 5000)
+    garbage.sendall(b"POST /jobs HTTP/1.1\r\n" + bytes(100))
+    with pytest.raises(ProtocolError, match="did not prove"):
+        connect_control(master.server.address, b"x" * 32, worker_hello(1), print, print)
+    silent.settimeout(WAIT_S)
+    assert silent.recv(1) == b""
+    worker.link.send(messages.Deployed(1))
+    assert [master.next()[0] for _ in range(2)] == ["connected", "message"]
+    statistics = master.server.statistics().acceptor
+    assert (statistics.admitted, statistics.unauthenticated, statistics.timed_out) == (1, 1, 1)
+    assert statistics.disconnected == 1
+    silent.close()
+    garbage.close()
+
+
+@pytest.mark.parametrize(
+    ("frame", "generation", "text"),
+    [
+        (Frame(FrameKind.CONTROL, 0, 0, 0, [b"\xc1"]), 2, "does not decode"),
+        (Frame(FrameKind.CONTROL, 0, 0, 0, [encode_message(messages.Deployed(1))]), 1, "generation 1"),
+        (Frame(FrameKind.ROWS, 0, 0, 0, [b"rows"]), 2, "kind ROWS"),
+    ],
+)
+def test_an_authenticated_peer_that_talks_nonsense_is_lost(
+    started: Callable[..., Master], frame: Frame, generation: int, text: str
+) -> None:
+    """Unsound or outdated messages end their own link with the reason; the other worker stays."""
+    master = started()
+    other = Worker(master, 1)
+    assert master.next()[0] == "connected"
+    peer, _ = dial(master.server.address, SECRET, worker_hello(0))
+    assert master.next()[0] == "connected"
+    send_frame(peer.sock, encode_header(frame, generation, 0), frame.parts)
+    event, key, reason = master.next()
+    assert (event, key) == ("lost", WorkerKey(1, 0))
+    assert text in reason
+    peer.close()
+    other.link.send(messages.Deployed(1))
+    assert master.next() == ("message", WorkerKey(1, 1), messages.Deployed(1))
+    statistics = master.server.statistics()
+    assert (statistics.connected, statistics.lost) == (1, 1)
+
+
+def test_an_oversize_length_after_the_handshake_ends_the_link(started: Callable[..., Master]) -> None:
+    """A signed header that announces terabytes ends its link without an allocation."""
+    import struct
+    import zlib
+
+    master = started()
+    peer, _ = dial(master.server.address, SECRET, worker_hello(0))
+    assert master.next()[0] == "connected"
+    fields = bytearray(encode_header(Frame(FrameKind.CONTROL, 0, 0, 0, []), 2, 0)[:-4])
+    fields[28:36] = struct.pack("!Q", 1 << 42)
+    peer.sock.sendall(bytes(fields) + struct.pack("!I", zlib.crc32(fields)))
+    event, _, reason = master.next()
+    assert event == "lost"
+    assert f"announces {1 << 42} bytes" in reason
+    peer.close()
+
+
+def test_a_failing_callback_ends_its_link_with_the_reason(started: Callable[..., Master]) -> None:
+    """A callback that raises is never swallowed: the link is lost and says why."""
+    master = started()
+    lost = queue.Queue[str]()
+
+    def fail(_message: Any) -> None:
+        raise ValueError("the handler broke")
+
+    connect_control(master.server.address, SECRET, worker_hello(0), fail, lost.put)
+    assert master.next()[0] == "connected"
+    master.links[WorkerKey(1, 0)].send(messages.Stop(1))
+    assert lost.get(timeout=WAIT_S) == "ValueError: the handler broke"
+    assert master.next()[0] == "lost"
+
+
+def test_a_peer_that_does_not_read_cannot_hold_up_closing(
+    started: Callable[..., Master], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closing waits a bounded time for a stopped peer, then cuts the link."""
+    monkeypatch.setattr("headgate.runtime.control.link.LINGER_S", 0.05)
+    monkeypatch.setattr("headgate.runtime.control.server.LINGER_S", 0.05)
+    master = started()
+    peer, _ = dial(master.server.address, SECRET, worker_hello(0))
+    assert master.next()[0] == "connected"
+    link = master.links[WorkerKey(1, 0)]
+    for _ in range(3):
+        link.send(messages.Deploy(1, 2, bytes(8_000_000), {}, [], None, None, None))
+    master.server.close()
+    assert master.events.empty()
+    assert master.server.statistics().connected == 0
+    peer.close()
+
+
+def test_a_peer_that_lets_messages_pile_up_is_lost(
+    started: Callable[..., Master], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue of a link is bounded: beyond the bound the peer counts as broken."""
+    monkeypatch.setattr("headgate.runtime.control.link._QUEUED_BYTES_MAX", 20_000_000)
+    master = started()
+    peer, _ = dial(master.server.address, SECRET, worker_hello(0))
+    assert master.next()[0] == "connected"
+    link = master.links[WorkerKey(1, 0)]
+    for _ in range(6):
+        link.send(messages.Deploy(1, 2, bytes(8_000_000), {}, [], None, None, None))
+    event, _, reason = master.next()
+    assert event == "lost"
+    assert "left more than 20000000 bytes unread" in reason
+    peer.close()
