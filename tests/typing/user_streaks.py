@@ -50,6 +50,14 @@ class Words(hg.ProcessFunction[str, bytes]):
         return [record.encode()]
 
 
+class Lengths(hg.ProcessFunction[object, int]):
+    """Takes anything."""
+
+    def process(self, record: object, ctx: Any) -> Iterable[int]:
+        """Measure."""
+        return [len(str(record))]
+
+
 def split(text: str) -> list[str]:
     """Words of a line."""
     return text.split()
@@ -89,6 +97,7 @@ assert_type(names.flat_map(lambda name: (len(name), 1)), hg.DataStream[int])
 assert_type(names.map(len).filter(lambda n: n > 3), hg.DataStream[int])
 assert_type(names.where(lambda name: name != ""), hg.DataStream[str])
 assert_type(names.process(Words()), hg.DataStream[bytes])
+assert_type(names.process(Lengths()), hg.DataStream[int])
 assert_type(names.rebalance().broadcast().union(names), hg.DataStream[str])
 assert_type(names.uid("names").name("Names").set_parallelism(2), hg.DataStream[str])
 assert_type(commits.select("author"), hg.DataStream[hg.Row])

@@ -12,8 +12,9 @@ from typing import Any, Generic, Protocol
 from typing_extensions import TypeVar
 
 K = TypeVar("K", default=Any)
-I = TypeVar("I", default=Any)  # noqa: E741 - input, as in the field's signatures
-O = TypeVar("O", default=Any)  # noqa: E741
+# A function of any object also takes text, and one that gives text gives objects.
+I = TypeVar("I", default=Any, contravariant=True)  # noqa: E741 - input, as in the field's signatures
+O = TypeVar("O", default=Any, covariant=True)  # noqa: E741
 
 
 class OutputTag(Generic[O]):

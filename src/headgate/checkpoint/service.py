@@ -99,8 +99,8 @@ class CheckpointService:
         checkpoint = CheckpointId(metadata.checkpoint)
         if metadata.job != self.job or metadata.generation != permit.generation:
             raise InternalError(
-                f"checkpoint {checkpoint} of job {metadata.job!r}, generation {metadata.generation}, was given "
-                f"to the service of job {self.job!r}, generation {permit.generation}"
+                f"checkpoint {checkpoint} of job {metadata.job!r}, generation {metadata.generation}, was "
+                f"given to the service of job {self.job!r}, generation {permit.generation}"
             )
         name = metadata_name(self.job, checkpoint)
         data = encode_metadata(metadata)

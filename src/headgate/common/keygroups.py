@@ -33,7 +33,7 @@ DEFAULT_MAX_PARALLELISM_MIN: Final = 1 << 7
 ALLOWED_KEYS: Final = "int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these"
 
 _MASK: Final = 0xFFFFFFFF
-_EPOCH: Final = dt.datetime(1970, 1, 1)
+_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - wall clocks are subtracted from it
 _EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
@@ -216,7 +216,7 @@ def check_parallelism(max_parallelism: int, parallelism: int) -> None:
         raise UsageError(f"max parallelism is {max_parallelism}; expected 1 to {MAX_PARALLELISM_LIMIT}")
     if not 1 <= parallelism <= max_parallelism:
         raise UsageError(
-            f"parallelism is {parallelism}; expected 1 to {max_parallelism}, the max parallelism of the operator"
+            f"parallelism is {parallelism}; expected 1 to {max_parallelism}, its max parallelism"
         )
 
 
@@ -269,7 +269,7 @@ def _hash_datetime(key: dt.datetime) -> int:
     micros = (key.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
     if key.tzinfo is not None:
         # Equality within one zone looks at the wall clock alone, so both folds must give one hash.
-        # The subtraction is done on integers: an instant near year 1 or 9999 may have no UTC datetime.
+        # On integers, as an instant near year 1 or 9999 may have no UTC datetime.
         micros -= (key.replace(fold=0).utcoffset() or dt.timedelta()) // _MICROSECOND
     return _hash_int(micros)
 

@@ -261,6 +261,13 @@ REDEPLOY_TIMEOUT: Final = ConfigOption(
     "How long workers may take to become idle after a failure before a new gang replaces them.",
 )
 
+TESTING_PROBE: Final = ConfigOption[str | None](
+    "headgate.testing.probe",
+    OptionalKind(Text()),
+    None,
+    "Factory of a fault-injection probe as module:attribute, called in driver and workers; for tests of recovery.",
+)
+
 
 def _collect(names: Mapping[str, object]) -> Mapping[str, ConfigOption[Any]]:
     found: dict[str, ConfigOption[Any]] = {}

@@ -112,17 +112,27 @@ class TimerQueue(Generic[K]):
         while True:
             head = self.next_time
             if head is not None and head <= up_to and (not frames or head < frames[-1][0]):
-                frames.append((head, iter(list(self._buckets[head]))))
+                bucket = self._buckets[head]
+                if len(bucket) == 1:
+                    del self._buckets[heappop(self._heap)]
+                    yield head, next(iter(bucket))
+                    continue
+                frames.append((head, iter(list(bucket))))
             if not frames:
                 return
-            timestamp, keys = frames[-1]
-            bucket = self._buckets.get(timestamp, {})
-            key = next((k for k in keys if k in bucket), _NO_KEY)
-            if isinstance(key, _NoKey):
+            if (key := self._next_of(*frames[-1])) is None:
                 frames.pop()
-                continue
-            self._remove(bucket, key)
-            yield timestamp, key
+            else:
+                yield frames[-1][0], key[0]
+
+    def _next_of(self, timestamp: int, keys: Iterator[K]) -> tuple[K] | None:
+        """Remove and return the next of `keys` that still has a timer at `timestamp`."""
+        bucket = self._buckets.get(timestamp, {})
+        for key in keys:
+            if key in bucket:
+                self._remove(bucket, key)
+                return (key,)
+        return None
 
     def frozen(self) -> tuple[list[int], list[K]]:
         """A copy for a snapshot: timestamps and keys, side by side, not yet in order of time.
@@ -160,13 +170,6 @@ class TimerQueue(Generic[K]):
         self._heap = list(self._buckets)
         heapify(self._heap)
         self._empty = 0
-
-
-class _NoKey:
-    """Stands for the end of a bucket, as every other value may be a key."""
-
-
-_NO_KEY: Final = _NoKey()
 
 
 def in_order(timestamps: list[int], keys: list[K]) -> tuple[list[int], list[K]]:

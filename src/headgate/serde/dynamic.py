@@ -51,8 +51,8 @@ def to_tagged(value: Any) -> Any:
     tagger = _TAGGERS.get(type(value))
     if tagger is None:
         raise NotPlainError(
-            f"a value of type {type(value).__module__}.{type(value).__qualname__} has no declared type and is "
-            "not plain data; annotate it (state: hg.ValueState[T]; a dataclass, NamedTuple, TypedDict or "
+            f"a value of type {type(value).__module__}.{type(value).__qualname__} has no declared type and "
+            "is not plain data; annotate it (state: hg.ValueState[T]; a dataclass, NamedTuple, TypedDict or "
             "msgspec.Struct as T), or convert it to plain values"
         )
     return tagger(value)

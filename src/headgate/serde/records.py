@@ -88,7 +88,7 @@ def _fields(names: list[str], forms: list[Form]) -> dict[str, Any]:
 
 def _reader(names: list[str]) -> Convert:
     if not names:
-        return lambda value: ()
+        return lambda _: ()
     get = attrgetter(*names)
     return get if len(names) > 1 else lambda value: (get(value),)
 

@@ -81,9 +81,7 @@ def _class(cls: type, outer: tuple[Any, ...]) -> Form:
     if issubclass(cls, enum.Enum):
         return enum_form(cls, logical_name(cls))
     if cls in outer:
-        raise UsageError(
-            f"{cls.__qualname__} contains itself; store such values flat, or annotate the inner one Any"
-        )
+        raise UsageError(f"{cls.__qualname__} contains itself; store it flat, or annotate the inner one Any")
     form = record_form(cls, lambda inner: _form(inner, (*outer, cls)))
     if form is None:
         raise _unknown(cls)
@@ -99,9 +97,9 @@ def _literal(values: tuple[Any, ...], outer: tuple[Any, ...]) -> Form:
 
 def _unknown(hint: Any) -> UsageError:
     return UsageError(
-        f"no serializer is known for {_shown(hint)}; use None, bool, int, float, str, bytes, list, tuple, set, "
-        "frozenset, dict, a union of these, datetime types, Decimal, UUID, an Enum, a dataclass, NamedTuple, "
-        "TypedDict, msgspec.Struct or attrs class, or Any for plain values"
+        f"no serializer is known for {_shown(hint)}; use None, bool, int, float, str, bytes, list, tuple, "
+        "set, frozenset, dict, a union of these, datetime types, Decimal, UUID, an Enum, a dataclass, "
+        "NamedTuple, TypedDict, msgspec.Struct or attrs class, or Any for plain values"
     )
 
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from headgate.common.errors import UsageError
 
-_EPOCH: Final = dt.datetime(1970, 1, 1)
+_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - wall clocks are subtracted from it
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 

@@ -94,10 +94,12 @@ class Rig:
 
 
 def trigger(checkpoint: int, kind: RequestKind = MANUAL, attempt: int = 1) -> TriggerCheckpoint:
+    """The effect that starts a checkpoint."""
     return TriggerCheckpoint(CheckpointId(checkpoint), AttemptId(attempt), kind)
 
 
 def finalize(checkpoint: int, *tasks: tuple[int, int], kind: RequestKind = MANUAL) -> Finalize[Snap]:
+    """The effect that has a checkpoint stored."""
     return Finalize(CheckpointId(checkpoint), AttemptId(1), kind, tuple(Snap(*task) for task in tasks))
 
 

@@ -17,6 +17,7 @@ from headgate.core.failover import (
 
 
 def no_chance(low: float, high: float) -> float:
+    """A draw that must not happen."""
     raise AssertionError("no jitter was asked for")
 
 

@@ -83,7 +83,9 @@ def test_worker_stops_before_the_driver_gives_up() -> None:
         assert lease.expired(lapsed_at)
 
 
-@pytest.mark.parametrize("build", [lambda: Lease(0, 0), lambda: HeartbeatMonitor(0), lambda: HeartbeatMonitor(1, 0)])
+@pytest.mark.parametrize(
+    "build", [lambda: Lease(0, 0), lambda: HeartbeatMonitor(0), lambda: HeartbeatMonitor(1, 0)]
+)
 def test_zero_lengths_are_refused(build: object) -> None:
     """Lengths below a millisecond are refused."""
     assert callable(build)

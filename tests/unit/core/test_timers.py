@@ -11,6 +11,7 @@ from headgate.core.timers import TimerQueue, in_order
 
 
 def queue(*timers: tuple[int, str]) -> TimerQueue[str]:
+    """A queue with these timers."""
     made: TimerQueue[str] = TimerQueue()
     made.restore(timers)
     return made

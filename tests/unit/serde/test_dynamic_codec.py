@@ -31,9 +31,7 @@ atoms = (
     | text
     | st.binary(max_size=8)
     | st.datetimes()
-    | st.datetimes(
-        timezones=st.sampled_from([dt.UTC, ZoneInfo("Europe/Warsaw")]), allow_imaginary=True
-    )
+    | st.datetimes(timezones=st.sampled_from([dt.UTC, ZoneInfo("Europe/Warsaw")]), allow_imaginary=True)
     | st.dates()
     | st.times()
     | st.timedeltas()
@@ -70,6 +68,7 @@ def typed(value: Any) -> Any:
 
 
 def round_trip(batch: list[Any]) -> list[Any]:
+    """A batch, encoded and decoded."""
     return codec.decode_many(codec.encode_many(batch), len(batch))
 
 
@@ -101,7 +100,8 @@ def test_homogeneous_batches_round_trip(batch: list[Any]) -> None:
         (), [], {}, set(), frozenset(), ((),), {"a": (1,)}, {1: "a", "1": "b"}, {(1, (2,)): {3}},
         dt.timedelta.max, dt.timedelta.min, dt.datetime.max, dt.datetime.min, dt.date.max,
         dt.datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Warsaw")),
-        dt.datetime(2024, 1, 1, fold=1), dt.datetime(2024, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1), "CET")),
+        dt.datetime(2024, 1, 1, fold=1), dt.datetime(2024, 1, 1,
+        tzinfo=dt.timezone(dt.timedelta(hours=1), "CET")),
         dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=5))), dt.time(1, 2, 3, 4, tzinfo=dt.UTC),
         Decimal("-0.00"), Decimal("Infinity"), Decimal("1E+5"), uuid.UUID(int=7),
     ],

@@ -46,6 +46,7 @@ class Everything:
 
 
 def backend(first: int = 0, last: int = GROUPS - 1, program: object = None) -> HeapKeyedBackend:
+    """An empty backend of a program's states."""
     return HeapKeyedBackend(declared_state(program or Everything()), first, last, GROUPS)
 
 
@@ -84,10 +85,12 @@ def contents(*backends: HeapKeyedBackend) -> dict[str, Any]:
 
 
 def blob_of(made: HeapKeyedBackend) -> bytes:
+    """The bytes of a snapshot."""
     return b"".join(made.snapshot_sync().write())
 
 
 def spread(blobs: list[bytes], parallelism: int) -> list[HeapKeyedBackend]:
+    """Backends of all subtasks, restored from the blobs."""
     made = []
     for index in range(parallelism):
         made.append(backend(*key_group_range(GROUPS, parallelism, index)))
@@ -119,9 +122,12 @@ def test_immutable_handle_fits_the_generated_loop() -> None:
     """Slots value, table and default are all that a loop needs, and its table is the backend's own."""
     made = backend()
     handle: Any = made.handles["count"]
-    assert tuple(
-        sorted(handle.__slots__, key="value table default key".index)
-    ) == ("value", "table", "default", "key")
+    assert tuple(sorted(handle.__slots__, key="value table default key".index)) == (
+        "value",
+        "table",
+        "default",
+        "key",
+    )
     for key in "aba":
         before = handle.value = handle.table.get(key, handle.default)
         handle.value += 1
@@ -284,6 +290,7 @@ def test_values_of_another_type_fail_the_snapshot_by_state_name() -> None:
 
 
 def filled() -> HeapKeyedBackend:
+    """A backend with a few keys in every state."""
     made = backend()
     for number, key in enumerate(["a", "b", 3, (4, "x")], 1):
         touch(made, key, number)
@@ -433,6 +440,7 @@ def test_state_types_describe_every_state() -> None:
     """The metadata's description names kind and types of each state, and no timers."""
     types = backend().state_types()
     assert list(types) == ["count", "basket", "seen", "nested", "totals", "lists", "free"]
-    assert types[
-        "totals"
-    ] == {"kind": "map", "of": [{"kind": "str", "version": 1}, {"kind": "int", "version": 1}]}
+    assert types["totals"] == {
+        "kind": "map",
+        "of": [{"kind": "str", "version": 1}, {"kind": "int", "version": 1}],
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -241,9 +241,9 @@ def _link(temporary: Path, path: Path) -> bool:
     return True
 
 
-def _flush_folder(folder: Path, fsync: Callable[[int], None] = os.fsync) -> None:
+def _flush_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fsync(descriptor)
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -51,6 +51,7 @@ class SocketLink:
     def __init__(self, connection: Connection, generation: int, name: str, events: LinkEvents) -> None:
         self._connection, self._generation, self._events = connection, generation, events
         self._closing = False
+        self._close_lock = threading.Lock()
         self._broken_by_sender: str | None = None
         self._sender = FrameSender(
             lambda _attach: connection,
@@ -78,27 +79,28 @@ class SocketLink:
         self._sender.send(control_frame(encode_message(message)))
 
     def close(self) -> None:
-        """Send what is queued, then give up the connection; waits at most `LINGER_S` for a peer that hangs.
+        """Send what is queued, then give up the connection; does not wait for that.
 
-        From a callback of this link it does not wait.
+        A peer that hangs is cut off after `LINGER_S`. Nothing more is reported from now on.
         """
-        self.begin_close()
-        self.finish_close(time.monotonic() + LINGER_S)
-
-    def begin_close(self) -> None:
-        """First half of :meth:`close`: nothing more is sent or reported."""
-        self._closing = True
+        with self._close_lock:
+            if self._closing:
+                return
+            self._closing = True
         self._sender.finish()
+        # On the receiving thread itself, the end of the callback goes on with `_linger`.
+        if self._thread is not threading.current_thread():
+            threading.Thread(target=self._cut_later, name=f"{self._thread.name}-cut", daemon=True).start()
 
-    def finish_close(self, deadline_s: float) -> None:
-        """Second half of :meth:`close`: wait for the peer until `deadline_s` (monotonic), then cut."""
-        if self._thread is threading.current_thread():
-            return
-        self._thread.join(max(0.0, deadline_s - time.monotonic()))
-        if self._thread.is_alive():
+    def wait_closed(self, timeout_s: float) -> bool:
+        """Wait for the end of a link that was closed or lost; whether it came. Call it before exiting."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _cut_later(self) -> None:
+        if not self.wait_closed(LINGER_S):
             self._sender.abort()
             self._connection.abort()
-            self._thread.join(LINGER_S)
 
     def _sender_ended(self, reason: str | None) -> None:
         if reason is not None:

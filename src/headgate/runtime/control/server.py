@@ -99,17 +99,17 @@ class ControlServer:
     def close(self) -> None:
         """Stop accepting; send what is queued on every link and close it. May be called twice.
 
-        Waits at most about a second, however many workers hang.
+        Waits at most about two seconds, however many workers hang; not to be called by a callback.
         """
         self._acceptor.close()
         with self._lock:
             self._closed = True
             links = list(self._links.values())
         for link in links:
-            link.begin_close()
-        deadline_s = time.monotonic() + LINGER_S
+            link.close()
+        deadline_s = time.monotonic() + 2 * LINGER_S  # each is cut off after one
         for link in links:
-            link.finish_close(deadline_s)
+            link.wait_closed(max(0.0, deadline_s - time.monotonic()))
 
     def _judge(self, peer: Hello) -> Refusal | None:
         refusal = judge_hello(self._identity, peer, compare_attempt=False)

@@ -111,7 +111,9 @@ class KeyedProcessOperator(Operator):
         """Restore state and timers, give the function its handles, call its `open`."""
         where = self.context
         groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
-        self._backend = open_backend(where, declared_state(self._function), groups, self._timers)
+        self._backend = open_backend(where, declared_state(self._function), groups)
+        self._timers.event = self._backend.event_timers
+        self._timers.processing = self._backend.processing_timers
         self._eager, self._bound = split_handles(self._backend)
         for name, handle in self._backend.handles.items():
             setattr(self._function, name, handle)
@@ -155,9 +157,9 @@ class KeyedProcessOperator(Operator):
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """See :class:`Operator`."""
-        if not self._backend.handles and not self._timers.event and not self._timers.processing:
-            return None
-        return PendingKeyedState(self.context, self._backend.snapshot_sync(), self._mark)
+        return PendingKeyedState(
+            self.context.uid, self._backend.groups, self._backend.snapshot_sync(), self._mark
+        )
 
     def close(self) -> None:
         """See :class:`Operator`."""

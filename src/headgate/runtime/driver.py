@@ -1,0 +1,226 @@
+"""The driver's side of a job: opens storage and control server, runs the job master's loop to the end."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headgate.api.executor import JobResult, JobSpec
+from headgate.checkpoint.opening import open_checkpoint
+from headgate.checkpoint.service import CheckpointService
+from headgate.checkpoint.storage import reachability
+from headgate.checkpoint.storage.uris import open_disk
+from headgate.checkpoint.store.log import CommitPermit
+from headgate.common import options as o
+from headgate.common.errors import JobFailedError
+from headgate.common.ids import JobId
+from headgate.common.ports import Disk, Gang
+from headgate.core.execution import JobState
+from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.control.server import ControlServer, WorkerKey
+from headgate.runtime.events import JobListener
+from headgate.runtime.job_master import JobMaster, MasterPorts, RestorePoint
+from headgate.runtime.job_settings import JobSettings, job_settings
+from headgate.runtime.network.handshake import Hello
+from headgate.common.ports import Link
+from headgate.runtime.program import Program
+from headgate.runtime.restore import check_compatible
+from headgate.runtime.statistics import JobStatistics
+from headgate.runtime.system import BackgroundThread, Mailbox, SystemClock, SystemRandomness
+from headgate.runtime.worker_process import WorkerSpec, load_probe
+
+SECRET_BYTES = 32
+CANCEL_GRACE_S = 20.0
+"""How long a cancelled job may take to leave before the driver goes on without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangContext:
+    """What a gang needs to start workers that find their job master.
+
+    Attributes:
+        worker: everything a worker must know; picklable.
+        exited: to be called, from any thread, once all workers of a gang are gone: with the gang's
+            number, and why if it was not in order.
+    """
+
+    worker: WorkerSpec
+    exited: Callable[[int, str | None], None]
+
+
+def run_job(
+    job: JobSpec,
+    make_gang: Callable[[GangContext], Gang],
+    listener: JobListener,
+    dies_with_parent: bool = True,
+) -> JobResult:
+    """Run a job to its end.
+
+    Args:
+        job: what to run.
+        make_gang: how to start workers here.
+        listener: is told what happens.
+        dies_with_parent: see :class:`WorkerSpec`.
+
+    Raises:
+        UsageError: the job cannot run; nothing was started.
+        UserFunctionError: the program's code failed and the restart strategy gave up.
+        OperatingError: anything else failed and the restart strategy gave up.
+        KeyboardInterrupt: the user cancelled; the job was ended first.
+    """
+    return _Driver(job, listener, dies_with_parent).run(make_gang)
+
+
+class _Driver:
+    def __init__(self, job: JobSpec, listener: JobListener, dies_with_parent: bool) -> None:
+        self._job, self._dies_with_parent = job, dies_with_parent
+        self._settings = job_settings(job.config)
+        self._id = JobId(f"{_folder_name(job.name)}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
+        self._clock, self._mailbox = SystemClock(), Mailbox()
+        self._statistics = JobStatistics(job.plan, listener)
+        self._links: dict[WorkerKey, Link] = {}
+        self._secret = secrets.token_bytes(SECRET_BYTES)
+        self._marker = secrets.token_hex(8)
+
+    def run(self, make_gang: Callable[[GangContext], Gang]) -> JobResult:
+        began = self._clock.monotonic_ms()
+        point = self._restore_point()
+        plan = adopt_key_groups(self._job, point)
+        disk, service, permit = self._open_storage()
+        probe = load_probe(self._job.config.get(o.TESTING_PROBE))
+        background = BackgroundThread("headgate-checkpoints")
+        generation = 1 if permit is None else permit.generation
+        server = self._serve(generation)
+        gang = make_gang(GangContext(self._worker_spec(server.address, generation), self._gang_exited))
+        ports = MasterPorts(
+            self._clock, background, gang, SystemRandomness(), probe, self._mailbox.post, self._statistics
+        )
+        program = Program(self._id, plan, self._settings.worker, self._job.record_types)
+        self._master = JobMaster(
+            self._id, self._job.name, plan, program, self._settings, ports, service, permit, point,
+            None if disk is None else self._marker,
+        )
+        try:
+            self._loop()
+        finally:
+            server.close()
+            background.close()
+            if disk is not None:
+                reachability.delete_marker(disk, self._marker)
+        return self._result(began)
+
+    def _loop(self) -> None:
+        master = self._master
+        master.submit()
+        try:
+            while not master.state.terminal:
+                self._turn(1000)
+        except KeyboardInterrupt:
+            master.cancel()
+            deadline = time.monotonic() + CANCEL_GRACE_S
+            while not master.state.terminal and time.monotonic() < deadline:
+                self._turn(200)
+            raise
+
+    def _turn(self, wait_max_ms: float) -> None:
+        self._mailbox.drain()
+        self._master.tick()
+        if self._master.state.terminal:
+            return
+        due = self._master.next_wakeup()
+        wait = wait_max_ms if due is None else max(0, min(wait_max_ms, due - self._clock.monotonic_ms()))
+        self._mailbox.wait(wait)
+
+    def _result(self, began: int) -> JobResult:
+        master = self._master
+        if master.error is not None:
+            raise master.error
+        if master.state is not JobState.FINISHED:
+            raise JobFailedError(f"job {self._job.name!r} was {master.state.value}")
+        seen = self._statistics
+        return JobResult(
+            job_id=self._id,
+            name=self._job.name,
+            restarts=master.restarts,
+            checkpoints=seen.checkpoints,
+            records_in=seen.records_in(),
+            records_out=seen.records_out(),
+            skipped=seen.skipped(),
+            duration_ms=self._clock.monotonic_ms() - began,
+        )
+
+    # -- what must be in place first -------------------------------------------------------------
+
+    def _restore_point(self) -> RestorePoint | None:
+        if self._job.restore_from is None:
+            return None
+        disk, checkpoint = open_checkpoint(self._job.restore_from)
+        return RestorePoint(checkpoint, disk.describe())
+
+    def _open_storage(self) -> tuple[Disk | None, CheckpointService | None, CommitPermit | None]:
+        uri = self._settings.storage
+        if uri is None:
+            return None, None, None
+        disk = open_disk(uri)
+        reachability.probe(disk)
+        reachability.write_marker(disk, self._marker)
+        service = CheckpointService(disk, self._id, load_probe(self._job.config.get(o.TESTING_PROBE)))
+        return disk, service, service.claim()
+
+    def _serve(self, generation: int) -> ControlServer:
+        hello = Hello(
+            job=self._id, generation=generation, attempt=0, slot=0, gang=0, purpose="control"
+        )
+        post, links = self._mailbox.post, self._links
+
+        def connected(worker: WorkerKey, _: Hello, link: Link) -> None:
+            post(lambda: links.__setitem__(worker, link))
+
+        def said(worker: WorkerKey, message: object) -> None:
+            post(lambda: self._master.message(links[worker], message))
+
+        def lost(worker: WorkerKey, reason: str) -> None:
+            post(lambda: self._master.link_lost(links[worker], reason))
+
+        return ControlServer(
+            self._secret, self._job.config.get(o.BIND_HOST), hello, said, connected, lost
+        )
+
+    def _worker_spec(self, address: str, generation: int) -> WorkerSpec:
+        settings: JobSettings = self._settings
+        return WorkerSpec(
+            control_address=address,
+            secret=self._secret,
+            job=self._id,
+            generation=generation,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            lease_ms=settings.lease_ms,
+            bind_host=self._job.config.get(o.BIND_HOST),
+            frame_size_max=settings.worker.frame_size_max,
+            sys_path=tuple(path for path in sys.path if path),
+            dies_with_parent=self._dies_with_parent,
+            probe=self._job.config.get(o.TESTING_PROBE),
+        )
+
+    def _gang_exited(self, gang: int, error: str | None) -> None:
+        self._mailbox.post(lambda: self._master.gang_exited(gang, error))
+
+
+def adopt_key_groups(job: JobSpec, point: RestorePoint | None) -> PhysicalPlan:
+    """The plan, with the restored checkpoint's number of key groups unless the program names one."""
+    if point is None:
+        return job.plan
+    plan = job.plan
+    if not job.config.is_set(o.MAX_PARALLELISM):
+        plan = dataclasses.replace(plan, max_parallelism=point.checkpoint.max_parallelism)
+    check_compatible(plan, point.checkpoint)
+    return plan
+
+
+def _folder_name(name: str) -> str:
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
+    return kept.strip(".-")[:100] or "job"

@@ -1,0 +1,49 @@
+"""The glue between a keyed operator and its state backend: restore, handles, snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.api.state import StateDescriptor
+from headgate.checkpoint.data_files import read_handle
+from headgate.runtime.operators.base import OperatorContext, StateFiles
+from headgate.state.backend import PendingSnapshot
+from headgate.state.heap.backend import HeapKeyedBackend
+from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
+
+
+def open_backend(
+    context: OperatorContext, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int]
+) -> HeapKeyedBackend:
+    """The backend of one operator subtask, filled with what was restored for it."""
+    backend = HeapKeyedBackend(descriptors, *groups, context.max_parallelism)
+    handles = [state.keyed.handle for state in context.restored if state.keyed is not None]
+    if handles:
+        backend.restore([read_handle(context.disk, handle) for handle in handles])
+    return backend
+
+
+def split_handles(backend: HeapKeyedBackend) -> tuple[list[Any], list[Any]]:
+    """Handles that the loop loads and stores, and handles that only need to know the key."""
+    handles: list[Any] = list(backend.handles.values())
+    return [h for h in handles if h.immutable], [h for h in handles if not h.immutable]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingKeyedState:
+    """The snapshot of a keyed operator whose synchronous part is done."""
+
+    uid: str
+    groups: tuple[int, int]
+    pending: PendingSnapshot
+    watermark: int
+
+    def finish(self, files: StateFiles) -> OperatorSubtaskState:
+        """See `runtime.operators.base.PendingState`."""
+        parts = self.pending.write()
+        size = sum(map(len, parts))
+        handle = files.write(self.uid, parts)
+        keyed = KeyedStateHandle(*self.groups, handle, size)
+        return OperatorSubtaskState(self.uid, keyed, watermark=self.watermark)

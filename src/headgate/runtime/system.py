@@ -1,0 +1,108 @@
+"""The doors of production: the machine's clocks and randomness, and one background thread."""
+
+from __future__ import annotations
+
+import queue
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class SystemClock:
+    """The machine's clocks; implements `common.ports.Clock`."""
+
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never go back."""
+        return time.monotonic_ns() // 1_000_000
+
+    def precise_ms(self) -> float:
+        """The monotonic clock with its fraction."""
+        return time.monotonic_ns() / 1_000_000
+
+
+class SystemRandomness:
+    """The machine's randomness; implements `common.ports.Randomness`."""
+
+    def token(self, size: int) -> bytes:
+        """Unpredictable bytes."""
+        return secrets.token_bytes(size)
+
+    def uniform(self, low: float, high: float) -> float:
+        """A number in between."""
+        return random.uniform(low, high)  # noqa: S311 - jitter, not a secret
+
+
+Work = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
+
+
+class BackgroundThread:
+    """Runs work one after the other beside a loop; implements `common.ports.Background`.
+
+    Args:
+        name: of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        """Run `work` when its turn comes, then `done(result, error)`, both in the thread."""
+        self._queue.put((work, done))
+
+    def close(self) -> None:
+        """Finish what was submitted, then end the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            work, done = item
+            try:
+                result, failure = work(), None
+            except BaseException as error:  # noqa: BLE001 - reported to whoever submitted it
+                result, failure = None, error
+            done(result, failure)
+            # Results may hold large buffers; an idle thread must not keep them alive.
+            item = work = done = result = failure = None  # type: ignore[assignment]
+
+
+class Mailbox:
+    """Callbacks from any thread to one loop, and the loop's way to sleep until one comes."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._wake = threading.Event()
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Have the loop call `callback`."""
+        self._queue.put(callback)
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Have the loop look around."""
+        self._wake.set()
+
+    def drain(self) -> bool:
+        """Call what was posted; False when there was nothing."""
+        called = False
+        while True:
+            try:
+                callback = self._queue.get_nowait()
+            except queue.Empty:
+                return called
+            callback()
+            called = True
+
+    def wait(self, timeout_ms: float | None) -> None:
+        """Sleep until woken, at most `timeout_ms`."""
+        if self._wake.wait(None if timeout_ms is None else timeout_ms / 1000):
+            self._wake.clear()

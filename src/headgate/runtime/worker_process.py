@@ -1,0 +1,172 @@
+"""A worker's process: connects to the job master, runs the worker's loop, proves that it lives.
+
+The process ends itself, without further ado, when it must not go on: the job master is gone or has
+replaced it, its lease ran out, or its parent died. What it did not commit is not committed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headgate.checkpoint.storage.uris import open_disk
+from headgate.common.ids import JobId
+from headgate.common.ports import NoProbe, Probe
+from headgate.core.liveness import Lease
+from headgate.runtime.control import messages as m
+from headgate.runtime.control.client import connect_control
+from headgate.runtime.network.dataplane import SocketDataPlane
+from headgate.runtime.network.handshake import Hello
+from headgate.runtime.system import BackgroundThread, Mailbox, SystemClock
+from headgate.runtime.worker import Worker, WorkerPorts, WorkerState
+
+EXIT_FENCED = 75
+"""Exit code of a process that found itself replaced or alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """What a worker needs to find its job master; picklable.
+
+    Attributes:
+        control_address: of the job master.
+        secret: of the job; proves both sides to each other.
+        job: its id.
+        generation: of the job master.
+        heartbeat_interval_ms: between two heartbeats.
+        lease_ms: how long to go on without an answer.
+        bind_host: where to listen for peers.
+        frame_size_max: largest frame accepted from a peer, in bytes.
+        sys_path: the driver's import path, for modules beside the user's program.
+        dies_with_parent: whether a change of the parent process means that nobody wants this one
+            any more; not so where workers are threads.
+        probe: "module:attribute" of a factory for `common.ports.Probe`, for fault injection; or None.
+    """
+
+    control_address: str
+    secret: bytes
+    job: str
+    generation: int
+    heartbeat_interval_ms: int
+    lease_ms: int
+    bind_host: str
+    frame_size_max: int
+    sys_path: tuple[str, ...] = ()
+    dies_with_parent: bool = True
+    probe: str | None = None
+
+
+def run_worker(spec: WorkerSpec, gang: int, slot: int, abandon: Callable[[str], None] | None = None) -> None:
+    """Be the worker of a slot until the job master says that the job is over.
+
+    Args:
+        spec: how to find the job master.
+        gang: the gang's number.
+        slot: the slot's number.
+        abandon: called, possibly from another thread, when this worker must not go on; by default it
+            ends the process at once.
+
+    Raises:
+        OperatingError: the job master cannot be reached.
+        ProtocolError: it did not prove to know the job's secret.
+    """
+    sys.path.extend(path for path in spec.sys_path if path not in sys.path)
+    _Process(spec, gang, slot, abandon or _end_process).run()
+
+
+def _end_process(reason: str) -> None:
+    print(f"headgate: this worker stops: {reason}", file=sys.stderr, flush=True)
+    os._exit(EXIT_FENCED)
+
+
+class _Process:
+    def __init__(self, spec: WorkerSpec, gang: int, slot: int, abandon: Callable[[str], None]) -> None:
+        self._spec, self._gang, self._slot, self._abandon = spec, gang, slot, abandon
+        self._clock, self._mailbox = SystemClock(), Mailbox()
+        self._lease = Lease(spec.lease_ms, self._clock.monotonic_ms())
+        self._over = threading.Event()
+        self._abandoned = False
+        self._parent = os.getppid()
+
+    def run(self) -> None:
+        spec = self._spec
+        data = SocketDataPlane(
+            spec.secret, spec.bind_host, self._slot, self._mailbox.wake, spec.frame_size_max
+        )
+        background = BackgroundThread(f"headgate-snapshots-{self._slot}")
+        hello = Hello(
+            purpose="control", job=spec.job, generation=spec.generation, attempt=0, slot=self._slot, gang=self._gang
+        )
+        link = connect_control(spec.control_address, spec.secret, hello, self._received, self._link_lost)
+        ports = WorkerPorts(
+            self._clock, background, data, link, open_disk, load_probe(spec.probe), self._mailbox.post
+        )
+        self._worker, self._link = Worker(JobId(spec.job), self._slot, ports), link
+        heartbeat = threading.Thread(target=self._beat, name=f"headgate-heartbeat-{self._slot}", daemon=True)
+        try:
+            link.send(m.Register(self._gang, self._slot, os.getpid(), platform.node(), data.address))
+            heartbeat.start()
+            self._loop()
+        finally:
+            self._over.set()
+            self._worker.handle(m.Finish(0))
+            link.close()
+            data.close()
+            background.close()
+            heartbeat.join()
+
+    def _loop(self) -> None:
+        worker, mailbox, clock = self._worker, self._mailbox, self._clock
+        while worker.state is not WorkerState.FINISHED and not self._abandoned:
+            worked = mailbox.drain()
+            worked |= worker.step()
+            if worked:
+                continue
+            due = worker.next_wakeup()
+            wait_ms = 1000.0 if due is None else max(0, min(1000, due - clock.monotonic_ms()))
+            mailbox.wait(wait_ms)
+
+    def _received(self, message: object) -> None:
+        """On the link's thread."""
+        if isinstance(message, m.HeartbeatSeen):
+            self._lease.renewed(message.sent_ms)
+        else:
+            self._mailbox.post(lambda: self._worker.handle(message))
+
+    def _link_lost(self, reason: str) -> None:
+        """On the link's thread: nobody could tell this worker any more that it was replaced."""
+        if not self._over.is_set():
+            self._give_up(f"the connection to the job master ended ({reason})")
+
+    def _beat(self) -> None:
+        """The side thread: heartbeats, lease, parent."""
+        interval_s = self._spec.heartbeat_interval_ms / 1000
+        while not self._over.wait(interval_s):
+            now = self._clock.monotonic_ms()
+            if self._lease.expired(now):
+                self._give_up(f"the job master was silent for {self._spec.lease_ms} ms")
+            elif self._spec.dies_with_parent and os.getppid() != self._parent:
+                self._give_up("its parent process ended")
+            else:
+                worker = self._worker
+                self._link.send(m.Heartbeat(worker.attempt, now, worker.progress, list(worker.counters())))
+
+    def _give_up(self, reason: str) -> None:
+        self._abandoned = True
+        self._mailbox.wake()
+        self._abandon(reason)
+
+
+def load_probe(path: str | None) -> Probe:
+    """The probe of production, or the one that a fault-injection test named."""
+    if path is None:
+        return NoProbe()
+    import importlib
+
+    module, _, attribute = path.partition(":")
+    probe: Probe = getattr(importlib.import_module(module), attribute)()
+    return probe

@@ -1,0 +1,70 @@
+"""A whole job in one process: real sockets, real checkpoints, workers as threads. For tests.
+
+Not for measuring: the workers share one interpreter lock.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from headgate.api.executor import JobResult, JobSpec
+from headgate.runtime.driver import GangContext, run_job
+from headgate.runtime.events import JobListener
+from headgate.runtime.worker_process import run_worker
+
+
+class MiniCluster:
+    """An executor whose workers are threads of this process.
+
+    Args:
+        listener: is told what happens.
+
+    Example:
+        >>> import headgate as hg
+        >>> env = hg.Environment(parallelism=2, executor=MiniCluster())
+        >>> doubled = env.from_collection([1, 2, 3]).map(lambda n: 2 * n)
+        >>> sorted(doubled.collect())
+        [2, 4, 6]
+    """
+
+    def __init__(self, listener: JobListener | None = None) -> None:
+        self._listener = listener or JobListener()
+
+    def execute(self, job: JobSpec) -> JobResult:
+        """Run a job to its end; see `api.executor.Executor`."""
+        return run_job(job, _ThreadGang, self._listener, dies_with_parent=False)
+
+
+class _ThreadGang:
+    """Implements `common.ports.Gang`."""
+
+    def __init__(self, context: GangContext) -> None:
+        self._context = context
+        self._running: dict[int, int] = {}
+        self._errors: dict[int, str] = {}
+        self._lock = threading.Lock()
+
+    def submit(self, gang: int, slots: int) -> None:
+        """Start one thread per slot."""
+        self._running[gang] = slots
+        for slot in range(slots):
+            threading.Thread(
+                target=self._work, args=(gang, slot), name=f"headgate-worker-{gang}-{slot}", daemon=True
+            ).start()
+
+    def cancel(self, gang: int) -> None:
+        """Threads cannot be killed; the job master has closed their links, which ends them."""
+
+    def _work(self, gang: int, slot: int) -> None:
+        try:
+            run_worker(self._context.worker, gang, slot, abandon=lambda reason: self._note(gang, reason))
+        except Exception as error:  # noqa: BLE001 - reported as the gang's end
+            self._note(gang, f"{type(error).__name__}: {error}")
+        with self._lock:
+            self._running[gang] -= 1
+            last = self._running[gang] == 0
+        if last:
+            self._context.exited(gang, self._errors.get(gang))
+
+    def _note(self, gang: int, reason: str) -> None:
+        self._errors.setdefault(gang, reason)
