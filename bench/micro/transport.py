@@ -1,12 +1,13 @@
 """Frames between two processes: our sockets against ZeroMQ, and what a busy loop does to a receiver.
 
-Run ``python -m bench.micro.transport`` (``--smoke`` for seconds instead of minutes). ZeroMQ rows appear only where
-pyzmq is installed; it is no dependency of Headgate. One line of JSON per measurement goes to stdout.
+Run ``python -m bench.micro.transport`` (``--smoke`` for seconds instead of minutes). ZeroMQ rows appear only
+where pyzmq is installed; it is no dependency of Headgate. One line of JSON per measurement goes to stdout.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import json
 import multiprocessing
@@ -24,7 +25,15 @@ from typing import Any
 
 from headgate.runtime.network.connection import Connection, FrameSender
 from headgate.runtime.network.frames import Frame, FrameKind, FrameReader
-from headgate.runtime.network.sockets import FrameReceiver, connect, listen, parse_address, tune
+from headgate.runtime.network.sockets import (
+    FrameReceiver,
+    Listener,
+    connect,
+    listen,
+    parse_address,
+    send_parts,
+    tune,
+)
 
 FRAME_SIZE_MAX = 64 << 20
 SIZES = (64 << 10, 1 << 20, 3 << 20)
@@ -54,6 +63,17 @@ def send_plain(address: str, size: int, count: int, report: Any) -> None:
     connection.close()
 
 
+def send_bare(address: str, size: int, count: int, report: Any) -> None:
+    """Child: send as many bytes in the same pieces, without checksum or thread."""
+    sock = connect(address, 10_000)
+    payload, header = os.urandom(size), bytes(44)
+    begin = cpu_s()
+    for _ in range(count):
+        send_parts(sock, [header, payload])
+    sock.close()
+    report.put(cpu_s() - begin)
+
+
 def send_zmq(address: str, size: int, count: int, checksum: bool, report: Any) -> None:
     """Child: push `count` two-part messages without copying, with or without a checksum."""
     import zmq
@@ -76,11 +96,7 @@ def send_zmq(address: str, size: int, count: int, checksum: bool, report: Any) -
 def plain_run(family: str, size: int, count: int) -> tuple[float, float]:
     """Seconds and CPU seconds of both processes for `count` frames over our sockets."""
     listener = listen("127.0.0.1")
-    (door,) = [e.text for e in parse_address(listener.address) if e.family == family]
-    child, report = start(send_plain, door, size, count)
-    (listening,) = [s for s in listener.sockets if (s.family == socket.AF_UNIX) == (family == "unix")]
-    sock, _ = listening.accept()
-    tune(sock)
+    sock, child, report = accept_child(listener, family, send_plain, size, count)
     receiver = FrameReceiver(sock, FRAME_SIZE_MAX)
     received = len(receiver.receive())
     begin, cpu = time.perf_counter(), cpu_s()
@@ -94,7 +110,36 @@ def plain_run(family: str, size: int, count: int) -> tuple[float, float]:
     return elapsed, used
 
 
-def zmq_run(family: str, size: int, count: int, checksum: bool) -> tuple[float, float]:
+def bare_run(family: str, size: int, count: int) -> tuple[float, float]:
+    """The floor: the same bytes over the same sockets, neither checked nor parsed."""
+    listener = listen("127.0.0.1")
+    sock, child, report = accept_child(listener, family, send_bare, size, count)
+    header = bytearray(44)
+    sock.recv_into(header, 0, socket.MSG_WAITALL)
+    begin, cpu = time.perf_counter(), cpu_s()
+    for _ in range(count):
+        sock.recv_into(bytearray(size), 0, socket.MSG_WAITALL)
+        sock.recv_into(header, 0, socket.MSG_WAITALL)
+    elapsed, used = time.perf_counter() - begin, cpu_s() - cpu + report.get()
+    child.join()
+    sock.close()
+    listener.close()
+    return elapsed, used
+
+
+def accept_child(
+    listener: Listener, family: str, target: Callable[..., None], *arguments: Any
+) -> tuple[socket.socket, Any, Any]:
+    """A child that sends to one door of the listener: its socket, process and report."""
+    (door,) = [e.text for e in parse_address(listener.address) if e.family == family]
+    child, report = start(target, door, *arguments)
+    (listening,) = [s for s in listener.sockets if (s.family == socket.AF_UNIX) == (family == "unix")]
+    sock, _ = listening.accept()
+    tune(sock)
+    return sock, child, report
+
+
+def zmq_run(checksum: bool, family: str, size: int, count: int) -> tuple[float, float]:
     """The same over ZeroMQ PUSH/PULL."""
     import zmq
 
@@ -126,10 +171,13 @@ def start(target: Callable[..., None], *arguments: Any) -> tuple[Any, Any]:
 
 def measure_transports(total: int, runs: int) -> None:
     """GB/s and CPU seconds per GB of every transport, family and size; runs interleaved, medians printed."""
-    transports: dict[str, Callable[[str, int, int], tuple[float, float]]] = {"sockets": plain_run}
+    transports: dict[str, Callable[[str, int, int], tuple[float, float]]] = {
+        "sockets, crc32 (ours)": plain_run,
+        "sockets, no checksum": bare_run,
+    }
     if importlib.util.find_spec("zmq") is not None:
-        transports["zmq, no checksum"] = lambda *a: zmq_run(*a, checksum=False)
-        transports["zmq, crc32"] = lambda *a: zmq_run(*a, checksum=True)
+        transports["zmq, crc32"] = functools.partial(zmq_run, True)
+        transports["zmq, no checksum"] = functools.partial(zmq_run, False)
     for family in ("unix", "tcp"):
         for size in SIZES:
             count = max(8, total // size)
@@ -253,11 +301,7 @@ def busy_run(
 ) -> tuple[int, int]:
     """One run of one way to receive."""
     listener = listen("127.0.0.1")
-    (door,) = [e.text for e in parse_address(listener.address) if e.family == "unix"]
-    child, _report = start(send_forever, door, size, size / (rate_mb_s * 1e6))
-    (listening,) = [s for s in listener.sockets if s.family == socket.AF_UNIX]
-    sock, _ = listening.accept()
-    tune(sock)
+    sock, child, _ = accept_child(listener, "unix", send_forever, size, size / (rate_mb_s * 1e6))
     before = sys.getswitchinterval()
     sys.setswitchinterval(interval_s)
     try:
@@ -279,8 +323,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a few seconds, to see that it runs")
     smoke = parser.parse_args().smoke
-    measure_transports(total=(64 << 20) if smoke else (3 << 30), runs=1 if smoke else 5)
-    measure_busy_loop(seconds=0.2 if smoke else 2.0, runs=1 if smoke else 3)
+    measure_transports(total=(32 << 20) if smoke else (1 << 30), runs=1 if smoke else 3)
+    measure_busy_loop(seconds=0.2 if smoke else 1.0, runs=1 if smoke else 3)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from headgate.common.errors import PlanError
@@ -71,9 +72,13 @@ def run_program(path: str | Path, arguments: Sequence[str] = ()) -> None:
     file = Path(path)
     if not file.is_file():
         raise PlanError(f"there is no program {str(path)!r}; give the path of a Python file")
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise PlanError(f"program {str(path)!r} cannot be read: {error.strerror or error}") from None
     before = len(_executed)
     with _as_script(file, arguments) as module:
-        exec(compile(file.read_bytes(), str(file), "exec"), vars(module))  # noqa: S102 - the user's program
+        exec(compile(text, str(file), "exec"), vars(module))  # noqa: S102 - the user's program
         if len(_executed) == before:
             _build(file, vars(module))
 
@@ -90,6 +95,39 @@ def _build(file: Path, names: Mapping[str, Any]) -> None:
     environment = Environment()
     build(environment)
     environment.execute(file.stem)
+
+
+@contextmanager
+def launched(options: Sequence[str] = (), restore: str | None = None) -> Iterator[None]:
+    """Within it, programs of this process are told these things; see :func:`launch_variables`."""
+    variables = launch_variables(options, restore)
+    before = {name: os.environ.get(name) for name in (OPTIONS_VARIABLE, RESTORE_VARIABLE)}
+    os.environ.pop(RESTORE_VARIABLE, None)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def program_traceback(error: BaseException) -> str:
+    """The traceback of what a program raised, from the program's first frame on.
+
+    An error that has no frame of the program's, such as a syntax error, is shown without any.
+    """
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace):
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    # By module name; the frames of `exec` bring their own globals, those of the program's `__main__`.
+    return str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0] == "headgate"
 
 
 @contextmanager

@@ -43,6 +43,16 @@ class RestartStrategyType(StrEnum):
     EXPONENTIAL_DELAY = "exponential-delay"
 
 
+class ProgressDisplay(StrEnum):
+    """How a running job is shown to whoever started it."""
+
+    AUTO = "auto"
+    LIVE = "live"
+    PLAIN = "plain"
+    JSON = "json"
+    OFF = "off"
+
+
 # --- checkpoints
 
 CHECKPOINTING_INTERVAL: Final = ConfigOption[int | None](
@@ -266,6 +276,17 @@ TESTING_PROBE: Final = ConfigOption[str | None](
     OptionalKind(Text()),
     None,
     "Factory of a fault-injection probe as module:attribute, called in driver and workers; for tests of recovery.",
+)
+
+# --- display
+
+PROGRESS: Final = ConfigOption(
+    "headgate.progress",
+    Choice(ProgressDisplay),
+    ProgressDisplay.AUTO,
+    "How a running job is shown: live is one line kept current on a terminal, plain a line every few seconds, "
+    "json one object per line on the standard output, off warnings only; auto is live on a terminal, plain "
+    "under `headgate run` without one, and off otherwise.",
 )
 
 

@@ -135,6 +135,18 @@ class CheckpointMaster:
             )
         )
 
+    def find_latest(self, then: Callable[[CheckpointMetadata | None], None]) -> None:
+        """The newest completed checkpoint as the log has it, read afresh.
+
+        A store whose outcome was unsure is settled by that: the log says whether it counts.
+        """
+        service = self._service
+
+        def work() -> CheckpointMetadata | None:
+            return self.latest if service is None else service.load_latest()
+
+        self._run(work, then)
+
     def recommit(self, checkpoint: CheckpointMetadata | None, then: Callable[[], None]) -> None:
         """Before a restore: commit what `checkpoint` holds once more and clean up the rest."""
         operators = {} if checkpoint is None else checkpoint.operators

@@ -40,7 +40,7 @@ class GateTask(Task):
     def __init__(self, *args: Any, channels: list[InputChannel]) -> None:
         super().__init__(*args)
         self.channels = channels
-        self._gate = InputGate(len(channels))
+        self._gate = InputGate(len(channels), _is_batch)
         self._handler = AlignedBarrierHandler(len(channels))
         self._valve = WatermarkValve(len(channels))
         self._open = set(range(len(channels)))
@@ -52,7 +52,7 @@ class GateTask(Task):
 
     def deliver(self, channel: int, element: Any) -> None:
         """An element arrived on a channel."""
-        if isinstance(element, (RowBatch, ArrowBatch)):
+        if _is_batch(element):
             self.channels[channel].credit.received()
         self._gate.put(channel, element)
 
@@ -67,7 +67,7 @@ class GateTask(Task):
             polled = self._gate.poll()
             assert polled is not None
             channel, element = polled
-            if not isinstance(element, (RowBatch, ArrowBatch)):
+            if not _is_batch(element):
                 self._event(channel, element)
                 self.outputs.note_step(self.host.clock.monotonic_ms())
                 return True
@@ -142,6 +142,10 @@ class GateTask(Task):
             elif isinstance(effect, AbortSnapshot):
                 self.outputs.cancel(CancelMarker(effect.checkpoint))
                 self.host.checkpoint_declined(self.id, effect.checkpoint, effect.reason)
+
+
+def _is_batch(element: Any) -> bool:
+    return isinstance(element, (RowBatch, ArrowBatch))
 
 
 def _owned(batch: Any, marks: Any) -> Batch:

@@ -112,8 +112,9 @@ class JobMaster:
         self._restart_at = self._force_at = self._redeploy_until = 0
         self._recommitting = False
         first = CheckpointId(1) if service is None else service.next_checkpoint_id()
+        known = [] if service is None else [CheckpointId(entry.checkpoint) for entry in service.completed()]
         coordinator: CheckpointCoordinator[SubtaskSnapshot] = CheckpointCoordinator(
-            settings.checkpoints, first, uniform=ports.randomness.uniform
+            settings.checkpoints, first, known, ports.randomness.uniform
         )
         self.checkpoints = CheckpointMaster(
             job, name, plan, coordinator, service, permit, self,
@@ -190,7 +191,8 @@ class JobMaster:
 
     def next_wakeup(self) -> int | None:
         """When to call :meth:`tick` at the latest (monotonic ms)."""
-        times = [t for t in (self._monitor.next_wakeup(), self.checkpoints.coordinator.next_wakeup()) if t]
+        due = (self._monitor.next_wakeup(), self.checkpoints.coordinator.next_wakeup())
+        times = [time for time in due if time is not None]
         if self.state is JobState.RECOVERING:
             times += [self._restart_at, *([self._force_at] if self._gang_alive else [])]
         elif self.state.ending and self._gang_alive:
@@ -256,16 +258,17 @@ class JobMaster:
             self._task_failed(slot, message)
         elif isinstance(message, m.Deployed):
             self._deployed(slot)
-        elif self.state is not JobState.RUNNING and not isinstance(message, m.RequestSplits):
+        elif self.state not in (JobState.DEPLOYING, JobState.RUNNING):
             return
+        elif isinstance(message, m.RequestSplits):
+            # Workers do not wait for each other: one may read, or be done, before the last is deployed.
+            self._assign_splits(slot, message)
+        elif isinstance(message, m.DataEnded):
+            self._data_ended(slot, message)
         elif isinstance(message, m.Acknowledge):
             self.checkpoints.acknowledged(message)
         elif isinstance(message, m.Decline):
             self.checkpoints.declined(message)
-        elif isinstance(message, m.RequestSplits):
-            self._assign_splits(slot, message)
-        elif isinstance(message, m.DataEnded):
-            self._data_ended(slot, message)
 
     def _assign_splits(self, slot: int, request: m.RequestSplits) -> None:
         member = self._roster.get(slot)
@@ -338,7 +341,7 @@ class JobMaster:
 
     def _check_data_ended(self) -> None:
         ended = sum(len(member.ended) for member in self._roster.members())
-        if ended == sum(vertex.parallelism for vertex in self.plan.vertices):
+        if self.state is JobState.RUNNING and ended == sum(v.parallelism for v in self.plan.vertices):
             self.checkpoints.request(RequestKind.FINAL)
 
     # -- failure and recovery --------------------------------------------------------------------
@@ -421,15 +424,16 @@ class JobMaster:
             self._life.move(event)
             then()
 
+        def found(latest: CheckpointMetadata | None) -> None:
+            point = self._initial if latest is None else RestorePoint(latest, self.settings.storage)
+            self._recover_from(point, go_on)
+
         self._recommitting = True
-        latest = self.checkpoints.latest
-        point = self._initial if latest is None else RestorePoint(latest, self.settings.storage)
-        self._recover_from(point, go_on)
+        self.checkpoints.find_latest(found)
 
     def _recover_from(self, point: RestorePoint | None, then: Callable[[], None]) -> None:
         self._point = point
-        mine = self.checkpoints.latest if self.checkpoints.latest is not None else None
-        self.checkpoints.recommit(mine, then)
+        self.checkpoints.recommit(None if point is None else point.checkpoint, then)
 
     # -- the end ---------------------------------------------------------------------------------
 

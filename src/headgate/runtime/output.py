@@ -181,6 +181,7 @@ class Outputs:
         self.records_out = 0
         self._timeout_ms = buffer_timeout_ms
         self._watermark = self._sent = WATERMARK_MIN
+        self._silent = True
         self._flush_at: int | None = None
 
     def channels(self) -> list[OutputChannel]:
@@ -226,7 +227,8 @@ class Outputs:
 
     def note_step(self, now_ms: int) -> None:
         """After a step: start the flush timeout if something waits."""
-        if self._flush_at is None and (self._watermark > self._sent or self._gathering()):
+        waits = self._silent or self._watermark > self._sent or self._gathering()
+        if self._flush_at is None and waits:
             self._flush_at = now_ms + self._timeout_ms
 
     def flush_due(self, now_ms: int) -> None:
@@ -241,7 +243,9 @@ class Outputs:
         self._flush_at = None
         for channel in self.channels():
             channel.flush()
-        if self._watermark > self._sent:
+        if self._watermark > self._sent or self._silent:
+            # The first one goes out even if it says nothing: receivers wait for a sign of every channel.
+            self._silent = False
             self._sent = self._watermark
             self._broadcast(Watermark(self._watermark))
 

@@ -162,6 +162,13 @@ class SourceTask(Task):
         super().__init__(*args)
         self._asked = False
         self._resume_at = 0
+        self._answered = False
+        self._deferred: Barrier | None = None
+
+    def open(self) -> None:
+        """See :class:`Task`; a reader with restored splits knows what it has to read."""
+        super().open()
+        self._answered = not self.head.needs_split
 
     def step(self) -> bool:
         """Read and process one batch."""
@@ -170,6 +177,9 @@ class SourceTask(Task):
         if not self.outputs.available:
             self.pace.blocked()
             return False
+        if self._deferred is not None and self._answered:
+            barrier, self._deferred = self._deferred, None
+            self.trigger(barrier)
         if self._resume_at > self.host.clock.monotonic_ms():
             return False
         with self.pace.step() as step:
@@ -191,6 +201,7 @@ class SourceTask(Task):
 
     def splits_assigned(self, splits: list[Any] | None) -> None:
         """The enumerator answered."""
+        self._answered = True
         if splits is None:
             # `_asked` stays: there is nobody to ask any more.
             self.head.reader.no_more_splits()
@@ -202,9 +213,17 @@ class SourceTask(Task):
             self._resume_at = 0
         else:
             self._resume_at = self.host.clock.monotonic_ms() + SPLIT_RETRY_MS
+            self.outputs.note_step(self.host.clock.monotonic_ms())
 
     def trigger(self, barrier: Barrier) -> None:
-        """The coordinator asks for a checkpoint: this is position S_n."""
+        """The coordinator asks for a checkpoint: this is position S_n.
+
+        A reader that does not know yet whether it will read anything first learns it, so that the
+        barrier is never the first sign of its channels.
+        """
+        if not self._answered:
+            self._deferred = barrier
+            return
         self.draw(barrier, max(0.0, self.host.clock.now_ms() - barrier.trigger_ms), 0.0)
 
     def _no_records(self, status: PollStatus) -> bool:
@@ -214,6 +233,9 @@ class SourceTask(Task):
         if not self._asked and self.head.needs_split:
             self._asked = True
             self.host.request_splits(self.id)
-        self._resume_at = self.host.clock.monotonic_ms() + NOTHING_RETRY_MS
+        now = self.host.clock.monotonic_ms()
+        self._resume_at = now + NOTHING_RETRY_MS
+        if self._answered:
+            self.outputs.note_step(now)
         return False
 

@@ -95,7 +95,6 @@ class Worker:
         if kind is m.Deploy:
             self._deploy(message)
         elif kind is m.Finish:
-            self._dispose()
             self.state = WorkerState.FINISHED
         elif kind is m.Stop:
             self._stop(message.attempt)
@@ -154,6 +153,10 @@ class Worker:
             if thread.ident not in self._threads_before and not thread.name.startswith("headgate-")
         ]
         self.ports.link.send(m.Idle(attempt, stray))
+
+    def close(self) -> None:
+        """Release everything; the worker is of no use afterwards."""
+        self._dispose()
 
     def _dispose(self) -> None:
         assembly, self._assembly, self._snapshots = self._assembly, None, None

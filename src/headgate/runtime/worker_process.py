@@ -113,7 +113,9 @@ class _Process:
             self._loop()
         finally:
             self._over.set()
-            self._worker.handle(m.Finish(0))
+            # The last totals, before the subtasks are gone.
+            self._send_heartbeat()
+            self._worker.close()
             link.close()
             data.close()
             background.close()
@@ -152,8 +154,11 @@ class _Process:
             elif self._spec.dies_with_parent and os.getppid() != self._parent:
                 self._give_up("its parent process ended")
             else:
-                worker = self._worker
-                self._link.send(m.Heartbeat(worker.attempt, now, worker.progress, list(worker.counters())))
+                self._send_heartbeat()
+
+    def _send_heartbeat(self) -> None:
+        worker, now = self._worker, self._clock.monotonic_ms()
+        self._link.send(m.Heartbeat(worker.attempt, now, worker.progress, list(worker.counters())))
 
     def _give_up(self, reason: str) -> None:
         self._abandoned = True

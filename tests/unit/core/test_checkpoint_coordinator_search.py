@@ -71,7 +71,8 @@ def absorb(world: World, effects: list[Effect[Snap]]) -> World:
                 world = replace(world, drawn_in=(*world.drawn_in, (checkpoint, attempt)))
             case Finalize(checkpoint, _, _, snapshots):
                 assert world.running
-                assert world.storing is None and world.committing is None, "one publication at a time"
+                assert world.storing is None, "one publication at a time"
+                assert world.committing is None, "one publication at a time"
                 assert {(s.vertex, s.subtask) for s in snapshots} == set(TASKS)
                 assert checkpoint not in world.aborted
                 world = replace(world, storing=checkpoint)
@@ -81,7 +82,8 @@ def absorb(world: World, effects: list[Effect[Snap]]) -> World:
                 world = replace(world, committing=checkpoint)
             case NotifyComplete(checkpoint, _):
                 assert world.running, "nothing after suspend"
-                assert checkpoint in world.completed and checkpoint not in world.aborted | world.notified
+                assert checkpoint in world.completed
+                assert checkpoint not in world.aborted | world.notified
                 world = replace(world, notified=world.notified | {checkpoint})
             case NotifyAbort(checkpoint, _, _):
                 assert checkpoint not in world.aborted, "aborted at most once"

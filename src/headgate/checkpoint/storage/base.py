@@ -1,8 +1,6 @@
-"""What checkpoint storage asks of a disk beyond the `Disk` port, and how a disk is chosen by URI.
+"""What checkpoint storage asks of a disk beyond the `Disk` port: what an error says, and optional abilities.
 
-The port demands: durable when it returns, create-if-absent for one caller only, read after
-write. Two things are
-added here: what an error says about the file, and optional abilities.
+Which disk serves which URI is `storage/uris.py`.
 """
 
 from __future__ import annotations

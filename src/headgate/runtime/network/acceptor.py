@@ -107,6 +107,7 @@ class Acceptor:
             self._wake.send(b"x")
         self._thread.join()
         self._wake.close()
+        self._woken.close()  # not by the thread: it may see the flag before the byte is sent
 
     def _count(self, field: str, reason: str = "") -> None:
         # Only the acceptor's thread writes; a reader sees one whole struct or the next.
@@ -131,7 +132,6 @@ class Acceptor:
             for sock in list(self._pending):
                 self._drop(sock)
             self._selector.close()
-            self._woken.close()
 
     def _next_timeout_s(self) -> float | None:
         # All deadlines have the same distance from their start, so the oldest is the first.

@@ -275,9 +275,9 @@ class SocketDataPlane:
         incoming = _Incoming(key, peer, Connection(sock))
         name = f"headgate-data-receive-{self._slot}-{peer.slot}"
         incoming.thread = threading.Thread(target=self._read, args=(incoming,), name=name, daemon=True)
-        with self._changed:
+        with self._changed:  # started before anybody can find and join it
+            incoming.thread.start()
             self._incoming[key] = incoming
-        incoming.thread.start()
 
     def _read(self, incoming: _Incoming) -> None:
         fence, slot = None, incoming.key.slot

@@ -1,0 +1,145 @@
+"""How the command ends: exit codes for scripts, and what is said of an error to a person.
+
+`docs/cli.md` lists the codes.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from headgate.api.launch import program_traceback
+from headgate.common.errors import HeadgateError, InternalError, UsageError, UserFunctionError
+
+DEBUG_VARIABLE: Final = "HEADGATE_DEBUG"
+
+_OURS: Final = str(Path(__file__).resolve().parents[1])
+
+
+class ExitCode(IntEnum):
+    """What the command tells the shell; a program that calls ``sys.exit`` chooses its own."""
+
+    FINISHED = 0
+    JOB_FAILED = 1
+    REFUSED = 2
+    USER_CODE = 3
+    INTERNAL = 70
+    HUNG_UP = 129
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class SignalledError(KeyboardInterrupt):
+    """A signal asks the command to end; the running job is cancelled as by Ctrl-C.
+
+    Attributes:
+        code: to exit with.
+    """
+
+    def __init__(self, code: ExitCode) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an error ends the command.
+
+    Attributes:
+        code: to exit with.
+        text: for the standard error; empty when there is nothing to say.
+    """
+
+    code: int
+    text: str = ""
+
+
+def ending_of(error: BaseException) -> Ending:
+    """What to say of an error, and the code to exit with.
+
+    Headgate's own traceback is part of it only for an error of Headgate's own, or when the environment
+    variable HEADGATE_DEBUG is 1.
+    """
+    ending = _ending_of(error)
+    if os.environ.get(DEBUG_VARIABLE) == "1" and not isinstance(error, SystemExit):
+        details = "".join(traceback.format_exception(error))
+        return Ending(ending.code, f"{ending.text}\n\n{details.rstrip()}".strip())
+    return ending
+
+
+def _ending_of(error: BaseException) -> Ending:
+    match error:
+        case SystemExit():
+            return _of_exit(error)
+        case SignalledError():
+            return Ending(error.code, "headgate: cancelled by a signal")
+        case KeyboardInterrupt():
+            return Ending(ExitCode.INTERRUPTED, "headgate: cancelled")
+        case UserFunctionError():
+            return Ending(ExitCode.USER_CODE, _of_user_function(error))
+        case UsageError():
+            return Ending(ExitCode.REFUSED, f"headgate: {error}")
+        case InternalError():
+            return Ending(ExitCode.INTERNAL, _please_report(str(error)))
+        case HeadgateError():
+            return Ending(ExitCode.JOB_FAILED, f"headgate: the job failed: {error}")
+    if _raised_by_headgate(error):
+        return Ending(ExitCode.INTERNAL, _please_report("".join(traceback.format_exception(error))))
+    return Ending(ExitCode.USER_CODE, f"headgate: the program raised\n\n{program_traceback(error).rstrip()}")
+
+
+def _of_exit(error: SystemExit) -> Ending:
+    if error.code is None or isinstance(error.code, int):
+        return Ending(error.code or ExitCode.FINISHED)
+    return Ending(ExitCode.JOB_FAILED, str(error.code))
+
+
+def _of_user_function(error: UserFunctionError) -> str:
+    last = error.traceback_text.strip().rsplit("\n", 1)[-1]
+    return (
+        f"headgate: {error.operator} raised {last}\n"
+        f"  record:  {error.record}\n"
+        f"  attempt: {error.attempt}\n\n"
+        f"{error.traceback_text.rstrip()}"
+    )
+
+
+def _please_report(details: str) -> str:
+    return (
+        "headgate: this is an error in Headgate itself; please report it with the lines below\n\n"
+        f"{details.rstrip()}"
+    )
+
+
+def _raised_by_headgate(error: BaseException) -> bool:
+    """Whether the last frame that is neither a library's nor Python's own is Headgate's."""
+    for frame in reversed(list(_frames(error))):
+        file = frame.f_code.co_filename
+        if file.startswith(_OURS):
+            # A script that does not compile has no frame of its own.
+            return not isinstance(error, SyntaxError)
+        if not file.startswith(_libraries()) and not file.startswith("<frozen"):
+            return False
+    return False
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace.tb_frame
+        trace = trace.tb_next
+
+
+def _libraries() -> tuple[str, ...]:
+    paths = {*sysconfig.get_paths().values(), *site.getsitepackages()}
+    # A program that lies in the environment's own folder is still the user's.
+    return tuple(paths - {sys.prefix, sys.base_prefix})

@@ -1,0 +1,124 @@
+"""The command ``headgate``: its commands and their options; what they do is in the files beside it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from headgate import __version__
+from headgate.cli.exit_codes import ending_of
+from headgate.cli.options_page import page
+from headgate.cli.run import RunRequest, assignments
+from headgate.cli.run import run as run_request
+
+app = typer.Typer(
+    name="headgate",
+    help="Exactly-once, stateful stream processing on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Program = Annotated[
+    str, typer.Argument(metavar="JOB.PY", help="A script that executes a job, or defines build(env).")
+]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[ARGS]...", help="The program's own; those that begin with a dash go behind --."),
+]
+Parallelism = Annotated[
+    int | None, typer.Option("--parallelism", "-p", min=1, help="Subtasks of operators that set none.")
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--define", "-D", metavar="KEY=VALUE", help="A setting; see `headgate options`."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")]
+
+
+@app.command()
+def run(
+    program: Program,
+    arguments: Arguments = None,
+    parallelism: Parallelism = None,
+    define: Options = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="CHECKPOINT", help="Begin from this checkpoint, a path or URI."),
+    ] = None,
+    master: Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master.")] = None,
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show warnings and errors only.")] = False,
+) -> None:
+    """Run a program and show its job until it ends."""
+    request = RunRequest(program, arguments or (), define or (), parallelism, from_, master, as_json, quiet)
+    raise typer.Exit(run_request(request))
+
+
+@app.command()
+def plan(
+    program: Program,
+    arguments: Arguments = None,
+    parallelism: Parallelism = None,
+    define: Options = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The plan as one JSON object.")] = False,
+) -> None:
+    """Show what a program would run; nothing is started."""
+
+    def show() -> str:
+        from headgate.api.capture import capture
+        from headgate.graph.explain import render
+
+        request = RunRequest(program, arguments or (), define or (), parallelism)
+        facts = capture(program, request.arguments, assignments(request))
+        return json.dumps(facts, indent=2) if as_json else render(facts)
+
+    _print(show)
+
+
+@app.command()
+def options(
+    key: Annotated[
+        str | None, typer.Argument(metavar="[KEY]", help="An option, or the beginning of several.")
+    ] = None,
+) -> None:
+    """List the settings there are, or tell everything about one."""
+    _print(lambda: page(key, min(100, shutil.get_terminal_size().columns)))
+
+
+@app.command()
+def version() -> None:
+    """Tell the versions of Headgate, Python and Spark."""
+    print(f"headgate {__version__}")
+    print(f"python {platform.python_version()} ({sys.executable})")
+    try:
+        print(f"pyspark {importlib.metadata.version('pyspark')}")
+    except importlib.metadata.PackageNotFoundError:
+        print("pyspark is not installed")
+
+
+def _print(text: Callable[[], str]) -> None:
+    """Print a text, or the reason why there is none."""
+    try:
+        print(text())
+    except (Exception, KeyboardInterrupt) as error:
+        ending = ending_of(error)
+        print(ending.text, file=sys.stderr)
+        raise typer.Exit(ending.code) from None
+
+
+def main() -> None:
+    """What the installed command calls."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

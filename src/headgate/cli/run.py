@@ -1,0 +1,148 @@
+"""``headgate run``: runs a program in this process, shows its job, and ends with a code for scripts."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+from headgate.api import launch
+from headgate.cli.exit_codes import Ending, ExitCode, SignalledError, ending_of
+from headgate.common import options as o
+from headgate.common.config import Config
+from headgate.common.errors import UsageError
+from headgate.common.options import ProgressDisplay
+from headgate.runtime import logs
+from headgate.runtime.progress import plain_lines_without_terminal
+from headgate.runtime.progress_json import LineWriter, reserve_stdout
+from headgate.runtime.progress_status import error_facts
+
+_SIGNALS: Final = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGHUP: ExitCode.HUNG_UP}
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What the user typed.
+
+    Attributes:
+        program: path of a Python file.
+        arguments: the program's own.
+        options: ``key=value`` texts behind ``-D``.
+        parallelism: for operators that set none.
+        restore_from: a checkpoint to begin from.
+        master: Spark's.
+        as_json: events as lines on the standard output.
+        quiet: warnings only.
+    """
+
+    program: str
+    arguments: Sequence[str] = ()
+    options: Sequence[str] = ()
+    parallelism: int | None = None
+    restore_from: str | None = None
+    master: str | None = None
+    as_json: bool = False
+    quiet: bool = False
+
+
+def assignments(request: RunRequest) -> list[str]:
+    """All settings of the command line as ``key=value``; the named options win over ``-D``.
+
+    Raises:
+        UsageError: two options exclude each other.
+        ConfigError: a setting does not exist or has a wrong value.
+    """
+    if request.as_json and request.quiet:
+        raise UsageError("--json and --quiet exclude each other; give one of them")
+    found = list(request.options)
+    if request.parallelism is not None:
+        found.append(f"{o.PARALLELISM_DEFAULT.key}={request.parallelism}")
+    if request.master is not None:
+        found.append(f"{o.SPARK_MASTER.key}={request.master}")
+    if request.as_json or request.quiet:
+        display = ProgressDisplay.JSON if request.as_json else ProgressDisplay.OFF
+        found.append(f"{o.PROGRESS.key}={display.value}")
+    # Refused here, before the program has done anything.
+    Config().with_command_line(found)
+    return found
+
+
+def run(request: RunRequest) -> int:
+    """Run a program to its end; errors are told on the standard error.
+
+    Returns:
+        The code to exit with.
+    """
+    with reserve_stdout() if request.as_json else nullcontext() as writer:
+        ending = _run(request, writer)
+        if ending.text:
+            print(ending.text, file=sys.stderr, flush=True)
+    return ending.code
+
+
+def _run(request: RunRequest, writer: LineWriter | None) -> Ending:
+    try:
+        settings = assignments(request)
+        with (
+            _signals_cancel(),
+            _logging(request.as_json),
+            plain_lines_without_terminal(),
+            launch.launched(settings, request.restore_from),
+        ):
+            launch.run_program(request.program, request.arguments)
+    except BaseException as error:
+        ending = ending_of(error)
+        if writer is not None and ending.code != ExitCode.FINISHED:
+            _write_last_line(writer, error)
+        return ending
+    return Ending(ExitCode.FINISHED)
+
+
+def _write_last_line(writer: LineWriter, error: BaseException) -> None:
+    """End the lines of a run that went wrong, unless its job has told so itself."""
+    if writer.last_event in ("failed", "cancelled"):
+        return
+    line = {"time_ms": time.time_ns() // 1_000_000, "job": None}
+    if isinstance(error, KeyboardInterrupt):
+        writer.write({"event": "cancelled", **line})
+    else:
+        writer.write({"event": "failed", **line, "error": error_facts(error)})
+
+
+@contextmanager
+def _signals_cancel() -> Iterator[None]:
+    """Within it the signals of a service manager or a closed terminal cancel the job as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def cancel(number: int, frame: FrameType | None) -> None:
+        raise SignalledError(_SIGNALS[signal.Signals(number)])
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, cancel)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _logging(as_json: bool) -> Iterator[None]:
+    level = logging.getLogger().level
+    logs.set_up_logging(as_json)
+    try:
+        yield
+    finally:
+        logs.remove_logging()
+        logging.getLogger().setLevel(level)

@@ -1,0 +1,93 @@
+"""The gang as a barrier stage of Spark: all workers of a job start together, or none does.
+
+Spark schedules, starts the processes and notices dead ones. It does not retry a failed barrier
+stage; a new gang is the job master's decision.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headgate.deploy.spark.reasons import shortened
+from headgate.deploy.spark.worker_main import SCHEMA, gang_function
+from headgate.runtime.driver import GangContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POOL: Final = "headgate-gangs"
+"""FAIR pool of the gangs; feeders and readers are in others, so that neither starves."""
+
+_LEAVE_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class _Running:
+    group: str
+    thread: threading.Thread
+
+
+class SparkGang:
+    """Implements `common.ports.Gang`.
+
+    Args:
+        spark: the session to run in.
+        context: where workers belong, and whom to tell of their end.
+        name: the job's, for Spark's own pages.
+        several_hosts: whether workers may be on other machines than the driver.
+    """
+
+    def __init__(self, spark: SparkSession, context: GangContext, name: str, several_hosts: bool) -> None:
+        self._spark, self._context, self._name = spark, context, name
+        self._several_hosts = several_hosts
+        self._running: dict[int, _Running] = {}
+
+    def submit(self, gang: int, slots: int) -> None:
+        """Start `slots` workers as one barrier stage; returns at once."""
+        worker = self._context.worker
+        group = f"headgate-{worker.job}-{worker.generation}-{gang}"
+        thread = threading.Thread(
+            target=self._run, args=(gang, slots, group), name=f"headgate-gang-{gang}", daemon=True
+        )
+        self._running[gang] = _Running(group, thread)
+        thread.start()
+
+    def cancel(self, gang: int) -> None:
+        """Have Spark kill the gang's Python workers; they get no chance to do anything."""
+        running = self._running.get(gang)
+        if running is None or not running.thread.is_alive():
+            return
+        # Also jobs that the thread is only about to submit. A JVM that is gone has no workers left.
+        with contextlib.suppress(Exception):
+            self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(running.group)
+
+    def close(self) -> None:
+        """Cancel what still runs and wait until Spark has let go of it."""
+        deadline = time.monotonic() + _LEAVE_S
+        for gang in self._running:
+            self.cancel(gang)
+        for running in self._running.values():
+            running.thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _run(self, gang: int, slots: int, group: str) -> None:
+        reason: str | None
+        try:
+            self._occupy(gang, slots, group)
+            reason = None
+        except Exception as error:  # noqa: BLE001 - Spark, Py4J and sockets raise what they like
+            reason = shortened(str(error) or type(error).__name__)
+        self._context.exited(gang, reason)
+
+    def _occupy(self, gang: int, slots: int, group: str) -> None:
+        """Blocks as long as the stage runs."""
+        context = self._spark.sparkContext
+        # Properties of this thread and its twin in the JVM; the user's own threads keep theirs.
+        context.setLocalProperty("spark.scheduler.pool", POOL)
+        context.setJobGroup(group, f"{self._name}: workers of gang {gang}", interruptOnCancel=True)
+        function = gang_function(self._context.worker, gang, self._several_hosts)
+        frame = self._spark.range(0, slots, 1, slots).mapInArrow(function, SCHEMA, barrier=True)
+        frame.collect()

@@ -1,0 +1,90 @@
+"""Signals to the driver become exceptions that end the job cleanly: Ctrl-C and SIGTERM.
+
+Only the main thread can be interrupted; in any other these do nothing. Handlers that the program
+itself has installed are left alone.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came: end the job as for Ctrl-C, then the program."""
+
+
+@contextmanager
+def ending_cleanly() -> Iterator[None]:
+    """While the body runs, Ctrl-C and SIGTERM let it end what it has started.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+        SystemExit: SIGTERM, with the exit code that a shell shows for it; what the program has to
+            clean up at its exit is done, which the signal by itself would skip.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: dict[signal.Signals, Any] = {}
+    if _is_default(signal.getsignal(signal.SIGINT)):
+        # PySpark's own handler would first cancel every Spark job, the gang among them.
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    except Terminated:
+        raise SystemExit(128 + signal.SIGTERM) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def deferring_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C and SIGTERM back until the body has ended; the second one comes through at once.
+
+    For the seconds in which Spark's JVM starts: interrupted half-way, nobody would own it.
+
+    Raises:
+        KeyboardInterrupt: it came meanwhile.
+        SystemExit: SIGTERM came meanwhile.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    before: dict[signal.Signals, Any] = {}
+    if _is_default(signal.getsignal(signal.SIGINT)):
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, remember)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, remember)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if signal.SIGTERM in came:
+        raise SystemExit(128 + signal.SIGTERM)
+    if came:
+        raise KeyboardInterrupt
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def _is_default(handler: Any) -> bool:
+    pyspark = str(getattr(handler, "__module__", "")).startswith("pyspark.")
+    return handler is signal.default_int_handler or pyspark

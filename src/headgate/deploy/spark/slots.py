@@ -1,0 +1,108 @@
+"""Are there enough task slots for a job? Counted before the gang is submitted, refused in one line.
+
+Spark itself would wait for minutes, or for ever when other jobs hold the slots.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headgate.common.errors import UsageError
+from headgate.common.options import RESERVED_SLOTS
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+EXECUTORS_COME_S: Final = 30.0
+"""How long executors of a cluster may take to register after the application has started."""
+
+_POLL_S: Final = 0.2
+_held: Counter[str] = Counter()
+_lock: Final = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """How many slots a job takes.
+
+    Attributes:
+        gang: one per worker.
+        reserved: for Spark's own tasks beside the gang.
+    """
+
+    gang: int
+    reserved: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.gang + self.reserved
+
+
+def task_slots(context: SparkContext) -> int:
+    """How many tasks can run at the same time now: what Spark's own check of barrier stages counts."""
+    scala = context._jsc.sc()
+    profile = scala.resourceProfileManager().defaultResourceProfile()
+    return int(scala.maxNumConcurrentTasks(profile))
+
+
+def wait_for_slots(context: SparkContext, need: Need, local: bool) -> int:
+    """The slots there are, once they suffice or no more executors can be expected."""
+    deadline = 0.0 if local else context.startTime / 1000 + EXECUTORS_COME_S
+    while (found := task_slots(context)) < need.total and time.time() < deadline:
+        time.sleep(_POLL_S)
+    return found
+
+
+@contextmanager
+def holding(application: str, need: Need, available: int, master: str) -> Iterator[None]:
+    """Take the slots of a gang for the life of a job.
+
+    Args:
+        application: id of the Spark application, of which several jobs may take slots.
+        need: what the job takes.
+        available: all slots that the application has.
+        master: for the message.
+
+    Raises:
+        UsageError: too few are left.
+    """
+    with _lock:
+        taken = _held[application]
+        if available - taken < need.total:
+            raise UsageError(too_few(need, available, taken, master))
+        _held[application] += need.gang
+    try:
+        yield
+    finally:
+        with _lock:
+            _held[application] -= need.gang
+
+
+def too_few(need: Need, available: int, taken: int, master: str) -> str:
+    """The refusal.
+
+    Example:
+        >>> too_few(Need(2, 1), 2, 0, "local[2]")
+        "the job needs 3 task slots (2 for its workers and 1 reserved for Spark's own tasks), and Spark at \
+local[2] has 2; open the session with master local[3], or lower the parallelism to 1"
+    """
+    needs = f"{need.total} task slots ({need.gang} for its workers and {need.reserved} reserved for Spark's own tasks)"
+    has = f"has {available}" + (f", of which other Headgate jobs hold {taken}" if taken else "")
+    left = available - taken - need.reserved
+    more = need.total + taken
+    if master.startswith("local"):
+        mend = f"open the session with master local[{more}]"
+    else:
+        mend = f"give the application more cores or executors ({more} slots in all)"
+    if left >= 1:
+        mend += f", or lower the parallelism to {left}"
+    elif need.reserved and available - taken >= need.gang:
+        mend += f", or set {RESERVED_SLOTS.key}=0"
+    return f"the job needs {needs}, and Spark at {master} {has}; {mend}"

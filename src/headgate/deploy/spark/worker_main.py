@@ -1,0 +1,91 @@
+"""What runs in a Python worker of Spark: becomes one slot of the gang, and one row at the end.
+
+Spark's part is over once the worker runs: no `barrier()` and no `allGather()`, which take a second
+each. Workers find each other through the job master. The slot is the number in the task's one row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from headgate.runtime.network.sockets import parse_address
+from headgate.runtime.worker_process import WorkerSpec, run_worker
+
+SCHEMA: Final = "slot long"
+"""Of the gang's rows, in Spark's words."""
+
+_WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
+
+Batches = Iterator[Any]
+
+
+def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callable[[Batches], Batches]:
+    """The function that Spark runs in every task of the gang.
+
+    It travels by value and knows only plain values, so that it can put the driver's import path in
+    place before anything of Headgate is imported.
+
+    Args:
+        worker: how to find the job master.
+        gang: the gang's number.
+        several_hosts: whether workers may be on other machines than the driver.
+    """
+    payload, paths = pickle.dumps(worker), tuple(worker.sys_path)
+
+    def headgate_worker(batches: Batches) -> Batches:
+        import sys
+
+        sys.path.extend(path for path in paths if path not in sys.path)
+        from headgate.deploy.spark.worker_main import serve
+
+        return serve(batches, payload, gang, several_hosts)
+
+    return headgate_worker
+
+
+def serve(batches: Batches, payload: bytes, gang: int, several_hosts: bool) -> Batches:
+    """Be a worker until the job lets it go, then give the one row that Spark waits for."""
+    import pyarrow as pa
+
+    slot = slot_of(batches)
+    limit_threads()
+    # Written by the driver and handed over by Spark, which ships code the same way.
+    worker: WorkerSpec = pickle.loads(payload)  # noqa: S301
+    if several_hosts and worker.bind_host not in _WILDCARDS:
+        worker = dataclasses.replace(worker, bind_host=host_towards(worker.control_address))
+    run_worker(worker, gang, slot)
+    yield pa.RecordBatch.from_pydict({"slot": [slot]})
+
+
+def slot_of(batches: Batches) -> int:
+    """The number in the only row of the task."""
+    numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+    assert len(numbers) == 1, f"a gang's task has one row, not {numbers}"
+    return int(numbers[0])
+
+
+def limit_threads() -> None:
+    """One slot is one core: Arrow's own pools get one thread each."""
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+
+
+def host_towards(address: str) -> str:
+    """The address of this machine's interface that leads to `address`; other machines reach it there.
+
+    Example:
+        >>> host_towards("unix:@hg#elsewhere,tcp:127.0.0.1:4711")
+        '127.0.0.1'
+    """
+    host, port = next(e.target for e in parse_address(address) if isinstance(e.target, tuple))
+    family, _, _, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(target)  # sends nothing; only the route is looked up
+        found: str = probe.getsockname()[0]
+    return found

@@ -1,0 +1,180 @@
+"""Logging of driver and workers: every line says which job, operator, subtask and attempt it is about.
+
+User code logs through the standard ``logging`` and gets the fields without asking: the worker tells
+which subtask its thread works for. Nothing here is in force until :func:`set_up_logging` is called,
+so a program that runs jobs as a library keeps its own logging.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final, TextIO
+
+from typing_extensions import override
+
+_QUIET: Final = ("py4j",)
+"""Libraries that tell more at INFO than anybody wants to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """What a thread works for.
+
+    Attributes:
+        job: its id or name.
+        uid: of the operator, or of the first one of a chain.
+        subtask: its number, from 0.
+        attempt: the deployment, from 1.
+    """
+
+    job: str | None = None
+    uid: str | None = None
+    subtask: int | None = None
+    attempt: int | None = None
+
+
+_NOTHING: Final = TaskContext()
+_current: Final[ContextVar[TaskContext]] = ContextVar("headgate_task", default=_NOTHING)
+
+
+def set_task_context(
+    job: str, uid: str | None = None, subtask: int | None = None, attempt: int | None = None
+) -> None:
+    """From now on this thread works for the given subtask; the driver's gives the job only.
+
+    Example:
+        >>> set_task_context("streaks", "author-count", 0, 1)
+        >>> task_context().uid
+        'author-count'
+        >>> clear_task_context()
+    """
+    _current.set(TaskContext(job, uid, subtask, attempt))
+
+
+def use_task_context(context: TaskContext) -> None:
+    """The same with a context made beforehand: for a loop that changes between subtasks at every step."""
+    _current.set(context)
+
+
+def clear_task_context() -> None:
+    """This thread works for nothing any more."""
+    _current.set(_NOTHING)
+
+
+def task_context() -> TaskContext:
+    """What this thread works for."""
+    return _current.get()
+
+
+@contextmanager
+def logging_for(job: str) -> Iterator[None]:
+    """Within it this thread's lines carry the job; for the driver."""
+    before = _current.get()
+    _current.set(TaskContext(job))
+    try:
+        yield
+    finally:
+        _current.set(before)
+
+
+class ContextFilter(logging.Filter):
+    """Adds ``job``, ``uid``, ``subtask`` and ``attempt`` to records, for any handler and format.
+
+    A field that the program gave itself, by ``extra=``, stays.
+    """
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        context = _current.get()
+        record.headgate_task = context
+        for name, value in asdict(context).items():
+            if name not in record.__dict__:
+                record.__dict__[name] = "-" if value is None else value
+        return True
+
+
+class PlainFormatter(logging.Formatter):
+    """Lines for people: time with zone, level, fields, logger, message."""
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        context: TaskContext = getattr(record, "headgate_task", _NOTHING)
+        fields = "".join(f"{name}={value} " for name, value in asdict(context).items() if value is not None)
+        text = f"{_when(record)} {record.levelname} {fields}{record.name}: {record.getMessage()}"
+        return "\n".join([text, *_details(self, record)])
+
+
+class JsonFormatter(logging.Formatter):
+    """Lines for machines: one JSON object each; a field that is not known is null."""
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        context: TaskContext = getattr(record, "headgate_task", _NOTHING)
+        line: dict[str, Any] = {
+            "time_ms": int(record.created * 1000),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **asdict(context),
+        }
+        if details := _details(self, record):
+            line["exception"] = "\n".join(details)
+        return json.dumps(line)
+
+
+class _StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes to whatever the standard error is at that moment: a live display replaces it for a while."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: TextIO) -> None:
+        raise AttributeError("this handler always writes to sys.stderr")
+
+
+def set_up_logging(as_json: bool = False, level: int = logging.INFO) -> None:
+    """Log to the standard error of this process, with the fields; calling it again changes the format.
+
+    Handlers that others put on the root logger stay.
+
+    Args:
+        as_json: one JSON object per line instead of text.
+        level: of the root logger.
+    """
+    handler = _StderrHandler()
+    handler.addFilter(ContextFilter())
+    handler.setFormatter(JsonFormatter() if as_json else PlainFormatter())
+    root = logging.getLogger()
+    remove_logging()
+    root.addHandler(handler)
+    root.setLevel(level)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def remove_logging() -> None:
+    """Take away what :func:`set_up_logging` added; levels stay."""
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
+        root.removeHandler(handler)
+
+
+def _when(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created).astimezone().isoformat(sep=" ", timespec="milliseconds")
+
+
+def _details(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
+    found = [] if record.exc_info is None else [formatter.formatException(record.exc_info)]
+    return found if record.stack_info is None else [*found, formatter.formatStack(record.stack_info)]

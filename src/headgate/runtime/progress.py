@@ -1,0 +1,276 @@
+"""Shows a running job to whoever started it: chooses the display, and tells it what happens.
+
+A display never disturbs the job: one that can no longer write falls silent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+from headgate.common import options as o
+from headgate.common.config import Config
+from headgate.common.errors import HeadgateError
+from headgate.common.options import ProgressDisplay
+from headgate.common.ports import Clock
+from headgate.graph.logical import SourceNode
+from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.control.messages import Counters
+from headgate.runtime.events import JobListener
+from headgate.runtime.progress_status import JobStatus, error_facts, error_line
+from headgate.runtime.system import SystemClock
+
+PROGRESS_EVERY_MS: Final = 1_000
+"""Least time between two ``progress`` events."""
+
+PLAIN_EVERY_MS: Final = 5_000
+"""Least time between two lines of progress where there is no terminal."""
+
+_LOG: Final = logging.getLogger("headgate.job")
+
+
+class Display(Protocol):
+    """Shows events; called by one thread."""
+
+    def show(self, event: str, facts: Mapping[str, Any]) -> None:
+        """Something happened; `docs/cli.md` lists events and facts."""
+        ...
+
+
+class Narrator(JobListener):
+    """Turns the job master's calls into the events that displays show.
+
+    Args:
+        status: is kept current before each event.
+        display: is shown the events.
+        clock: time.
+    """
+
+    def __init__(self, status: JobStatus, display: Display, clock: Clock) -> None:
+        self.status, self._clock = status, clock
+        self._display: Display | None = display
+        self._progress_at_ms: int | None = None
+
+    def gang_submitted(self, gang: int, slots: int) -> None:
+        """See :class:`JobListener`."""
+        self._tell("submitted", gang=gang, slots=slots)
+
+    def deploying(self, attempt: int, checkpoint: int | None) -> None:
+        """See :class:`JobListener`."""
+        self.status.deploying(attempt)
+        self._tell("deploying", attempt=attempt, checkpoint=checkpoint)
+
+    def running(self, attempt: int) -> None:
+        """See :class:`JobListener`."""
+        self._progress_at_ms = self._clock.monotonic_ms()
+        self.status.running(self._progress_at_ms)
+        self._tell("running", attempt=attempt)
+
+    def progress(self, counters: Sequence[Counters]) -> None:
+        """See :class:`JobListener`."""
+        now = self._clock.monotonic_ms()
+        self.status.progress(counters, now)
+        due = self._progress_at_ms is not None and now - self._progress_at_ms >= PROGRESS_EVERY_MS
+        if due and self.status.state == "running":
+            self._progress_at_ms = now
+            rate = self.status.rate(now)
+            self._tell(
+                "progress",
+                **self._totals(),
+                records_in_attempt=None if self.status.records is None else self.status.records_attempt,
+                records_per_second=None if rate is None else round(rate, 1),
+            )
+
+    def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
+        """See :class:`JobListener`."""
+        self.status.checkpoint_completed(checkpoint, took_ms, self._clock.monotonic_ms())
+        self._tell("checkpoint", checkpoint=checkpoint, took_ms=took_ms, checkpoints=self.status.checkpoints)
+
+    def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
+        """See :class:`JobListener`."""
+        self.status.failed(error, restart_in_ms is not None)
+        if restart_in_ms is not None:
+            self._tell(
+                "restarting",
+                attempt=attempt,
+                restart_in_ms=restart_in_ms,
+                restarts=self.status.restarts,
+                error=error_facts(error),
+            )
+
+    def note(self, text: str) -> None:
+        """See :class:`JobListener`."""
+        self._tell("note", text=text)
+
+    def ended(self, state: str) -> None:
+        """See :class:`JobListener`."""
+        self.status.state = state
+        facts = {**self._totals(), "duration_ms": self.status.duration_ms(self._clock.monotonic_ms())}
+        if state == "failed":
+            facts["error"] = None if self.status.error is None else error_facts(self.status.error)
+        self._tell(state, **facts)
+
+    def _totals(self) -> dict[str, Any]:
+        status = self.status
+        return {
+            "attempt": status.attempt,
+            "records_in": status.records,
+            "records_skipped": status.skipped,
+            "checkpoints": status.checkpoints,
+            "restarts": status.restarts,
+        }
+
+    def _tell(self, event: str, **facts: Any) -> None:
+        if self._display is None:
+            return
+        try:
+            self._display.show(event, {"time_ms": self._clock.now_ms(), "job": self.status.name, **facts})
+        except (OSError, ValueError) as error:
+            # The terminal or pipe is gone; that is no reason for a job to fail.
+            self._display = None
+            _LOG.warning("job %s is no longer shown: %s", self.status.name, error)
+
+
+class WarningsDisplay:
+    """Shows nothing but what went wrong, as warnings of the standard ``logging``."""
+
+    def show(self, event: str, facts: Mapping[str, Any]) -> None:
+        """See :class:`Display`."""
+        if event == "restarting":
+            _LOG.warning("job %s: %s", facts["job"], sentence(event, facts))
+        elif event == "note":
+            _LOG.info("job %s: %s", facts["job"], facts["text"])
+
+
+class PlainDisplay:
+    """One line per event on the standard error, and one of progress every few seconds."""
+
+    def __init__(self, status: JobStatus, clock: Clock) -> None:
+        self._status, self._clock = status, clock
+        self._line_at_ms: int | None = None
+
+    def show(self, event: str, facts: Mapping[str, Any]) -> None:
+        """See :class:`Display`."""
+        now = self._clock.monotonic_ms()
+        if event == "progress":
+            if self._line_at_ms is not None and now - self._line_at_ms < PLAIN_EVERY_MS:
+                return
+            self._line_at_ms = now
+            text: str | None = "  ".join(phrases(self._status, now))
+        else:
+            text = sentence(event, facts)
+        if text is not None:
+            print(f"{facts['job']}: {text}", file=sys.stderr, flush=True)  # noqa: T201 - it is the display
+
+
+def sentence(event: str, facts: Mapping[str, Any]) -> str | None:
+    """What an event means, for a person; None for one that needs no line of its own.
+
+    Example:
+        >>> sentence("submitted", {"gang": 1, "slots": 2})
+        'asked for 2 workers'
+        >>> sentence("running", {"attempt": 1})
+        'running, attempt 1'
+    """
+    match event:
+        case "submitted":
+            return f"asked for {facts['slots']} worker{'s' if facts['slots'] != 1 else ''}"
+        case "deploying" if facts["checkpoint"] is not None:
+            return f"restoring checkpoint {facts['checkpoint']}, attempt {facts['attempt']}"
+        case "running":
+            return f"running, attempt {facts['attempt']}"
+        case "restarting":
+            wait = facts["restart_in_ms"] / 1000
+            return (
+                f"attempt {facts['attempt']} failed, restarting in {wait:.1f} s: {error_line(facts['error'])}"
+            )
+        case "note":
+            return str(facts["text"])
+        case "finished" | "failed" | "cancelled":
+            return f"{event} after {facts['duration_ms'] / 1000:.1f} s: {_totals_text(facts)}"
+    return None
+
+
+def phrases(status: JobStatus, now_ms: int) -> list[str]:
+    """A running job in a few words each, the most important first."""
+    found = [status.state]
+    rate = status.rate(now_ms)
+    if status.records is not None:
+        found.append(f"{'-' if rate is None else f'{rate:,.0f}'} records/s")
+        found.append(f"{status.records:,} records in")
+    if status.checkpoint is not None:
+        age = max(0, now_ms - status.checkpoint_at_ms) / 1000
+        found.append(f"checkpoint {status.checkpoint} ({age:.1f} s ago, took {status.checkpoint_took_ms} ms)")
+    found.append(f"restarts {status.restarts}")
+    if status.attempt:
+        found.append(f"attempt {status.attempt}")
+    if status.skipped:
+        found.append(f"{status.skipped:,} bad records skipped")
+    return found
+
+
+def _totals_text(facts: Mapping[str, Any]) -> str:
+    records = "" if facts["records_in"] is None else f"{facts['records_in']:,} records in, "
+    skipped = f", {facts['records_skipped']:,} bad records skipped" if facts["records_skipped"] else ""
+    return f"{records}checkpoints {facts['checkpoints']}, restarts {facts['restarts']}{skipped}"
+
+
+# --- which display
+
+_without_terminal = ProgressDisplay.OFF
+
+
+@contextmanager
+def plain_lines_without_terminal() -> Iterator[None]:
+    """Within it ``auto`` shows plain lines where there is no terminal; for the command line."""
+    global _without_terminal
+    before, _without_terminal = _without_terminal, ProgressDisplay.PLAIN
+    try:
+        yield
+    finally:
+        _without_terminal = before
+
+
+def listener_for(
+    config: Config, job_name: str, plan: PhysicalPlan | None = None, clock: Clock | None = None
+) -> JobListener:
+    """The listener that shows a job as ``headgate.progress`` says.
+
+    Args:
+        config: settings of the job.
+        job_name: shown on every line.
+        plan: what runs; tells which vertices read records. Without it no record counts are shown.
+        clock: time; the machine's when not given.
+    """
+    clock = clock or SystemClock()
+    sources = None if plan is None else _sources(plan)
+    status = JobStatus(job_name, sources, clock.monotonic_ms())
+    return Narrator(status, _display(_resolve(config.get(o.PROGRESS)), status, clock), clock)
+
+
+def _sources(plan: PhysicalPlan) -> frozenset[int]:
+    return frozenset(vertex.id for vertex in plan.vertices if isinstance(vertex.chain[0], SourceNode))
+
+
+def _resolve(chosen: ProgressDisplay) -> ProgressDisplay:
+    if chosen is not ProgressDisplay.AUTO:
+        return chosen
+    terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return ProgressDisplay.LIVE if terminal else _without_terminal
+
+
+def _display(chosen: ProgressDisplay, status: JobStatus, clock: Clock) -> Display:
+    # Imported where chosen: a job in a script without a terminal needs no drawing library.
+    if chosen is ProgressDisplay.LIVE:
+        from headgate.runtime.progress_live import LiveDisplay
+
+        return LiveDisplay(status, clock)
+    if chosen is ProgressDisplay.JSON:
+        from headgate.runtime.progress_json import JsonDisplay, line_writer
+
+        return JsonDisplay(line_writer())
+    return PlainDisplay(status, clock) if chosen is ProgressDisplay.PLAIN else WarningsDisplay()

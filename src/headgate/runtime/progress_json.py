@@ -1,0 +1,110 @@
+"""A job for machines: one JSON object per event and line, on a standard output that holds nothing else.
+
+`docs/cli.md` describes the lines. Fields may be added to them; none is renamed or removed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TextIO
+
+END_EVENTS: Final = frozenset({"finished", "failed", "cancelled"})
+"""A job's last line is one of these."""
+
+_LOG: Final = logging.getLogger("headgate.job")
+
+
+class LineWriter:
+    """Writes objects as lines, each whole and at once.
+
+    Attributes:
+        last_event: the ``event`` of the last line; None before the first.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream: TextIO | None = stream
+        self.last_event: str | None = None
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        """Write one line; when nobody reads any more, this and all later ones go nowhere."""
+        self.last_event = line["event"]
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(json.dumps(line) + "\n")
+            self._stream.flush()
+        except (OSError, ValueError) as error:
+            self._stream = None
+            _LOG.warning("nobody reads the JSON lines any more (%s); the job goes on without them", error)
+
+
+class JsonDisplay:
+    """Shows every event as a line; see :class:`headgate.runtime.progress.Display`."""
+
+    def __init__(self, writer: LineWriter) -> None:
+        self._writer = writer
+
+    def show(self, event: str, facts: Mapping[str, Any]) -> None:
+        """Write the event."""
+        self._writer.write({"event": event, **facts})
+
+
+_reserved: LineWriter | None = None
+
+
+def line_writer() -> LineWriter:
+    """The writer on the reserved standard output, or one on the standard output as it is."""
+    return _reserved or LineWriter(sys.stdout)
+
+
+@contextmanager
+def reserve_stdout() -> Iterator[LineWriter]:
+    """Keep the standard output for JSON lines; what anybody else prints there goes to the standard error.
+
+    Where the two are files of the process, they are exchanged below Python, so that processes started
+    meanwhile do not write between the lines either.
+    """
+    global _reserved
+    stdout, before = sys.stdout, _reserved
+    numbers = _file_numbers(stdout, sys.stderr)
+    with _own_stream(stdout, numbers) as stream:
+        _reserved = LineWriter(stream)
+        sys.stdout = sys.stderr
+        try:
+            yield _reserved
+        finally:
+            sys.stdout, _reserved = stdout, before
+
+
+def _file_numbers(stdout: TextIO, stderr: TextIO) -> tuple[int, int] | None:
+    try:
+        return stdout.fileno(), stderr.fileno()
+    except (OSError, ValueError, AttributeError):  # replaced by something that is no file
+        return None
+
+
+@contextmanager
+def _own_stream(stdout: TextIO, numbers: tuple[int, int] | None) -> Iterator[TextIO]:
+    """A stream to the present standard output that outlives the redirection of its file number."""
+    if numbers is None:
+        yield stdout
+        return
+    out, err = numbers
+    stdout.flush()
+    kept = os.dup(out)
+    os.dup2(err, out)
+    stream = os.fdopen(os.dup(kept), "w", encoding="utf-8")
+    try:
+        yield stream
+    finally:
+        with suppress(OSError):  # what was still buffered for a reader that is gone
+            stream.close()
+        with suppress(OSError):
+            stdout.flush()
+        os.dup2(kept, out)
+        os.close(kept)

@@ -1,0 +1,148 @@
+"""The numbers that describe a running job to a person: rate, totals, the age of the last checkpoint.
+
+Written by the job master's thread, read by a display's: every field is one value that is replaced whole.
+It shows nothing and reads no clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from headgate.common.errors import HeadgateError, UserFunctionError
+from headgate.runtime.control.messages import Counters
+
+RATE_WINDOW_MS: Final = 5_000
+"""Records per second are counted over this time."""
+
+_SAMPLE_GAP_MS: Final = 200
+_SHOWN_LENGTH: Final = 2_000
+
+
+class JobStatus:
+    """One job as far as it is known now; times are the monotonic clock's.
+
+    Args:
+        name: of the job.
+        sources: numbers of the vertices that begin with a source; None when nobody told, then there
+            are no record counts.
+        now_ms: the time now.
+
+    Attributes:
+        state: "starting", "deploying", "running", "restarting", "failing", "finished", "failed" or
+            "cancelled".
+        attempt: the present deployment, 0 before the first.
+        records_attempt: records that the sources read in this attempt.
+        skipped: bad records that they skipped in this attempt.
+        error: the last failure.
+    """
+
+    def __init__(self, name: str, sources: Collection[int] | None, now_ms: int) -> None:
+        self.name, self.state, self.attempt = name, "starting", 0
+        self.restarts = self.checkpoints = 0
+        self.records_attempt = self.skipped = 0
+        self.checkpoint: int | None = None
+        self.checkpoint_at_ms = self.checkpoint_took_ms = 0
+        self.error: HeadgateError | None = None
+        self._sources, self._began_ms = sources, now_ms
+        self._records_before = 0
+        self._samples: deque[tuple[int, int]] = deque()
+        self._rate: tuple[int, float] | None = None
+
+    @property
+    def records(self) -> int | None:
+        """Records that the sources read in all attempts: what a restart reads again counts again."""
+        return None if self._sources is None else self._records_before + self.records_attempt
+
+    def duration_ms(self, now_ms: int) -> int:
+        """Since the submission."""
+        return now_ms - self._began_ms
+
+    def rate(self, now_ms: int) -> float | None:
+        """Records per second that the sources read lately; None when nothing was heard lately."""
+        rate = self._rate
+        return None if rate is None or now_ms - rate[0] > RATE_WINDOW_MS else rate[1]
+
+    # -- what happens
+
+    def deploying(self, attempt: int) -> None:
+        """An attempt begins; its counts begin at zero."""
+        self.state, self.attempt = "deploying", attempt
+        self._records_before += self.records_attempt
+        self.records_attempt = self.skipped = 0
+        self._samples.clear()
+        self._rate = None
+
+    def running(self, now_ms: int) -> None:
+        """The attempt runs."""
+        self.state = "running"
+        self._samples.append((now_ms, 0))
+
+    def progress(self, counters: Sequence[Counters], now_ms: int) -> None:
+        """New running totals of the attempt."""
+        if self._sources is None:
+            return
+        of_sources = [entry for entry in counters if entry.vertex in self._sources]
+        self.records_attempt = sum(entry.records_in for entry in of_sources)
+        self.skipped = sum(entry.skipped for entry in of_sources)
+        samples = self._samples
+        if samples and now_ms - samples[-1][0] < _SAMPLE_GAP_MS:
+            return
+        samples.append((now_ms, self.records_attempt))
+        while len(samples) > 2 and now_ms - samples[0][0] > RATE_WINDOW_MS:
+            samples.popleft()
+        (first_ms, first), (last_ms, last) = samples[0], samples[-1]
+        if last_ms > first_ms:
+            self._rate = now_ms, max(0, last - first) * 1000 / (last_ms - first_ms)
+
+    def checkpoint_completed(self, checkpoint: int, took_ms: int, now_ms: int) -> None:
+        """A checkpoint is complete."""
+        self.checkpoint_at_ms, self.checkpoint_took_ms = now_ms, took_ms
+        self.checkpoint = checkpoint
+        self.checkpoints += 1
+
+    def failed(self, error: HeadgateError, restarts: bool) -> None:
+        """The attempt failed."""
+        self.error, self.state = error, "restarting" if restarts else "failing"
+        self._rate = None
+        self.restarts += restarts
+
+
+def error_facts(error: BaseException) -> dict[str, Any]:
+    """An error as plain values; texts are cut to a length that a line can hold.
+
+    Example:
+        >>> error_facts(HeadgateError("no such file"))
+        {'kind': 'HeadgateError', 'message': 'no such file'}
+    """
+    facts: dict[str, Any] = {"kind": type(error).__name__}
+    if not isinstance(error, UserFunctionError):
+        return {**facts, "message": _cut(str(error))}
+    return {
+        **facts,
+        "message": _cut(error.traceback_text.strip().rsplit("\n", 1)[-1]),
+        "operator": error.operator,
+        "record": _cut(error.record),
+        "attempt": error.attempt,
+        "traceback": _cut(error.traceback_text, keep_end=True),
+    }
+
+
+def error_line(facts: Mapping[str, Any]) -> str:
+    """What :func:`error_facts` gave, in one line without a traceback.
+
+    Example:
+        >>> error_line(error_facts(UserFunctionError("'map' (uid 'm')", "7", "Traceback ...\\nValueError: odd")))
+        "'map' (uid 'm') raised ValueError: odd for record 7"
+    """
+    if "operator" in facts:
+        return f"{facts['operator']} raised {facts['message']} for record {facts['record']}"
+    first: str = facts["message"].strip().partition("\n")[0]
+    return first or str(facts["kind"])
+
+
+def _cut(text: str, keep_end: bool = False) -> str:
+    if len(text) <= _SHOWN_LENGTH:
+        return text
+    return f"...{text[3 - _SHOWN_LENGTH :]}" if keep_end else f"{text[: _SHOWN_LENGTH - 3]}..."

@@ -1,0 +1,88 @@
+"""The gang in memory: starts workers late and one by one, kills them, reports their end later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.testing.simulation.processes import WorkerProcess
+
+if TYPE_CHECKING:
+    from headgate.testing.simulation.world import World
+
+
+class SimGang:
+    """Implements `common.ports.Gang` as a barrier stage would: all workers or none.
+
+    Attributes:
+        workers: every process that was ever started and is not forgotten.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.workers: list[WorkerProcess] = []
+        self._expected: dict[int, int] = {}
+        self._started: dict[int, int] = {}
+        self._cancelled: set[int] = set()
+        self._errors: dict[int, str] = {}
+
+    def submit(self, gang: int, slots: int) -> None:
+        """See `common.ports.Gang`."""
+        world = self._world
+        self._expected[gang], self._started[gang] = slots, 0
+        for slot in range(slots):
+            world.line.after(world.delay(20), f"start worker {gang}.{slot}", self._starter(gang, slot))
+
+    def cancel(self, gang: int) -> None:
+        """See `common.ports.Gang`."""
+        if gang in self._cancelled:
+            return
+        self._cancelled.add(gang)
+        self._errors.setdefault(gang, "cancelled")
+        self._world.line.after(self._world.delay(10), f"cancel gang {gang}", lambda: self._end_all(gang))
+
+    def process_ended(self, worker: WorkerProcess, error: str | None) -> None:
+        """A process of a gang is gone; a barrier stage does not outlive one that failed."""
+        gang = worker.gang
+        if error is not None and gang not in self._cancelled:
+            self._errors.setdefault(gang, error)
+            self._cancelled.add(gang)
+            self._world.line.after(
+                self._world.delay(30), f"gang {gang} failed", lambda: self._end_all(gang)
+            )
+        self._report_if_gone(gang)
+
+    def living(self, gang: int | None = None) -> list[WorkerProcess]:
+        """Processes that exist, of one gang or of all."""
+        return [w for w in self.workers if w.alive and (gang is None or w.gang == gang)]
+
+    def _starter(self, gang: int, slot: int) -> object:
+        def start() -> None:
+            if gang in self._cancelled:
+                self._expected[gang] -= 1
+                self._report_if_gone(gang)
+                return
+            self._started[gang] += 1
+            worker = WorkerProcess(self._world, gang, slot)
+            self.workers.append(worker)
+            self._world.driver.attach(worker)
+
+        return start
+
+    def _end_all(self, gang: int) -> None:
+        for worker in self.living(gang):
+            # What stands still on a machine out of reach survives, and will wake up as a zombie.
+            if not (worker.paused and self._world.zombie_survives()):
+                worker.kill("the gang is cancelled")
+        self._report_if_gone(gang)
+
+    def _report_if_gone(self, gang: int) -> None:
+        if self._started[gang] < self._expected[gang] or self.living(gang):
+            return
+        self._expected[gang] = 1 << 30
+        error = self._errors.get(gang)
+        world = self._world
+        world.line.after(
+            world.delay(20),
+            f"gang {gang} is gone ({error})",
+            lambda: world.driver.post(lambda: world.master.gang_exited(gang, error)),
+        )

@@ -1,0 +1,124 @@
+"""Control links in memory: messages as bytes, late, in order, until one end breaks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from headgate.runtime.control.wire import decode_from_worker, decode_to_worker, encode_message
+
+
+class Wire:
+    """One direction of a link.
+
+    Attributes:
+        receiver_paused: asked before delivery; bytes wait while the receiver stands still.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        decode: Callable[[bytes], Any],
+        now: Callable[[], int],
+        latency: Callable[[], int],
+        receiver_paused: Callable[[], bool],
+    ) -> None:
+        self.name = name
+        self._decode, self._now, self._latency = decode, now, latency
+        self.receiver_paused = receiver_paused
+        self._items: deque[tuple[int, bytes | str]] = deque()
+        self.on_message: Callable[[Any], None] = _nobody
+        self.on_lost: Callable[[str], None] = _nobody
+        self.deaf = False
+
+    def push(self, what: bytes | str) -> None:
+        """A message, or why the link ended."""
+        due = self._now() + self._latency()
+        if self._items:
+            due = max(due, self._items[-1][0])
+        self._items.append((due, what))
+
+    def cut(self, keep: int) -> None:
+        """Lose what is on its way, but for the first `keep` items."""
+        while len(self._items) > keep:
+            self._items.pop()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def due(self) -> int | None:
+        """When the first item arrives."""
+        return self._items[0][0] if self._items and not self.receiver_paused() else None
+
+    def deliver(self) -> str:
+        """The first item arrives; gives a word for the story."""
+        _, what = self._items.popleft()
+        if self.deaf:
+            return "to nobody"
+        if isinstance(what, str):
+            self.deaf = True
+            self.on_lost(what)
+            return f"lost: {what}"
+        message = self._decode(what)
+        self.on_message(message)
+        return tell(message)
+
+
+class SimLink:
+    """One end of a link; implements `common.ports.Link`."""
+
+    def __init__(self, out: Wire, back: Wire) -> None:
+        self.out, self.back = out, back
+        self._closed = False
+
+    def send(self, message: Any) -> None:
+        """See `common.ports.Link`."""
+        # Encoded also when nobody will get it: what cannot travel should be noticed.
+        data = encode_message(message)
+        if not self._closed and not self.back.deaf:
+            self.out.push(data)
+
+    def close(self) -> None:
+        """See `common.ports.Link`."""
+        if not self._closed:
+            self._closed = self.back.deaf = True
+            self.out.push("closed by the other side")
+
+    def die(self) -> None:
+        """The process at this end was killed."""
+        if not self._closed:
+            self._closed = self.back.deaf = True
+            self.out.push("connection reset")
+
+    def cut(self, keep: int) -> None:
+        """Break the link between two living ends; each hears of it."""
+        for wire in (self.out, self.back):
+            wire.cut(keep)
+            wire.push("connection reset")
+
+
+def make_link(
+    name: str,
+    now: Callable[[], int],
+    latency: Callable[[], int],
+    worker_paused: Callable[[], bool],
+) -> tuple[SimLink, SimLink]:
+    """The worker's and the job master's end of a new link."""
+    up = Wire(f"{name} to master", decode_from_worker, now, latency, lambda: False)
+    down = Wire(f"{name} to worker", decode_to_worker, now, latency, worker_paused)
+    return SimLink(up, down), SimLink(down, up)
+
+
+def tell(message: Any) -> str:
+    """A message in a few words that do not depend on the process."""
+    words = [type(message).__name__]
+    for field in ("attempt", "checkpoint", "vertex", "subtask", "kind", "splits", "restored_checkpoint"):
+        if hasattr(message, field):
+            words.append(f"{field}={getattr(message, field)!r}")
+    return " ".join(words)
+
+
+def _nobody(_: Any) -> None:
+    """Nobody listens yet."""

@@ -1,0 +1,230 @@
+"""The data plane in memory: real frames as bytes, late, in order per pair, in any order between pairs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from headgate.common.errors import InternalError
+from headgate.common.ids import Fence
+from headgate.runtime.network.frames import Frame, FrameReader, encode_header
+
+Item = tuple[int, bytes | str]
+"""Attempt, and a frame's bytes or why the connection ended."""
+
+
+class Surroundings(Protocol):
+    """What the network needs of the simulation."""
+
+    def now(self) -> int:
+        """Virtual ms."""
+        ...
+
+    def latency(self) -> int:
+        """How long the next item is on its way, in ms."""
+        ...
+
+    def saw_frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
+        """A frame arrived."""
+        ...
+
+
+class Lane:
+    """Frames from one data plane to another, in order."""
+
+    def __init__(self, source: SimDataPlane, target: SimDataPlane, around: Surroundings) -> None:
+        self.source, self.target = source, target
+        self.name = f"frames {source.slot}->{target.slot} ({source.address}>{target.address})"
+        self._around = around
+        self._items: deque[tuple[int, Item]] = deque()
+        self._reader = FrameReader()
+
+    def push(self, attempt: int, what: bytes | str) -> None:
+        """Something leaves; it cannot overtake what left before."""
+        due = self._around.now() + self._around.latency()
+        if self._items:
+            due = max(due, self._items[-1][0])
+        self._items.append((due, (attempt, what)))
+
+    def cut(self, keep: int) -> None:
+        """Lose what is on its way, but for the first `keep` items."""
+        while len(self._items) > keep:
+            self._items.pop()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def due(self) -> int | None:
+        """When the first item arrives; None when nothing is on its way or the receiver is not ready."""
+        if not self._items:
+            return None
+        due, (attempt, _) = self._items[0]
+        # Before the receiver opens the attempt, bytes wait in its backlog.
+        return None if self.target.alive and self.target.attempt < attempt else due
+
+    def deliver(self) -> str:
+        """The first item arrives; gives a word for the story."""
+        _, (attempt, what) = self._items.popleft()
+        target = self.target
+        if not target.alive:
+            self.source.peer_gone(target.slot, attempt, "the peer's process is gone")
+            return "to nobody"
+        if target.attempt != attempt or not target.is_open:
+            self.source.peer_gone(target.slot, attempt, "the peer has closed this attempt")
+            return "too late"
+        if target.has_lost(self.source.slot):
+            return "on a broken connection"
+        if isinstance(what, str):
+            target.peer_gone(self.source.slot, attempt, what)
+            return f"end: {what}"
+        [(header, frame)] = self._reader.feed(what)
+        assert header.attempt == attempt
+        self._around.saw_frame(self, attempt, frame)
+        target.arrived(self.source.slot, frame)
+        return f"{frame.kind.name} {frame.edge}:{frame.sender}>{frame.receiver} {frame.size}"
+
+
+class Network:
+    """All data planes by address, and the lanes between them."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._planes: dict[str, SimDataPlane] = {}
+        self._lanes: dict[tuple[str, str], Lane] = {}
+        self.lanes: list[Lane] = []
+
+    def plane(self, slot: int, changed: Callable[[], None]) -> SimDataPlane:
+        """A new data plane; `changed` is called when it has something to receive."""
+        plane = SimDataPlane(self, slot, f"n{len(self._planes)}", changed)
+        self._planes[plane.address] = plane
+        return plane
+
+    def lane(self, source: SimDataPlane, address: str) -> Lane:
+        """The lane from a plane to an address."""
+        lane = self._lanes.get((source.address, address))
+        if lane is None:
+            lane = Lane(source, self._planes[address], self._around)
+            self._lanes[source.address, address] = lane
+            self.lanes.append(lane)
+        return lane
+
+    def sweep(self) -> None:
+        """Forget lanes between processes that are both gone."""
+        self.lanes = [lane for lane in self.lanes if lane.source.alive or lane.target.alive]
+
+    def cut(self, first: SimDataPlane, second: SimDataPlane, keep: int) -> None:
+        """Break the connection between two planes; each hears of it."""
+        for source, target in ((first, second), (second, first)):
+            lane = self._lanes.get((source.address, target.address))
+            if lane is not None and source.attempt:
+                lane.cut(keep)
+                lane.push(source.attempt, "connection reset")
+
+
+class SimDataPlane:
+    """One worker's data plane; implements `runtime.network.base.DataPlane`.
+
+    Attributes:
+        alive: whether the process lives.
+        attempt: of the last `open`; 0 before.
+        is_open: whether that attempt is open still.
+    """
+
+    def __init__(self, network: Network, slot: int, address: str, changed: Callable[[], None]) -> None:
+        self._network, self.slot, self._address, self._changed = network, slot, address, changed
+        self.alive, self.is_open = True, False
+        self.attempt = 0
+        self._fence: Fence | None = None
+        self._peers: dict[int, Lane] = {}
+        self._inbox: list[tuple[int, Frame]] = []
+        self._lost: list[tuple[int, str]] = []
+        self._gone: set[int] = set()
+
+    @property
+    def address(self) -> str:
+        """See `DataPlane`."""
+        return self._address
+
+    @property
+    def peers(self) -> list[SimDataPlane]:
+        """The planes of the open attempt's peers."""
+        return [lane.target for _, lane in sorted(self._peers.items())]
+
+    def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
+        """See `DataPlane`."""
+        if self.is_open or fence.attempt <= self.attempt:
+            raise InternalError(f"attempt {fence.attempt} was opened while {self.attempt} is open or newer")
+        self._fence, self.attempt, self.is_open = fence, fence.attempt, True
+        others = {slot: address for slot, address in sorted(peers.items()) if slot != self.slot}
+        self._peers = {slot: self._network.lane(self, address) for slot, address in others.items()}
+        for slot, lane in self._peers.items():
+            if not lane.target.alive:
+                self.peer_gone(slot, self.attempt, "nobody listens there")
+            elif lane.target.attempt > self.attempt or (
+                lane.target.attempt == self.attempt and not lane.target.is_open
+            ):
+                self.peer_gone(slot, self.attempt, "the peer has closed this attempt")
+
+    def send(self, slot: int, frame: Frame) -> None:
+        """See `DataPlane`."""
+        if slot not in self._peers:
+            raise InternalError(f"no peer of slot {slot} was opened")
+        assert self._fence is not None
+        if slot in self._gone:
+            return
+        head = encode_header(frame, self._fence.generation, self._fence.attempt)
+        self._peers[slot].push(self.attempt, head + b"".join(bytes(part) for part in frame.parts))
+
+    def receive(self) -> list[tuple[int, Frame]]:
+        """See `DataPlane`."""
+        inbox, self._inbox = self._inbox, []
+        return inbox
+
+    def lost(self) -> list[tuple[int, str]]:
+        """See `DataPlane`."""
+        lost, self._lost = self._lost, []
+        return lost
+
+    def close_attempt(self) -> None:
+        """See `DataPlane`."""
+        if self.is_open:
+            self._hang_up("the peer closed the attempt")
+        self.is_open = False
+        self._peers, self._inbox, self._lost, self._gone = {}, [], [], set()
+
+    def close(self) -> None:
+        """See `DataPlane`."""
+        self.close_attempt()
+        self.alive = False
+
+    def die(self) -> None:
+        """The process was killed: what it sent may still arrive, then its connections break."""
+        if self.alive and self.is_open:
+            self._hang_up("connection reset by a killed peer")
+        self.alive = self.is_open = False
+
+    # -- what the network tells
+
+    def arrived(self, slot: int, frame: Frame) -> None:
+        """A frame came in."""
+        self._inbox.append((slot, frame))
+        self._changed()
+
+    def peer_gone(self, slot: int, attempt: int, reason: str) -> None:
+        """A connection of an attempt broke."""
+        if not self.is_open or attempt != self.attempt or slot not in self._peers or slot in self._gone:
+            return
+        self._gone.add(slot)
+        self._lost.append((slot, reason))
+        self._changed()
+
+    def has_lost(self, slot: int) -> bool:
+        """Whether the connection to `slot` is broken."""
+        return slot in self._gone
+
+    def _hang_up(self, reason: str) -> None:
+        for slot, lane in self._peers.items():
+            if slot not in self._gone:
+                lane.push(self.attempt, reason)

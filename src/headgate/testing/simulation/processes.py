@@ -1,0 +1,257 @@
+"""Processes of a simulation: a main loop, a background thread, and for workers the heartbeat.
+
+The shells here do what `runtime.worker_process` and `runtime.driver` do with threads and sockets;
+`Worker` and `JobMaster` inside are the production classes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headgate.common.ids import JobId
+from headgate.core.liveness import Lease
+from headgate.runtime.control import messages as m
+from headgate.runtime.job_master import JobMaster
+from headgate.runtime.worker import Worker, WorkerPorts, WorkerState
+from headgate.testing.simulation.disk import SimDisk
+from headgate.testing.simulation.links import SimLink, make_link
+
+if TYPE_CHECKING:
+    from headgate.testing.simulation.world import World
+
+Work = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
+
+
+class ProcessKilled(BaseException):
+    """Unwinds the code of a process that was killed; nothing of the product may catch it."""
+
+
+class Process:
+    """What all processes share.
+
+    Attributes:
+        name: for the story.
+        alive: until killed or ended.
+        paused: whether it stands still, as after SIGSTOP.
+        held: whether only its background work stands still, as on a hanging disk.
+    """
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.alive, self.paused, self.held = True, False, False
+        self.clock = world.new_clock()
+        self.background = SimBackground(self)
+        self.posted: deque[Callable[[], None]] = deque()
+        self.posted_since = 0
+
+    @property
+    def runs(self) -> bool:
+        """Whether it does anything at present."""
+        return self.alive and not self.paused
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Hand a callback to the main loop."""
+        if not self.posted:
+            self.posted_since = self.world.now()
+        self.posted.append(callback)
+
+    def drain(self) -> None:
+        """Call what was posted."""
+        while self.posted:
+            self.posted.popleft()()
+
+    def disk(self) -> SimDisk:
+        """This process's way to the shared files."""
+        return SimDisk(self.world.files, lambda operation, name: self.world.disk_gate(self, operation, name))
+
+
+class SimBackground:
+    """One thread beside a loop; implements `common.ports.Background`."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.name = f"{process.name} background"
+        self.busy = False
+        self._jobs: deque[tuple[int, Work]] = deque()
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        """See `common.ports.Background`."""
+        self._jobs.append((self.process.world.now(), (work, done)))
+
+    def since(self, now: int) -> int | None:
+        """Since when there is something to do."""
+        if not self._jobs or self.busy or self.process.held or not self.process.runs:
+            return None
+        return self._jobs[0][0]
+
+    def act(self) -> str:
+        """Run one job; others may act meanwhile, wherever it touches the disk."""
+        _, (work, done) = self._jobs.popleft()
+        self.busy = True
+        result, failure = None, None
+        try:
+            try:
+                result = work()
+            except Exception as error:  # noqa: BLE001 - reported like the production thread does
+                failure = error
+            done(result, failure)
+        except ProcessKilled:
+            return "killed on the way"
+        finally:
+            self.busy = False
+        return "done" if failure is None else f"raised {type(failure).__name__}"
+
+
+class WorkerProcess(Process):
+    """A worker, its link and its heartbeat."""
+
+    def __init__(self, world: World, gang: int, slot: int) -> None:
+        super().__init__(world, f"worker {gang}.{slot}")
+        self.gang, self.slot = gang, slot
+        self.data = world.network.plane(slot, self._input)
+        self.link, self.master_link = make_link(
+            self.name, world.now, world.latency, lambda: self.alive and self.paused
+        )
+        self.link.back.on_message, self.link.back.on_lost = self._received, self._link_lost
+        ports = WorkerPorts(
+            self.clock, self.background, self.data, self.link, lambda _: self.disk(), world.probe(self), self.post
+        )
+        self.worker = Worker(JobId(world.job_id), slot, ports)
+        settings = world.settings
+        self._interval_ms = settings.heartbeat_interval_ms
+        self.lease = Lease(settings.lease_ms, world.now())
+        self.beat_at = world.now() + self._interval_ms
+        self._idle_at, self._dirty_since = -1, world.now()
+        self.link.send(m.Register(gang, slot, 1000 + slot, "simulated", self.data.address))
+
+    # -- the main loop
+
+    def since(self, now: int) -> int | None:
+        """Since when the loop has something to do."""
+        if not self.runs:
+            return None
+        if self.posted:
+            return self.posted_since
+        if self._dirty_since >= 0:
+            return self._dirty_since
+        # Idle at this very moment: only something new can change that.
+        wakeup = self.worker.next_wakeup()
+        return wakeup if wakeup is not None and wakeup <= now and self._idle_at != now else None
+
+    def next_time(self) -> int | None:
+        """When the loop wants to turn although nothing arrives."""
+        return self.worker.next_wakeup() if self.runs else None
+
+    def act(self) -> str:
+        """One turn, as in `runtime.worker_process`."""
+        now = self.world.now()
+        try:
+            self.drain()
+            worked = self.worker.step()
+        except ProcessKilled:
+            return "killed on the way"
+        self._dirty_since = now if worked else -1
+        self._idle_at = -1 if worked else now
+        if self.worker.state is WorkerState.FINISHED:
+            self.end("finished", None)
+        return "worked" if worked else "idle"
+
+    def _input(self) -> None:
+        self._dirty_since = self.world.now() if self._dirty_since < 0 else self._dirty_since
+
+    def _received(self, message: Any) -> None:
+        if isinstance(message, m.HeartbeatSeen):
+            self.lease.renewed(message.sent_ms)
+        else:
+            self.post(lambda: self.worker.handle(message))
+
+    def _link_lost(self, reason: str) -> None:
+        if self.alive:
+            self.end(f"fenced: link {reason}", f"slot {self.slot}: the connection to the job master ended")
+
+    # -- the heartbeat
+
+    def beat_since(self, now: int) -> int | None:
+        """Since when a heartbeat is due."""
+        return self.beat_at if self.runs and self.beat_at <= now else None
+
+    def beat(self) -> str:
+        """The side thread's turn."""
+        now = self.world.now()
+        self.beat_at = now + self._interval_ms
+        if self.lease.expired(now):
+            self.end("fenced: lease ran out", f"slot {self.slot}: the job master was silent")
+            return "lease ran out"
+        worker = self.worker
+        self.link.send(m.Heartbeat(worker.attempt, now, worker.progress, list(worker.counters())))
+        return "sent"
+
+    # -- the end
+
+    def end(self, why: str, error: str | None) -> None:
+        """The process leaves by itself."""
+        if self.alive:
+            self.world.note(f"{self.name} ends: {why}")
+            self._gone()
+            self.world.gang.process_ended(self, error)
+
+    def kill(self, why: str) -> None:
+        """SIGKILL."""
+        if self.alive:
+            self.world.note(f"{self.name} is killed: {why}")
+            self._gone()
+            self.world.gang.process_ended(self, f"slot {self.slot}: killed")
+
+    def _gone(self) -> None:
+        self.alive = False
+        self.data.die()
+        self.link.die()
+
+
+class DriverProcess(Process):
+    """The job master and its loop."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, "master")
+        self.master: JobMaster | None = None
+        self._ticked_at = -1
+
+    def attach(self, worker: WorkerProcess) -> None:
+        """A worker is about to connect."""
+        link: SimLink = worker.master_link
+
+        def said(message: Any) -> None:
+            self._demand().message(link, message)
+
+        def lost(reason: str) -> None:
+            self._demand().link_lost(link, reason)
+
+        link.back.on_message, link.back.on_lost = said, lost
+
+    def since(self, now: int) -> int | None:
+        """Since when the loop has something to do."""
+        if self.posted:
+            return self.posted_since
+        due = self._wakeup()
+        return due if due is not None and due <= now and self._ticked_at != now else None
+
+    def next_time(self) -> int | None:
+        """When the job master wants a tick."""
+        return self._wakeup()
+
+    def act(self) -> str:
+        """One turn, as in `runtime.driver`."""
+        self.drain()
+        self._demand().tick()
+        self._ticked_at = self.world.now()
+        return self._demand().state.value
+
+    def _wakeup(self) -> int | None:
+        master = self.master
+        return None if master is None or master.state.terminal else master.next_wakeup()
+
+    def _demand(self) -> JobMaster:
+        assert self.master is not None
+        return self.master
