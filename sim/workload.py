@@ -54,7 +54,7 @@ class Streaks(KeyedProcessFunction[str, Commit, tuple[Any, ...]]):
         """One commit."""
         self.count.value += 1
         self.lines.value += record.lines
-        self.times.append(record.at_ms)
+        self.times.add(record.at_ms)
         ctx.timers.register_event_time(record.at_ms + GAP_MS)
         yield "count", record.author, self.count.value
 
@@ -66,7 +66,7 @@ class Streaks(KeyedProcessFunction[str, Commit, tuple[Any, ...]]):
         later = [at for at in known if at > timestamp - GAP_MS]
         self.times.clear()
         for at in later:
-            self.times.append(at)
+            self.times.add(at)
 
 
 class Totals(KeyedProcessFunction[str, tuple[Any, ...], tuple[Any, ...]]):

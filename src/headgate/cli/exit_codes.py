@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Final
 
 from headgate.api.launch import program_traceback
@@ -121,15 +121,26 @@ def _please_report(details: str) -> str:
 
 
 def _raised_by_headgate(error: BaseException) -> bool:
-    """Whether the last frame that is neither a library's nor Python's own is Headgate's."""
-    for frame in reversed(list(_frames(error))):
-        file = frame.f_code.co_filename
-        if file.startswith(_OURS):
-            # A script that does not compile has no frame of its own.
-            return not isinstance(error, SyntaxError)
-        if not file.startswith(_libraries()) and not file.startswith("<frozen"):
-            return False
-    return False
+    """Whether the fault is Headgate's: its own code raised while it ran a job.
+
+    An error in a call that builds the dataflow is most likely the call's, so it counts as the program's.
+    """
+    codes = [frame.f_code for frame in _frames(error)]
+    executing = any(code.co_name == "execute" and code.co_filename.startswith(_OURS) for code in codes)
+    if not executing:
+        # Without a frame of the program's it was the command itself; a script that does not compile has none.
+        return not isinstance(error, SyntaxError) and all(_nobodys(code) for code in codes)
+    last = next((code for code in reversed(codes) if not _of_library(code)), None)
+    return last is not None and last.co_filename.startswith(_OURS)
+
+
+def _nobodys(code: CodeType) -> bool:
+    return code.co_filename.startswith(_OURS) or _of_library(code)
+
+
+def _of_library(code: CodeType) -> bool:
+    file = code.co_filename
+    return not file.startswith(_OURS) and file.startswith((*_libraries(), "<frozen"))
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:

@@ -123,7 +123,7 @@ def _signals_cancel() -> Iterator[None]:
         yield
         return
 
-    def cancel(number: int, frame: FrameType | None) -> None:
+    def cancel(number: int, _: FrameType | None) -> None:
         raise SignalledError(_SIGNALS[signal.Signals(number)])
 
     before = {number: signal.getsignal(number) for number in _SIGNALS}

@@ -6,7 +6,7 @@ runs in the background, one thing after the other, and reports back to the job m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from headgate.checkpoint.service import CheckpointService, may_be_published
@@ -18,7 +18,7 @@ from headgate.common.ports import Background, Clock, Probe
 from headgate.core.checkpoint import effects as e
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.failures import CheckpointFailureReason
-from headgate.graph.physical import PhysicalPlan
+from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.committers import Committers
 from headgate.runtime.control import messages as m
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, SubtaskSnapshot
@@ -84,6 +84,7 @@ class CheckpointMaster:
         self._begun: dict[int, tuple[int, int, dict[str, Any]]] = {}
         self._storing: CheckpointMetadata | None = None
         self._busy = self._attempt = 0
+        self._totals: Mapping[str, tuple[int, int]] = {}
 
     @property
     def generation(self) -> int:
@@ -97,9 +98,12 @@ class CheckpointMaster:
 
     # -- what the job master tells ---------------------------------------------------------------
 
-    def start(self, attempt: int, tasks: Sequence[tuple[int, int]]) -> None:
-        """All tasks of an attempt run."""
+    def start(
+        self, attempt: int, tasks: Sequence[tuple[int, int]], totals: Mapping[str, tuple[int, int]]
+    ) -> None:
+        """All tasks of an attempt run; `totals` are the records up to where it began."""
         self._begun.clear()
+        self._totals = totals
         self._attempt = attempt
         self.coordinator.start(AttemptId(attempt), tasks, self._clock.monotonic_ms())
 
@@ -293,6 +297,7 @@ class CheckpointMaster:
             operators=operators,
             enumerators=enumerators,
             state_types={},
+            totals=add_totals(self._plan, self._totals, effect.snapshots),
         )
 
     def _operators(
@@ -314,6 +319,23 @@ class CheckpointMaster:
                     operators[uid] = [state or OperatorSubtaskState(uid) for state in states]
                     parallelism[uid] = vertex.parallelism
         return operators, parallelism
+
+
+def add_totals(
+    plan: PhysicalPlan, base: Mapping[str, tuple[int, int]], counted: Iterable[Any]
+) -> dict[str, tuple[int, int]]:
+    """Records in and out of each chain: those before this attempt and those that it counted."""
+    totals = dict(base)
+    for entry in counted:
+        name = chain_name(plan.vertices[entry.vertex])
+        before = totals.get(name, (0, 0))
+        totals[name] = (before[0] + entry.records_in, before[1] + entry.records_out)
+    return totals
+
+
+def chain_name(vertex: Vertex) -> str:
+    """The uids of a chain's operators, joined; stable as long as the chain is."""
+    return " -> ".join(node.uid or f"node-{node.id}" for node in vertex.chain)
 
 
 def _checkpoints_failed(effect: e.FailJob) -> Exception:

@@ -147,8 +147,8 @@ class _Driver:
             name=self._job.name,
             restarts=master.restarts,
             checkpoints=seen.checkpoints,
-            records_in=seen.records_in(),
-            records_out=seen.records_out(),
+            records_in=seen.records_in(master.restored_totals),
+            records_out=seen.records_out(master.restored_totals),
             skipped=seen.skipped(),
             duration_ms=self._clock.monotonic_ms() - began,
         )

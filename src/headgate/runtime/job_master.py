@@ -11,7 +11,7 @@ or gone, and the restart strategy's pause is over; commit the restore point once
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,7 +103,7 @@ class JobMaster:
         self.attempt = self.restarts = 0
         self._life = job_machine(job)
         self._program, self._marker = program.to_bytes(), marker
-        self._initial = initial
+        self._initial = self._point = initial
         self._roster = Roster()
         self._gang_alive = False
         self._monitor: HeartbeatMonitor[int] = HeartbeatMonitor(settings.heartbeat_timeout_ms)
@@ -199,9 +199,14 @@ class JobMaster:
             times.append(self._force_at)
         return min(times, default=None)
 
+    @property
+    def restored_totals(self) -> Mapping[str, tuple[int, int]]:
+        """Records in and out of each chain up to where the present attempt began."""
+        return {} if self._point is None else self._point.checkpoint.totals
+
     def counters(self) -> list[m.Counters]:
         """Last running totals of all subtasks."""
-        return [counters for member in self._roster.members() for counters in member.counters]
+        return [counters for member in self._roster.members() for counters in member.counters.values()]
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -226,7 +231,7 @@ class JobMaster:
         link.send(m.HeartbeatSeen(beat.sent_ms))
         member = self._roster.get(slot)
         if member is not None and beat.attempt == self.attempt:
-            member.counters = beat.counters
+            member.note_counters(beat.counters)
             self.ports.listener.progress(self.counters())
 
     def _worker_lost(self, slot: int, reason: str) -> None:
@@ -255,7 +260,7 @@ class JobMaster:
 
     def _obey(self, slot: int, message: Any) -> None:
         if isinstance(message, m.TaskFailed):
-            self._task_failed(slot, message)
+            self._task_failed(message)
         elif isinstance(message, m.Deployed):
             self._deployed(slot)
         elif self.state not in (JobState.DEPLOYING, JobState.RUNNING):
@@ -280,14 +285,10 @@ class JobMaster:
             return
         member.link.send(m.AssignSplits(self.attempt, request.vertex, request.subtask, splits))
 
-    def _task_failed(self, slot: int, failure: m.TaskFailed) -> None:
-        error = rebuild_error(failure.kind, failure.arguments)
-        if failure.lost_peer is not None:
-            member = self._roster.get(failure.lost_peer)
-            if member is not None and self.state is not JobState.RECOVERING:
-                # The peer itself may still have something to say of why.
-                self.ports.listener.note(f"slot {slot}: {error}")
-        self.attempt_failed(error, failure.recoverable)
+    def _task_failed(self, failure: m.TaskFailed) -> None:
+        if failure.lost_peer is not None and self.state is JobState.RECOVERING:
+            return  # a consequence of the failure that is being recovered from, not another one
+        self.attempt_failed(rebuild_error(failure.kind, failure.arguments), failure.recoverable)
 
     # -- an attempt ------------------------------------------------------------------------------
 
@@ -306,7 +307,7 @@ class JobMaster:
         for member in self._roster.members():
             slot = member.register.slot
             mine = [(v, s, without_committables(states)) for v, s, states in restored if s == slot]
-            member.deployed, member.idle, member.ended, member.counters = False, False, set(), []
+            member.begin_attempt()
             member.link.send(
                 m.Deploy(
                     attempt=self.attempt,
@@ -329,7 +330,7 @@ class JobMaster:
         if self.state is JobState.DEPLOYING and all(member.deployed for member in members):
             self._life.move(JobEvent.COMPLETE)
             tasks = [(v.id, s) for v in self.plan.vertices for s in range(v.parallelism)]
-            self.checkpoints.start(self.attempt, tasks)
+            self.checkpoints.start(self.attempt, tasks, self.restored_totals)
             self.ports.listener.running(self.attempt)
             self._check_data_ended()
 
@@ -337,6 +338,8 @@ class JobMaster:
         member = self._roster.get(slot)
         assert member is not None
         member.ended.add((message.vertex, message.subtask))
+        member.note_counters([message.counters])
+        self.ports.listener.progress(self.counters())
         self._check_data_ended()
 
     def _check_data_ended(self) -> None:

@@ -189,7 +189,8 @@ def sentence(event: str, facts: Mapping[str, Any]) -> str | None:
                 f"attempt {facts['attempt']} failed, restarting in {wait:.1f} s: {error_line(facts['error'])}"
             )
         case "note":
-            return str(facts["text"])
+            # The rest may be a traceback, which the end of the job shows.
+            return str(facts["text"]).strip().partition("\n")[0]
         case "finished" | "failed" | "cancelled":
             return f"{event} after {facts['duration_ms'] / 1000:.1f} s: {_totals_text(facts)}"
     return None

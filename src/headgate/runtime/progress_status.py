@@ -133,7 +133,8 @@ def error_line(facts: Mapping[str, Any]) -> str:
     """What :func:`error_facts` gave, in one line without a traceback.
 
     Example:
-        >>> error_line(error_facts(UserFunctionError("'map' (uid 'm')", "7", "Traceback ...\\nValueError: odd")))
+        >>> error = UserFunctionError("'map' (uid 'm')", record="7", traceback_text="ValueError: odd")
+        >>> error_line(error_facts(error))
         "'map' (uid 'm') raised ValueError: odd for record 7"
     """
     if "operator" in facts:

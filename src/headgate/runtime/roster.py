@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ class Member:
         deployed: whether its subtasks of the present attempt run.
         idle: whether it confirmed that nothing of the last attempt runs any more.
         ended: its subtasks that have processed all input.
-        counters: its last running totals.
+        counters: (vertex, subtask) -> last running totals.
     """
 
     register: m.Register
@@ -27,7 +28,16 @@ class Member:
     deployed: bool = False
     idle: bool = True
     ended: set[tuple[int, int]] = field(default_factory=set)
-    counters: list[m.Counters] = field(default_factory=list)
+    counters: dict[tuple[int, int], m.Counters] = field(default_factory=dict)
+
+    def begin_attempt(self) -> None:
+        """A deployment is on its way to this worker."""
+        self.deployed = self.idle = False
+        self.ended, self.counters = set(), {}
+
+    def note_counters(self, counters: Sequence[m.Counters]) -> None:
+        """New running totals of some of its subtasks."""
+        self.counters.update({(entry.vertex, entry.subtask): entry for entry in counters})
 
 
 class Roster:

@@ -45,6 +45,8 @@ class SnapshotWriter:
             sync_ms=drawn.sync_ms,
             async_ms=clock.precise_ms() - began,
             bytes_written=files.written,
+            records_in=drawn.counters.records_in,
+            records_out=drawn.counters.records_out,
         )
 
     def store(self, drawn: DrawnSnapshot, number: int, parts: Sequence[Any]) -> tuple[StateHandle, int]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headgate.common.errors import HeadgateError
-from headgate.graph.logical import SinkNode, SourceNode
+from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.checkpoint_master import add_totals, chain_name
 from headgate.runtime.control.messages import Counters
 from headgate.runtime.events import JobListener
+
+Totals = Mapping[str, tuple[int, int]]
 
 
 class JobStatistics(JobListener):
@@ -24,29 +27,28 @@ class JobStatistics(JobListener):
         self.checkpoints = 0
         self.counters: dict[tuple[int, int], Counters] = {}
 
-    def records_in(self) -> dict[str, int]:
-        """uid of a chain's first operator -> records that it took in, in the last attempt."""
-        return self._sum("records_in", 0)
+    def records_in(self, base: Totals) -> dict[str, int]:
+        """uid of a chain's first operator -> records that it took in, each counted once."""
+        totals = add_totals(self._plan, base, self.counters.values())
+        return {
+            _uid(vertex.chain[0]): totals.get(chain_name(vertex), (0, 0))[0] for vertex in self._plan.vertices
+        }
 
-    def records_out(self) -> dict[str, int]:
-        """uid of a chain's last operator -> records that it emitted, in the last attempt."""
-        return self._sum("records_out", -1)
+    def records_out(self, base: Totals) -> dict[str, int]:
+        """uid of a chain's last operator -> records that it emitted; of a sink: that it wrote."""
+        totals = add_totals(self._plan, base, self.counters.values())
+        return {
+            _uid(vertex.chain[-1]): totals.get(chain_name(vertex), (0, 0))[1] for vertex in self._plan.vertices
+        }
 
     def skipped(self) -> dict[str, int]:
         """uid of a source -> bad records skipped in the last attempt."""
-        return {uid: count for uid, count in self._sum("skipped", 0).items() if count}
-
-    def _sum(self, field: str, position: int) -> dict[str, int]:
-        totals: dict[str, int] = {}
+        found: dict[str, int] = {}
         for (vertex, _), counters in self.counters.items():
-            node = self._plan.vertices[vertex].chain[position]
-            # A sink emits to nobody; what it wrote is what its chain took in.
-            name = "records_in" if field == "records_out" and isinstance(node, SinkNode) else field
-            if field == "skipped" and not isinstance(node, SourceNode):
-                continue
-            uid = node.uid or f"node-{node.id}"
-            totals[uid] = totals.get(uid, 0) + getattr(counters, name)
-        return totals
+            if counters.skipped:
+                uid = _uid(self._plan.vertices[vertex].chain[0])
+                found[uid] = found.get(uid, 0) + counters.skipped
+        return found
 
     # -- JobListener -----------------------------------------------------------------------------
 
@@ -84,3 +86,7 @@ class JobStatistics(JobListener):
     def ended(self, state: str) -> None:
         """See :class:`JobListener`."""
         self._next.ended(state)
+
+
+def _uid(node: Node) -> str:
+    return node.uid or f"node-{node.id}"

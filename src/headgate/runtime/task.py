@@ -34,6 +34,7 @@ class DrawnSnapshot:
     start_delay_ms: float
     alignment_ms: float
     sync_ms: float
+    counters: Counters
 
 
 class TaskHost(Protocol):
@@ -53,8 +54,8 @@ class TaskHost(Protocol):
         """A reader has nothing left to read."""
         ...
 
-    def data_ended(self, subtask: SubtaskId) -> None:
-        """All input is processed."""
+    def data_ended(self, subtask: SubtaskId, counters: Counters) -> None:
+        """All input is processed; these are the final totals."""
         ...
 
 
@@ -116,7 +117,7 @@ class Task:
         pending = [p for op in self.operators if (p := op.snapshot(barrier.checkpoint)) is not None]
         sync_ms = self.host.clock.monotonic_ms() - began
         self.host.snapshot_drawn(
-            DrawnSnapshot(self.id, barrier.checkpoint, pending, start_delay_ms, alignment_ms, sync_ms)
+            DrawnSnapshot(self.id, barrier.checkpoint, pending, start_delay_ms, alignment_ms, sync_ms, self.counters())
         )
 
     def checkpoint_complete(self, checkpoint: int) -> None:
@@ -129,7 +130,7 @@ class Task:
         self.head.watermark(WATERMARK_MAX)
         self.head.end_of_data()
         self.ended = True
-        self.host.data_ended(self.id)
+        self.host.data_ended(self.id, self.counters())
 
     def close(self) -> None:
         """Close all operators; the first error is raised when all had their turn."""

@@ -262,9 +262,9 @@ class Worker:
         """A reader has nothing left to read."""
         self.ports.link.send(m.RequestSplits(self.attempt, *subtask))
 
-    def data_ended(self, subtask: SubtaskId) -> None:
+    def data_ended(self, subtask: SubtaskId, counters: m.Counters) -> None:
         """All input of a subtask is processed."""
-        self.ports.link.send(m.DataEnded(self.attempt, *subtask))
+        self.ports.link.send(m.DataEnded(self.attempt, *subtask, counters))
 
     def counters(self) -> Sequence[m.Counters]:
         """Running totals of all subtasks; safe to call from the heartbeat's thread."""

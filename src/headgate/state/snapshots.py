@@ -84,6 +84,8 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
         sync_ms: the pause of the loop.
         async_ms: writing beside the loop.
         bytes_written: new bytes in files.
+        records_in: records taken in up to the cut, since the attempt began.
+        records_out: records emitted up to the cut, since the attempt began.
     """
 
     vertex: int
@@ -94,6 +96,8 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
     sync_ms: float = 0.0
     async_ms: float = 0.0
     bytes_written: int = 0
+    records_in: int = 0
+    records_out: int = 0
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):
@@ -111,6 +115,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
         parallelism: operator uid -> number of subtasks at the time.
         operators: operator uid -> states of its subtasks, ordered by subtask.
         enumerators: source uid -> state of its split enumerator.
+        totals: "vertex's operators, joined" -> records in and out since the job first began.
         state_types: operator uid -> state name -> description of its serializer.
     """
 
@@ -126,3 +131,4 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     operators: dict[str, list[OperatorSubtaskState]]
     enumerators: dict[str, Any]
     state_types: dict[str, dict[str, Any]]
+    totals: dict[str, tuple[int, int]] = {}

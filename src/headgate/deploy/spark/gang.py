@@ -78,7 +78,7 @@ class SparkGang:
         try:
             self._occupy(gang, slots, group)
             reason = None
-        except Exception as error:  # noqa: BLE001 - Spark, Py4J and sockets raise what they like
+        except Exception as error:  # Spark, Py4J and sockets raise what they like
             reason = shortened(str(error) or type(error).__name__)
         self._context.exited(gang, reason)
 

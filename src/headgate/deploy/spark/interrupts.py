@@ -60,7 +60,7 @@ def deferring_interrupts() -> Iterator[None]:
         return
     came: list[int] = []
 
-    def remember(number: int, frame: FrameType | None) -> None:
+    def remember(number: int, _: FrameType | None) -> None:
         if came:
             raise KeyboardInterrupt
         came.append(number)
@@ -81,7 +81,7 @@ def deferring_interrupts() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
+def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
 
 

@@ -16,8 +16,8 @@ VERSIONS: Final = (17, 21)
 """What Spark 4 supports."""
 
 _FIX: Final = (
-    "install it (Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17) "
-    "or point JAVA_HOME at one"
+    "install it (Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless; macOS: brew install "
+    "openjdk@17) or point JAVA_HOME at one"
 )
 _RELEASE: Final = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
 _SAID: Final = re.compile(r'version "([^"]+)"')

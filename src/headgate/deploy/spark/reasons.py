@@ -20,7 +20,7 @@ def shortened(text: str) -> str:
     Example:
         >>> shortened("... barrier task ResultTask(4, 1) finished unsuccessfully ... Python worker exited "
         ...           "unexpectedly (crashed)")
-        'the Python worker of slot 1 ended unexpectedly: killed by a signal, out of memory, or stopped by itself'
+        'the Python worker of slot 1 died: killed by a signal, out of memory, or stopped by itself'
         >>> shortened("org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 7 cancelled")
         'it was cancelled'
     """
@@ -35,10 +35,7 @@ def shortened(text: str) -> str:
     if (raised := _python_error(text)) is not None:
         return _cut(f"the Python worker{_slot(text)} raised {raised}")
     if "Python worker exited unexpectedly" in text or "Python worker failed to connect" in text:
-        return (
-            f"the Python worker{_slot(text)} ended unexpectedly: killed by a signal, out of memory, or stopped "
-            "by itself"
-        )
+        return f"the Python worker{_slot(text)} died: killed by a signal, out of memory, or stopped by itself"
     if any(sign in text for sign in _GONE):
         return "Spark's JVM in the driver ended"
     return _cut(_first_line(text))

@@ -115,12 +115,27 @@ class AssignSplits(msgspec.Struct, frozen=True, tag="assign-splits"):
     splits: list[tuple[str, Any]] | None
 
 
+class Counters(msgspec.Struct, frozen=True):
+    """Running totals of one subtask since the attempt began."""
+
+    vertex: int
+    subtask: int
+    records_in: int
+    records_out: int
+    skipped: int
+    watermark: int | None
+    busy_ms: int
+    backpressured_ms: int
+    longest_step_ms: float
+
+
 class DataEnded(msgspec.Struct, frozen=True, tag="data-ended"):
-    """Worker: this subtask has processed all its input."""
+    """Worker: this subtask has processed all its input; these are its final totals."""
 
     attempt: int
     vertex: int
     subtask: int
+    counters: Counters
 
 
 class TaskFailed(msgspec.Struct, frozen=True, tag="task-failed"):
@@ -159,20 +174,6 @@ class Finish(msgspec.Struct, frozen=True, tag="finish"):
     """Job master: the job is over; leave."""
 
     attempt: int
-
-
-class Counters(msgspec.Struct, frozen=True):
-    """Running totals of one subtask since the attempt began."""
-
-    vertex: int
-    subtask: int
-    records_in: int
-    records_out: int
-    skipped: int
-    watermark: int | None
-    busy_ms: int
-    backpressured_ms: int
-    longest_step_ms: float
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):

@@ -1,0 +1,56 @@
+"""What the source and the sink of DataFrames have in common: they need a session before the job starts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from headgate.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class DataFrameConnector(ABC):
+    """Goes between Spark and the dataflow through Parquet files in a staging folder.
+
+    An executor that has a session calls :meth:`prepare` in the driver, before workers start.
+    """
+
+    @abstractmethod
+    def prepare(self, spark: SparkSession, folder: str) -> None:
+        """Make everything ready that needs Spark.
+
+        Args:
+            spark: the job's session.
+            folder: where to stage; does not exist yet, and its parent is shared by all workers.
+
+        Raises:
+            UsageError: the DataFrame cannot be computed, or a schema is wrong.
+        """
+
+
+def unprepared(verb: str) -> UsageError:
+    """The refusal of executors that know no DataFrames."""
+    return UsageError(f"{verb}() needs a Spark session; run the job with Environment(executor='spark')")
+
+
+def shown_columns(names: list[str], most: int = 6) -> str:
+    """Column names for people.
+
+    Example:
+        >>> shown_columns(["a", "b", "c"], most=2)
+        'a, b, ...'
+    """
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def first_line(error: Exception) -> str:
+    r"""The first line of an error of Spark's, which may go on for pages.
+
+    Example:
+        >>> first_line(ValueError("no such table: t\n  at line 1"))
+        'no such table: t'
+    """
+    text: Any = getattr(error, "desc", None) or str(error) or type(error).__name__
+    return str(text).strip().splitlines()[0]

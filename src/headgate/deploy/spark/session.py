@@ -1,0 +1,250 @@
+"""The Spark session of a job: the program's, an active one, or one that is opened and ended here.
+
+A session opened here is kept for the next job of the process, because opening takes seconds, and
+ended with the process: no JVM and no Python worker outlives the program.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.common import options as o
+from headgate.common.config import Config
+from headgate.common.errors import OperatingError, UsageError
+from headgate.deploy.spark.interrupts import deferring_interrupts
+from headgate.deploy.spark.java import check_java
+from headgate.deploy.spark.reasons import shortened
+from headgate.deploy.spark.settings import (
+    is_local,
+    launch_environment,
+    logging_properties,
+    master_for,
+    session_settings,
+    submit_settings,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_JVM_ENDS_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class _Own:
+    """The session opened here.
+
+    Attributes:
+        spark: the session.
+        lent: whether the program has a DataFrame of it, so that it must not be closed early.
+    """
+
+    spark: SparkSession
+    lent: bool = False
+
+
+_own: _Own | None = None
+
+
+def acquire(given: Any, name: str, config: Config, slots: int) -> SparkSession:
+    """The session to run a job in.
+
+    Args:
+        given: the program's session, or None.
+        name: the job's.
+        config: of the job.
+        slots: how many task slots a session opened here should have at least.
+
+    Raises:
+        UsageError: no Java, a kind of session that cannot run gangs, or settings that exclude them.
+        OperatingError: Spark did not start.
+    """
+    global _own
+    refuse_connect(given)
+    spark = given if given is not None else _active()
+    if spark is not None and _own is not None and spark.sparkContext is _own.spark.sparkContext:
+        if not _outgrown(_own, slots):
+            return spark
+        _own.spark.stop()
+        spark = None
+    if spark is not None:
+        check_suitable(spark)
+        return spark
+    opened = _open(name, config, slots)
+    if _own is None:
+        atexit.register(_end)
+    _own = _Own(opened)
+    return opened
+
+
+def master_of(spark: SparkSession) -> str:
+    """The master URL of a session."""
+    return spark.sparkContext.master or ""
+
+
+def lend(spark: SparkSession) -> None:
+    """The program got a DataFrame of this session: keep it open to the end of the process."""
+    if _own is not None and spark.sparkContext is _own.spark.sparkContext:
+        _own.lent = True
+
+
+def refuse_connect(given: Any) -> None:
+    """Refuse Spark Connect, in the program's session and in the environment.
+
+    Raises:
+        UsageError: it is used.
+    """
+    if given is not None and type(given).__module__.startswith("pyspark.sql.connect"):
+        what = "the session given to the Environment is one of Spark Connect"
+    elif given is None and (variable := next((v for v in _CONNECT if os.environ.get(v)), None)):
+        what = f"the variable {variable} asks for Spark Connect"
+    else:
+        return
+    raise UsageError(
+        f"{what}, whose driver is another process that the job master cannot live in; use a classic "
+        "session: SparkSession.builder.master(...)"
+    )
+
+
+_CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+
+
+def check_suitable(spark: SparkSession) -> None:
+    """Refuse a session in which a gang could not run.
+
+    Raises:
+        UsageError: naming the setting and what to do.
+    """
+    from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
+
+    context = spark.sparkContext
+    if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+        raise UsageError(
+            "the Spark session has spark.dynamicAllocation.enabled=true, and Spark refuses barrier stages "
+            "then; open it with false and a fixed number of executors"
+        )
+    if not isinstance(context._gateway, ClientServer):
+        raise UsageError(
+            "the Spark session was opened with PYSPARK_PIN_THREAD=false, so that jobs of one thread "
+            "cannot be cancelled; open it without that variable"
+        )
+    if is_local(master_of(spark)):
+        check_interpreter(context.pythonExec)
+
+
+def check_interpreter(workers: str) -> None:
+    """Refuse a local session whose workers run another Python than this program.
+
+    Raises:
+        UsageError: they do, or what should run them does not exist.
+    """
+    import shutil
+    import sys
+
+    found = shutil.which(workers)
+    if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
+        return
+    asked = [found or workers, "-c", "import sys; print(sys.prefix, *sys.version_info[:2])"]
+    with contextlib.suppress(OSError):
+        said = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=20)  # noqa: S603
+        if said.stdout.strip() == f"{sys.prefix} {sys.version_info[0]} {sys.version_info[1]}":
+            return
+    raise UsageError(
+        f"the Spark session starts its workers with {workers!r}, and this program runs with "
+        f"{sys.executable!r}; set PYSPARK_PYTHON to the latter before the session is opened, or let Headgate "
+        "open it"
+    )
+
+
+def _active() -> SparkSession | None:
+    """The session that the process has already, if any."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext._active_spark_context
+    if context is None or context._jsc is None:
+        return None
+    found: SparkSession = SparkSession.builder.getOrCreate()
+    return found
+
+
+def _outgrown(own: _Own, slots: int) -> bool:
+    """Whether a session opened here for an earlier job is too small, and may be replaced."""
+    small = is_local(master_of(own.spark)) and own.spark.sparkContext.defaultParallelism < slots
+    return small and not own.lent
+
+
+def _open(name: str, config: Config, slots: int) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    submitted_by_spark = "PYSPARK_GATEWAY_PORT" in os.environ
+    submitted = submit_settings(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    master = master_for(submitted.get("spark.master") or config.get(o.SPARK_MASTER), slots)
+    if submitted.get("spark.master"):
+        submitted["spark.master"] = master
+    if not submitted_by_spark:
+        check_java()
+    with tempfile.TemporaryDirectory(prefix="headgate-") as folder, deferring_interrupts():
+        log_file = Path(folder) / "log4j2.properties"
+        log_file.write_text(logging_properties(), encoding="utf-8")
+        settings = session_settings(name, master, submitted, str(log_file))
+        if submitted_by_spark:
+            # spark-submit has started the JVM with the user's own settings; its master is the one.
+            settings = {"spark.scheduler.mode": "FAIR", "spark.app.name": name}
+        variables = launch_environment(os.environ, is_local(master))
+        try:
+            with _environment({} if submitted_by_spark else variables):
+                spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+        except Exception as error:
+            raise OperatingError(
+                f"Spark did not start with master {master!r}: {shortened(str(error))}; "
+                "see Spark's own lines above"
+            ) from error
+    if submitted_by_spark:
+        check_suitable(spark)
+    return spark
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _end() -> None:
+    """Stop the session, end the JVM if this process has started it, and wait until it is gone."""
+    from pyspark import SparkContext
+
+    own, gateway = _own, SparkContext._gateway
+    if own is not None:
+        with contextlib.suppress(Exception):
+            own.spark.stop()
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()  # the JVM lives as long as this pipe
+    try:
+        process.wait(_JVM_ENDS_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

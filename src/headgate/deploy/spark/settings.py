@@ -1,0 +1,151 @@
+"""How a session of Headgate's own is set up: plain data, no Spark.
+
+What the user has set for spark-submit stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+LOOPBACK: Final = "127.0.0.1"
+
+JVM_FLAGS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""The JVM schedules and waits: it should start fast rather than run fast, and leave no file behind."""
+
+LOCAL: Final = "local"
+"""The master that means: as many slots on this machine as the job needs."""
+
+_FIXED: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+    # Failover is the job master's: a task is never tried again behind its back.
+    "spark.task.maxFailures": "1",
+    # From the cancel of a task to the SIGKILL of its worker.
+    "spark.python.task.killTimeout": "500ms",
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+    "spark.driver.memory": "1g",
+    # Read by others, which do not all know the old 96-bit timestamps.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+_CHECKS_LOCAL: Final = "1"
+_CHECKS_CLUSTER: Final = "30"
+
+LOGGING: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark: %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}
+"""
+"""Log4j's settings: errors only, one line each."""
+
+_SILENT: Final = (
+    # These tell with pages of stack that a worker died or was cancelled; the job master tells it in one line.
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.scheduler.TaskSchedulerImpl",
+    "org.apache.spark.scheduler.DAGScheduler",
+    "org.apache.spark.api.python.BasePythonRunner",
+    "org.apache.spark.util.SparkUncaughtExceptionHandler",
+    "org.apache.spark.sql.execution.python",
+)
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and workers share one machine and one JVM.
+
+    Example:
+        >>> is_local("local[4]"), is_local("local"), is_local("local-cluster[2,1,1024]"), is_local("yarn")
+        (True, True, False, False)
+    """
+    return re.match(r"local(\[|$)", master) is not None
+
+
+def master_for(master: str, slots: int) -> str:
+    """The master to open; ``local`` opens as many slots as are needed.
+
+    Example:
+        >>> master_for("local", 3), master_for("local[8]", 3), master_for("spark://node:7077", 3)
+        ('local[3]', 'local[8]', 'spark://node:7077')
+    """
+    return f"local[{slots}]" if master == LOCAL else master
+
+
+def submit_settings(arguments: str) -> dict[str, str]:
+    """What the variable PYSPARK_SUBMIT_ARGS already says.
+
+    Example:
+        >>> submit_settings("--master yarn --conf spark.ui.enabled=true --driver-memory 4g pyspark-shell")
+        {'spark.master': 'yarn', 'spark.ui.enabled': 'true', 'spark.driver.memory': '4g'}
+    """
+    keys = {
+        "--master": "spark.master",
+        "--driver-memory": "spark.driver.memory",
+        "--driver-java-options": "spark.driver.extraJavaOptions",
+        "--name": "spark.app.name",
+    }
+    found: dict[str, str] = {}
+    words = iter(shlex.split(arguments))
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag in ("--conf", "-c"):
+            key, _, text = (value if equals else next(words, "")).partition("=")
+            found[key] = text
+        elif flag in keys:
+            found[keys[flag]] = value if equals else next(words, "")
+    return found
+
+
+def session_settings(name: str, master: str, submitted: Mapping[str, str], log_file: str) -> dict[str, Any]:
+    """The settings of a new session; what was submitted wins.
+
+    Args:
+        name: of the application.
+        master: as :func:`master_for` gives it.
+        submitted: as :func:`submit_settings` gives it.
+        log_file: a file with :data:`LOGGING`, there while the JVM starts.
+    """
+    local = is_local(submitted.get("spark.master", master))
+    settings = {
+        "spark.app.name": name,
+        "spark.master": master,
+        **_FIXED,
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": (
+            _CHECKS_LOCAL if local else _CHECKS_CLUSTER
+        ),
+        "spark.driver.extraJavaOptions": f"{JVM_FLAGS} -Dlog4j2.configurationFile=file:{log_file}",
+    }
+    if local:
+        settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    return settings | dict(submitted)
+
+
+def launch_environment(environment: Mapping[str, str], local: bool) -> dict[str, str]:
+    """Variables that Spark reads while it starts.
+
+    On one machine workers must run the driver's own interpreter. On a cluster that path need not
+    exist, so what the user has set stands.
+    """
+    if local:
+        return {
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": LOOPBACK,
+        }
+    return {"PYSPARK_PYTHON": environment.get("PYSPARK_PYTHON", sys.executable)}
+
+
+def logging_properties() -> str:
+    """The text of the file for Log4j."""
+    silent = "".join(
+        f"logger.silent{number}.name = {name}\nlogger.silent{number}.level = off\n"
+        for number, name in enumerate(_SILENT)
+    )
+    return LOGGING + silent
