@@ -60,13 +60,10 @@ class Streaks(KeyedProcessFunction[str, Commit, tuple[Any, ...]]):
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterable[tuple[Any, ...]]:
         """Nothing at or before `timestamp` is missing any more."""
-        known = list(self.times)
+        known = self.times.get()
         if not any(timestamp - GAP_MS < at <= timestamp for at in known):
             yield "quiet", ctx.key, timestamp
-        later = [at for at in known if at > timestamp - GAP_MS]
-        self.times.clear()
-        for at in later:
-            self.times.add(at)
+        self.times.update([at for at in known if at > timestamp - GAP_MS])
 
 
 class Totals(KeyedProcessFunction[str, tuple[Any, ...], tuple[Any, ...]]):
@@ -128,11 +125,10 @@ def two_stages(seed: int, count: int = 110) -> Workload:
     left, right = commits(count // 2, seed), commits(count - count // 2, seed + 1)
 
     def build(env: Environment) -> None:
-        one = env.from_source(EventSource(left, 13), uid="left")
-        two = env.from_source(EventSource(right, 7), uid="right").rebalance().map(shifted)
+        one = env.from_source(EventSource(left, 13), uid="left").with_event_time("at_ms", LATENESS_MS)
+        two = env.from_source(EventSource(right, 7), uid="right").with_event_time("at_ms", LATENESS_MS)
         (
-            one.union(two)
-            .with_event_time("at_ms", out_of_orderness=LATENESS_MS * 100)
+            one.union(two.rebalance().map(shifted))
             .key_by("author")
             .process(Streaks(), uid="streaks")
             .key_by(first_letter_of_last)
@@ -170,7 +166,7 @@ class _Capture:
 
 SETTINGS = {
     "execution.checkpointing.interval": "15ms",
-    "execution.checkpointing.timeout": "60ms",
+    "execution.checkpointing.timeout": "250ms",
     "execution.checkpointing.tolerable-failed-checkpoints": 1,
     "execution.checkpointing.dir": "sim://disk",
     "execution.step-target": "2ms",

@@ -32,7 +32,7 @@ Program = Annotated[
 ]
 Arguments = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[ARGS]...", help="The program's own; those that begin with a dash go behind --."),
+    typer.Argument(metavar="ARGS", help="The program's own; those that begin with a dash go behind --."),
 ]
 Parallelism = Annotated[
     int | None, typer.Option("--parallelism", "-p", min=1, help="Subtasks of operators that set none.")
@@ -87,7 +87,7 @@ def plan(
 @app.command()
 def options(
     key: Annotated[
-        str | None, typer.Argument(metavar="[KEY]", help="An option, or the beginning of several.")
+        str | None, typer.Argument(metavar="KEY", help="An option, or the beginning of several.")
     ] = None,
 ) -> None:
     """List the settings there are, or tell everything about one."""
@@ -108,11 +108,12 @@ def version() -> None:
 def _print(text: Callable[[], str]) -> None:
     """Print a text, or the reason why there is none."""
     try:
-        print(text())
+        found = text()
     except (Exception, KeyboardInterrupt) as error:
         ending = ending_of(error)
         print(ending.text, file=sys.stderr)
         raise typer.Exit(ending.code) from None
+    print(found)
 
 
 def main() -> None:

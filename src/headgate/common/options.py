@@ -271,11 +271,11 @@ REDEPLOY_TIMEOUT: Final = ConfigOption(
     "How long workers may take to become idle after a failure before a new gang replaces them.",
 )
 
-TESTING_PROBE: Final = ConfigOption[str | None](
-    "headgate.testing.probe",
+PROBE: Final = ConfigOption[str | None](
+    "headgate.probe",
     OptionalKind(Text()),
     None,
-    "Factory of a fault-injection probe as module:attribute, called in driver and workers; for tests of recovery.",
+    "Factory, as module:attribute, of a probe that driver and workers tell when they reach named places; for tests of recovery.",
 )
 
 # --- display

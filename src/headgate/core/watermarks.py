@@ -43,9 +43,7 @@ class WatermarkValve:
         """The least watermark of the other active channels: how far `channel` alone may carry time."""
         self._idle[channel] = False
         others = [
-            mark
-            for index, mark in enumerate(self._marks)
-            if index != channel and not self._idle[index]
+            mark for index, mark in enumerate(self._marks) if index != channel and not self._idle[index]
         ]
         return min(others, default=WATERMARK_MAX)
 

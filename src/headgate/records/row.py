@@ -159,13 +159,20 @@ def make_row(names: tuple[str, ...], values: Sequence[Any]) -> Row:
 
 def python_values(column: pa.Array) -> list[Any]:
     """A column as a list of Python objects, by the fastest lossless way."""
+    import numpy as np
     import pyarrow as pa
 
-    if column.null_count:
+    if column.null_count or not len(column):
         return column.to_pylist()
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return column.to_numpy(zero_copy_only=False).tolist()
+        # Straight from the buffer: `to_numpy` lets go of the interpreter lock and may wait for it.
+        numbers = np.frombuffer(column.buffers()[1], kind.to_pandas_dtype(), len(column), _offset(column))
+        return numbers.tolist()
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column.to_numpy(zero_copy_only=False).tolist()
     return column.to_pylist()
+
+
+def _offset(column: pa.Array) -> int:
+    return int(column.offset) * (column.type.bit_width // 8)

@@ -74,7 +74,9 @@ class Exchange:
         if frame.kind is FrameKind.CREDIT:
             output = self.outgoing.get(channel)
             if output is None or frame.receiver != slot:
-                raise ProtocolError(f"slot {slot} granted credit on {channel}, which it does not receive from here")
+                raise ProtocolError(
+                    f"slot {slot} granted credit on {channel}, which it does not receive from here"
+                )
             output.grant(_CREDIT.unpack(b"".join(frame.parts))[0])
             return
         entry = self.incoming.get(channel)

@@ -275,7 +275,9 @@ class CheckpointMaster:
             elif isinstance(error, FencedError):
                 self._host.fenced(error)
             else:
-                self._host.attempt_failed(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+                self._host.attempt_failed(
+                    error if isinstance(error, Exception) else RuntimeError(repr(error))
+                )
 
         self._busy += 1
         self._background.submit(work, done)

@@ -62,7 +62,9 @@ class ElementCodec:
                 return self._decode_batch(kind, payload)
             return _decode_event(kind, payload)
         except (struct.error, ValueError, pa.ArrowInvalid) as error:
-            raise ProtocolError(f"a {kind.name} frame of {len(payload)} bytes does not decode: {error}") from error
+            raise ProtocolError(
+                f"a {kind.name} frame of {len(payload)} bytes does not decode: {error}"
+            ) from error
 
     def _encode_rows(self, batch: RowBatch) -> tuple[FrameKind, Sequence[Part]]:
         rows = batch.records

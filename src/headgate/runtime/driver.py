@@ -91,7 +91,7 @@ class _Driver:
         point = self._restore_point()
         plan = adopt_key_groups(self._job, point)
         disk, service, permit = self._open_storage()
-        probe = load_probe(self._job.config.get(o.TESTING_PROBE))
+        probe = load_probe(self._job.config.get(o.PROBE))
         background = BackgroundThread("headgate-checkpoints")
         generation = 1 if permit is None else permit.generation
         server = self._serve(generation)
@@ -101,7 +101,15 @@ class _Driver:
         )
         program = Program(self._id, plan, self._settings.worker, self._job.record_types)
         self._master = JobMaster(
-            self._id, self._job.name, plan, program, self._settings, ports, service, permit, point,
+            self._id,
+            self._job.name,
+            plan,
+            program,
+            self._settings,
+            ports,
+            service,
+            permit,
+            point,
             None if disk is None else self._marker,
         )
         try:
@@ -168,13 +176,11 @@ class _Driver:
         disk = open_disk(uri)
         reachability.probe(disk)
         reachability.write_marker(disk, self._marker)
-        service = CheckpointService(disk, self._id, load_probe(self._job.config.get(o.TESTING_PROBE)))
+        service = CheckpointService(disk, self._id, load_probe(self._job.config.get(o.PROBE)))
         return disk, service, service.claim()
 
     def _serve(self, generation: int) -> ControlServer:
-        hello = Hello(
-            job=self._id, generation=generation, attempt=0, slot=0, gang=0, purpose="control"
-        )
+        hello = Hello(job=self._id, generation=generation, attempt=0, slot=0, gang=0, purpose="control")
         post, links = self._mailbox.post, self._links
 
         def connected(worker: WorkerKey, _: Hello, link: Link) -> None:
@@ -186,9 +192,7 @@ class _Driver:
         def lost(worker: WorkerKey, reason: str) -> None:
             post(lambda: self._master.link_lost(links[worker], reason))
 
-        return ControlServer(
-            self._secret, self._job.config.get(o.BIND_HOST), hello, said, connected, lost
-        )
+        return ControlServer(self._secret, self._job.config.get(o.BIND_HOST), hello, said, connected, lost)
 
     def _worker_spec(self, address: str, generation: int) -> WorkerSpec:
         settings: JobSettings = self._settings
@@ -203,7 +207,7 @@ class _Driver:
             frame_size_max=settings.worker.frame_size_max,
             sys_path=tuple(path for path in sys.path if path),
             dies_with_parent=self._dies_with_parent,
-            probe=self._job.config.get(o.TESTING_PROBE),
+            probe=self._job.config.get(o.PROBE),
         )
 
     def _gang_exited(self, gang: int, error: str | None) -> None:

@@ -117,8 +117,17 @@ class JobMaster:
             settings.checkpoints, first, known, ports.randomness.uniform
         )
         self.checkpoints = CheckpointMaster(
-            job, name, plan, coordinator, service, permit, self,
-            ports.clock, ports.background, ports.probe, ports.post,
+            job,
+            name,
+            plan,
+            coordinator,
+            service,
+            permit,
+            self,
+            ports.clock,
+            ports.background,
+            ports.probe,
+            ports.post,
         )
 
     @property
@@ -354,7 +363,9 @@ class JobMaster:
         if self.state.terminal or self.state.ending:
             return
         first = self.state is not JobState.RECOVERING
-        cause = error if isinstance(error, HeadgateError) else JobFailedError(f"{type(error).__name__}: {error}")
+        cause = (
+            error if isinstance(error, HeadgateError) else JobFailedError(f"{type(error).__name__}: {error}")
+        )
         now = self.ports.clock.monotonic_ms()
         decision = self._strategy.on_failure(now) if recoverable and first else None
         if first and (decision is None or not decision.can_restart):
@@ -398,7 +409,9 @@ class JobMaster:
         member.idle = True
         if message.stray_threads and self.state is JobState.RECOVERING:
             names = ", ".join(message.stray_threads)
-            self.ports.listener.note(f"slot {slot} keeps threads of user code ({names}); starting new workers")
+            self.ports.listener.note(
+                f"slot {slot} keeps threads of user code ({names}); starting new workers"
+            )
             self._force_gang_out(self.ports.clock.monotonic_ms())
         self._try_restart()
 

@@ -131,7 +131,11 @@ class OutputEdge:
     """One exchange of one sending subtask: the channels, and who gets what."""
 
     def __init__(
-        self, partitioner: Partitioner, channels: Sequence[OutputChannel], max_parallelism: int, first: int = 0
+        self,
+        partitioner: Partitioner,
+        channels: Sequence[OutputChannel],
+        max_parallelism: int,
+        first: int = 0,
     ) -> None:
         self.channels = channels
         self._partitioner, self._max_parallelism = partitioner, max_parallelism

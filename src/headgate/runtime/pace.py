@@ -20,7 +20,16 @@ class Pace:
         longest_ms: the longest step so far; nothing else could happen meanwhile.
     """
 
-    __slots__ = ("records", "busy_ms", "backpressured_ms", "longest_ms", "_clock", "_target", "_cost", "_blocked")
+    __slots__ = (
+        "records",
+        "busy_ms",
+        "backpressured_ms",
+        "longest_ms",
+        "_clock",
+        "_target",
+        "_cost",
+        "_blocked",
+    )
 
     def __init__(self, clock: Any, target_ms: int) -> None:
         self._clock, self._target = clock, max(1, target_ms)

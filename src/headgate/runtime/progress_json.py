@@ -16,6 +16,9 @@ from typing import Any, Final, TextIO
 END_EVENTS: Final = frozenset({"finished", "failed", "cancelled"})
 """A job's last line is one of these."""
 
+_STDOUT: Final = 1
+_STDERR: Final = 2
+
 _LOG: Final = logging.getLogger("headgate.job")
 
 
@@ -27,19 +30,19 @@ class LineWriter:
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream: TextIO | None = stream
+        self._stream, self._unread = stream, False
         self.last_event: str | None = None
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Write one line; when nobody reads any more, this and all later ones go nowhere."""
         self.last_event = line["event"]
-        if self._stream is None:
+        if self._unread:
             return
         try:
             self._stream.write(json.dumps(line) + "\n")
             self._stream.flush()
         except (OSError, ValueError) as error:
-            self._stream = None
+            self._unread = True
             _LOG.warning("nobody reads the JSON lines any more (%s); the job goes on without them", error)
 
 
@@ -71,8 +74,7 @@ def reserve_stdout() -> Iterator[LineWriter]:
     """
     global _reserved
     stdout, before = sys.stdout, _reserved
-    numbers = _file_numbers(stdout, sys.stderr)
-    with _own_stream(stdout, numbers) as stream:
+    with _own_stream(stdout, _are_standard_files(stdout, sys.stderr)) as stream:
         _reserved = LineWriter(stream)
         sys.stdout = sys.stderr
         try:
@@ -81,23 +83,22 @@ def reserve_stdout() -> Iterator[LineWriter]:
             sys.stdout, _reserved = stdout, before
 
 
-def _file_numbers(stdout: TextIO, stderr: TextIO) -> tuple[int, int] | None:
+def _are_standard_files(stdout: TextIO, stderr: TextIO) -> bool:
     try:
-        return stdout.fileno(), stderr.fileno()
+        return (stdout.fileno(), stderr.fileno()) == (_STDOUT, _STDERR)
     except (OSError, ValueError, AttributeError):  # replaced by something that is no file
-        return None
+        return False
 
 
 @contextmanager
-def _own_stream(stdout: TextIO, numbers: tuple[int, int] | None) -> Iterator[TextIO]:
-    """A stream to the present standard output that outlives the redirection of its file number."""
-    if numbers is None:
+def _own_stream(stdout: TextIO, exchange: bool) -> Iterator[TextIO]:
+    """A stream to the present standard output; to exchange the files it must outlive their numbers."""
+    if not exchange:
         yield stdout
         return
-    out, err = numbers
     stdout.flush()
-    kept = os.dup(out)
-    os.dup2(err, out)
+    kept = os.dup(_STDOUT)
+    os.dup2(_STDERR, _STDOUT)
     stream = os.fdopen(os.dup(kept), "w", encoding="utf-8")
     try:
         yield stream
@@ -106,5 +107,5 @@ def _own_stream(stdout: TextIO, numbers: tuple[int, int] | None) -> Iterator[Tex
             stream.close()
         with suppress(OSError):
             stdout.flush()
-        os.dup2(kept, out)
+        os.dup2(kept, _STDOUT)
         os.close(kept)

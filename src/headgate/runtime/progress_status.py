@@ -87,8 +87,8 @@ class JobStatus:
         self.records_attempt = sum(entry.records_in for entry in of_sources)
         self.skipped = sum(entry.skipped for entry in of_sources)
         samples = self._samples
-        if samples and now_ms - samples[-1][0] < _SAMPLE_GAP_MS:
-            return
+        if len(samples) > 1 and now_ms - samples[-2][0] < _SAMPLE_GAP_MS:
+            samples.pop()  # heartbeats of many workers come close together: keep the latest total
         samples.append((now_ms, self.records_attempt))
         while len(samples) > 2 and now_ms - samples[0][0] > RATE_WINDOW_MS:
             samples.popleft()

@@ -38,7 +38,8 @@ class JobStatistics(JobListener):
         """uid of a chain's last operator -> records that it emitted; of a sink: that it wrote."""
         totals = add_totals(self._plan, base, self.counters.values())
         return {
-            _uid(vertex.chain[-1]): totals.get(chain_name(vertex), (0, 0))[1] for vertex in self._plan.vertices
+            _uid(vertex.chain[-1]): totals.get(chain_name(vertex), (0, 0))[1]
+            for vertex in self._plan.vertices
         }
 
     def skipped(self) -> dict[str, int]:

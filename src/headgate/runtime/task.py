@@ -70,7 +70,12 @@ class Task:
     """
 
     def __init__(
-        self, id: SubtaskId, operators: Sequence[Operator], outputs: Outputs, host: TaskHost, step_target_ms: int
+        self,
+        id: SubtaskId,
+        operators: Sequence[Operator],
+        outputs: Outputs,
+        host: TaskHost,
+        step_target_ms: int,
     ) -> None:
         self.id, self.operators, self.outputs, self.host = id, operators, outputs, host
         self.head = operators[0]
@@ -117,7 +122,9 @@ class Task:
         pending = [p for op in self.operators if (p := op.snapshot(barrier.checkpoint)) is not None]
         sync_ms = self.host.clock.monotonic_ms() - began
         self.host.snapshot_drawn(
-            DrawnSnapshot(self.id, barrier.checkpoint, pending, start_delay_ms, alignment_ms, sync_ms, self.counters())
+            DrawnSnapshot(
+                self.id, barrier.checkpoint, pending, start_delay_ms, alignment_ms, sync_ms, self.counters()
+            )
         )
 
     def checkpoint_complete(self, checkpoint: int) -> None:
@@ -149,8 +156,15 @@ class Task:
         mark = None if self.watermark == WATERMARK_MIN else self.watermark
         pace = self.pace
         return Counters(
-            self.id.vertex, self.id.subtask, self.records_in, self.outputs.records_out, skipped, mark,
-            round(pace.busy_ms), round(pace.backpressured_ms), pace.longest_ms,
+            self.id.vertex,
+            self.id.subtask,
+            self.records_in,
+            self.outputs.records_out,
+            skipped,
+            mark,
+            round(pace.busy_ms),
+            round(pace.backpressured_ms),
+            pace.longest_ms,
         )
 
 
@@ -239,4 +253,3 @@ class SourceTask(Task):
         if self._answered:
             self.outputs.note_step(now)
         return False
-

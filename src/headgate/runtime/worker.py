@@ -135,7 +135,9 @@ class Worker:
             check_marker(disk, message.marker)
         fence = Fence(self.job, Generation(message.generation), AttemptId(message.attempt))
         self._snapshots = SnapshotWriter(disk, program.settings.inline_size_max, fence)
-        restored = None if message.restored_storage is None else self.ports.open_disk(message.restored_storage)
+        restored = (
+            None if message.restored_storage is None else self.ports.open_disk(message.restored_storage)
+        )
         self._assembly = assemble(program, self.slot, message, self, self.ports, restored)
         self.ports.data.open(fence, message.peers)
         for task in self._assembly.tasks.values():

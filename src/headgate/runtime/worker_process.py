@@ -99,7 +99,12 @@ class _Process:
         )
         background = BackgroundThread(f"headgate-snapshots-{self._slot}")
         hello = Hello(
-            purpose="control", job=spec.job, generation=spec.generation, attempt=0, slot=self._slot, gang=self._gang
+            purpose="control",
+            job=spec.job,
+            generation=spec.generation,
+            attempt=0,
+            slot=self._slot,
+            gang=self._gang,
         )
         link = connect_control(spec.control_address, spec.secret, hello, self._received, self._link_lost)
         ports = WorkerPorts(

@@ -143,6 +143,11 @@ FROM_WORKER = [sample(kind, which) for kind in get_args(messages.FromWorker) for
 TO_WORKER = [sample(kind, which) for kind in get_args(messages.ToWorker) for which in (0, 1)]
 
 
+def numbered(vertex: int, subtask: int) -> messages.RequestSplits:
+    """A worker's message that can be told from others."""
+    return msgspec.structs.replace(sample(messages.RequestSplits), vertex=vertex, subtask=subtask)
+
+
 def deploy(program: bytes) -> messages.Deploy:
     """A deployment with this program."""
     return msgspec.structs.replace(sample(messages.Deploy), program=program)
@@ -183,14 +188,14 @@ def test_messages_travel_both_ways_in_order(started: Callable[..., Master]) -> N
     workers = [Worker(master, slot) for slot in range(3)]
     for number in range(100):
         for slot, worker in enumerate(workers):
-            worker.link.send(messages.DataEnded(1, slot, number))
+            worker.link.send(numbered(slot, number))
     heard: dict[WorkerKey, list[Any]] = {}
     for _ in range(3 * 101):
         event, key, detail = master.next()
         heard.setdefault(key, []).append((event, detail))
     for slot in range(3):
         expected = [("connected", worker_hello(slot))]
-        expected += [("message", messages.DataEnded(1, slot, number)) for number in range(100)]
+        expected += [("message", numbered(slot, number)) for number in range(100)]
         assert heard[WorkerKey(1, slot)] == expected
         for number in range(100):
             master.links[WorkerKey(1, slot)].send(messages.CheckpointComplete(1, number))
@@ -207,7 +212,7 @@ def test_a_link_is_used_from_several_threads(started: Callable[..., Master]) -> 
 
     def talk(vertex: int) -> None:
         for number in range(200):
-            link.send(messages.DataEnded(1, vertex, number))
+            link.send(numbered(vertex, number))
 
     threads = [threading.Thread(target=talk, args=(vertex,)) for vertex in range(4)]
     for thread in threads:
@@ -255,7 +260,7 @@ def test_what_was_sent_before_closing_arrives(started: Callable[..., Master]) ->
     master = started()
     worker = Worker(master, 0)
     for number in range(50):
-        worker.link.send(messages.DataEnded(1, 0, number))
+        worker.link.send(numbered(0, number))
     worker.link.close()
     worker.link.close()
     worker.link.send(messages.Deployed(1))

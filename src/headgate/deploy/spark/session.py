@@ -22,6 +22,7 @@ from headgate.common.config import Config
 from headgate.common.errors import OperatingError, UsageError
 from headgate.deploy.spark.interrupts import deferring_interrupts
 from headgate.deploy.spark.java import check_java
+from headgate.deploy.spark.jvm_output import forwarded_output
 from headgate.deploy.spark.reasons import shortened
 from headgate.deploy.spark.settings import (
     is_local,
@@ -183,6 +184,7 @@ def _outgrown(own: _Own, slots: int) -> bool:
 
 
 def _open(name: str, config: Config, slots: int) -> SparkSession:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     submitted_by_spark = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -202,6 +204,8 @@ def _open(name: str, config: Config, slots: int) -> SparkSession:
         variables = launch_environment(os.environ, is_local(master))
         try:
             with _environment({} if submitted_by_spark else variables):
+                if SparkContext._gateway is None and not submitted_by_spark:
+                    _start_jvm(settings)
                 spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
         except Exception as error:
             raise OperatingError(
@@ -211,6 +215,19 @@ def _open(name: str, config: Config, slots: int) -> SparkSession:
     if submitted_by_spark:
         check_suitable(spark)
     return spark
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """As PySpark itself does it, but with the output in our hands."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        conf.set(key, value)
+    with forwarded_output() as output:
+        gateway = launch_gateway(conf, {"stderr": output})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 @contextmanager

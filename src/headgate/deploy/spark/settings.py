@@ -36,15 +36,20 @@ _CHECKS_LOCAL: Final = "1"
 _CHECKS_CLUSTER: Final = "30"
 
 LOGGING: Final = """\
-rootLogger.level = error
+rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
+appender.stderr.filter.errors.type = ThresholdFilter
+appender.stderr.filter.errors.level = error
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = spark: %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}
 """
-"""Log4j's settings: errors only, one line each."""
+"""Log4j's settings: errors only, one line each.
+
+The level itself is WARN because Spark announces with two lines that it changes any other to WARN.
+"""
 
 _SILENT: Final = (
     # These tell with pages of stack that a worker died or was cancelled; the job master tells it in one line.

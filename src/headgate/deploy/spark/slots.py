@@ -93,7 +93,8 @@ def too_few(need: Need, available: int, taken: int, master: str) -> str:
         "the job needs 3 task slots (2 for its workers and 1 reserved for Spark's own tasks), and Spark at \
 local[2] has 2; open the session with master local[3], or lower the parallelism to 1"
     """
-    needs = f"{need.total} task slots ({need.gang} for its workers and {need.reserved} reserved for Spark's own tasks)"
+    parts = f"{need.gang} for its workers and {need.reserved} reserved for Spark's own tasks"
+    needs = f"{need.total} task slots ({parts})"
     has = f"has {available}" + (f", of which other Headgate jobs hold {taken}" if taken else "")
     left = available - taken - need.reserved
     more = need.total + taken

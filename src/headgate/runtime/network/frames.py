@@ -125,8 +125,8 @@ def checksum(data: Part, crc: int = 0) -> int:
     """CRC-32 of `data`, continuing from `crc`.
 
     `zlib.crc32` gives up the interpreter lock above 5 KiB, and in a process whose loop is busy, getting
-    it back takes up to a switch interval (5 ms). Below 128 KiB, work of some 50 µs, that is a bad
-    bargain, so such data is checksummed in pieces small enough to keep the lock.
+    it back can take a switch interval (5 ms). Below 128 KiB, work of some 50 µs, that is a bad bargain,
+    so such data is checksummed in pieces small enough to keep the lock (docs/decisions/0052).
 
     Example:
         >>> checksum(b"123456789") == 0xCBF43926

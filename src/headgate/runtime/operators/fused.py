@@ -84,10 +84,14 @@ def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, int]]
     names = ", ".join(f"f{i}" for i in range(len(kinds)))
     lines = ["def loop(rows, add, mark, functions, state):", f"    {names}, = functions"]
     lines.append("    i = -1")
-    lines += ["    try:", "        for r0 in rows:", "            i += 1"] if indexed else [
-        "    try:",
-        "        for r0 in rows:",
-    ]
+    lines += (
+        ["    try:", "        for r0 in rows:", "            i += 1"]
+        if indexed
+        else [
+            "    try:",
+            "        for r0 in rows:",
+        ]
+    )
     owner: dict[int, int] = {}
     indent, record = "            ", "r0"
     for index, kind in enumerate(kinds):

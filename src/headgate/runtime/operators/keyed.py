@@ -237,7 +237,13 @@ class _Run:
     __slots__ = ("_operator", "_rows", "_arguments", "_loop", "_origins", "_out", "_row_class", "_at")
 
     def __init__(
-        self, operator: KeyedProcessOperator, batch: Batch, out: _Output, origins: list[int], times: Any, marks: Any
+        self,
+        operator: KeyedProcessOperator,
+        batch: Batch,
+        out: _Output,
+        origins: list[int],
+        times: Any,
+        marks: Any,
     ) -> None:
         columnar = isinstance(batch, ArrowBatch)
         shape = LoopShape(len(operator._eager), len(operator._bound), columnar, times is not None)
@@ -262,8 +268,17 @@ class _Run:
         fresh: list[Any] = []
         try:
             position = self._loop(
-                start, stop, *self._arguments, fresh, self._origins, operator._eager, operator._bound,
-                self._row_class, sys.getrefcount, checked_outputs, self._at,
+                start,
+                stop,
+                *self._arguments,
+                fresh,
+                self._origins,
+                operator._eager,
+                operator._bound,
+                self._row_class,
+                sys.getrefcount,
+                checked_outputs,
+                self._at,
             )
         except Exception as error:
             raise user_error(operator.context, error, self._record(self._at[0])) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from headgate.common.errors import HeadgateError
+from headgate.common.errors import HeadgateError, InternalError, UsageError
 from headgate.core.execution import JobState
 from headgate.runtime.events import JobListener
 from headgate.runtime.network.frames import Frame, FrameKind
@@ -44,7 +44,9 @@ class Checks:
         channel = (attempt, frame.edge, frame.sender, frame.receiver)
         mark = _NUMBER.unpack(frame.payload())[0]
         if mark < self._watermarks.get(channel, mark):
-            raise Violation(f"the watermark of channel {channel} fell from {self._watermarks[channel]} to {mark}")
+            raise Violation(
+                f"the watermark of channel {channel} fell from {self._watermarks[channel]} to {mark}"
+            )
         self._watermarks[channel] = mark
 
     def touched(self, world: World, operation: str, name: str, verdict: str) -> None:
@@ -65,6 +67,11 @@ class Checks:
             )
         if checkpoint is None and self._last_checkpoint:
             raise Violation(f"attempt {attempt} begins anew although {self._last_checkpoint} completed")
+
+    def failed(self, world: World, error: HeadgateError) -> None:
+        """An attempt failed: only what was done to it may be the reason."""
+        if not world.faults.done or isinstance(error, InternalError | UsageError):
+            raise Violation(f"an attempt failed by itself: {type(error).__name__}: {error}")
 
     def ended(self, world: World) -> None:
         """The job is over: it finished, and nothing of it is left."""
@@ -94,6 +101,7 @@ class _Listener(JobListener):
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         first = str(error).partition("\n")[0]
         self._world.note(f"attempt {attempt} failed: {type(error).__name__}: {first}")
+        self._checks.failed(self._world, error)
 
     def note(self, text: str) -> None:
         self._world.note(text.partition("\n")[0])

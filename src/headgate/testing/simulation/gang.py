@@ -46,9 +46,7 @@ class SimGang:
         if error is not None and gang not in self._cancelled:
             self._errors.setdefault(gang, error)
             self._cancelled.add(gang)
-            self._world.line.after(
-                self._world.delay(30), f"gang {gang} failed", lambda: self._end_all(gang)
-            )
+            self._world.line.after(self._world.delay(30), f"gang {gang} failed", lambda: self._end_all(gang))
         self._report_if_gone(gang)
 
     def living(self, gang: int | None = None) -> list[WorkerProcess]:

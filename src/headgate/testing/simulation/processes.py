@@ -116,7 +116,13 @@ class WorkerProcess(Process):
         )
         self.link.back.on_message, self.link.back.on_lost = self._received, self._link_lost
         ports = WorkerPorts(
-            self.clock, self.background, self.data, self.link, lambda _: self.disk(), world.probe(self), self.post
+            self.clock,
+            self.background,
+            self.data,
+            self.link,
+            lambda _: self.disk(),
+            world.probe(self),
+            self.post,
         )
         self.worker = Worker(JobId(world.job_id), slot, ports)
         settings = world.settings
