@@ -66,4 +66,7 @@ if __name__ == "__main__":
     env.checkpoints(every="1s", storage="checkpoints")
     build(env, *sys.argv[1:2])
     result = env.execute("commits")
-    print(f"{result.records_in['commits']} commits, {result.checkpoints} checkpoints, {result.restarts} restarts")
+    print(
+        f"{result.records_in['commits']} commits, {result.checkpoints} checkpoints, "
+        f"{result.restarts} restarts"
+    )

@@ -12,6 +12,7 @@ from headgate.api.environment import Environment
 from headgate.api.executor import JobResult, JobSpec
 from headgate.api.functions import KeyedProcessFunction
 from headgate.api.state import ListState, ValueState, list_state, value_state
+from headgate.state.snapshots import CheckpointMetadata
 from sim.store import EventSource, StoreSink
 
 GAP_MS = 400
@@ -82,6 +83,11 @@ def first_letter_of_last(record: tuple[Any, ...]) -> str:
     return f"{record[0]}-{int(record[2]) % 3}"
 
 
+def unchanged(record: Commit) -> Commit:
+    """The commit itself."""
+    return record
+
+
 def shifted(record: Commit) -> Commit:
     """A commit of the second stream, under another author."""
     return Commit("b-" + record.author, record.at_ms, record.lines)
@@ -95,38 +101,40 @@ class Workload:
         name: for people.
         build: adds the job to an Environment, as a program's `build` does.
         expected: every record that must come out, and how often.
-        sources: uid -> events of each source.
+        sources: uid -> each source, and what becomes of its events before they are counted.
     """
 
     name: str
     build: Callable[[Environment], None]
     expected: Counter[Any]
-    sources: dict[str, list[Commit]]
+    sources: dict[str, tuple[EventSource, Callable[[Commit], Commit]]]
 
 
 def streaks(seed: int, count: int = 160) -> Workload:
     """The demo: one source, key_by, state and timers, sink."""
     events = commits(count, seed)
+    source = EventSource(events, 11)
 
     def build(env: Environment) -> None:
         (
-            env.from_source(EventSource(events, 11), uid="commits")
+            env.from_source(source, uid="commits")
             .with_event_time("at_ms", out_of_orderness=LATENESS_MS)
             .key_by("author")
             .process(Streaks(), uid="streaks")
             .sink_to(StoreSink(STORE), uid="out")
         )
 
-    return Workload("streaks", build, Counter(batch_streaks(events)), {"commits": events})
+    return Workload("streaks", build, Counter(batch_streaks(events)), {"commits": (source, unchanged)})
 
 
 def two_stages(seed: int, count: int = 110) -> Workload:
     """Two sources, rebalance, union, two keyed stages."""
     left, right = commits(count // 2, seed), commits(count - count // 2, seed + 1)
+    sources = {"left": (EventSource(left, 13), unchanged), "right": (EventSource(right, 7), shifted)}
 
     def build(env: Environment) -> None:
-        one = env.from_source(EventSource(left, 13), uid="left").with_event_time("at_ms", LATENESS_MS)
-        two = env.from_source(EventSource(right, 7), uid="right").with_event_time("at_ms", LATENESS_MS)
+        one = env.from_source(sources["left"][0], uid="left").with_event_time("at_ms", LATENESS_MS)
+        two = env.from_source(sources["right"][0], uid="right").with_event_time("at_ms", LATENESS_MS)
         (
             one.union(two.rebalance().map(shifted))
             .key_by("author")
@@ -139,7 +147,7 @@ def two_stages(seed: int, count: int = 110) -> Workload:
     first = batch_streaks([*left, *map(shifted, right)])
     per_key = Counter(map(first_letter_of_last, first))
     totals = Counter(("total", key, n) for key, most in per_key.items() for n in range(1, most + 1))
-    return Workload("two-stages", build, totals, {"left": left, "right": right})
+    return Workload("two-stages", build, totals, sources)
 
 
 def batch_streaks(events: Iterable[Commit]) -> list[tuple[Any, ...]]:
@@ -154,6 +162,22 @@ def batch_streaks(events: Iterable[Commit]) -> list[tuple[Any, ...]]:
             if not any(due - GAP_MS < at <= due for at in known):
                 out.append(("quiet", author, due))
     return out
+
+
+def read_at(workload: Workload, cut: CheckpointMetadata) -> list[Commit]:
+    """The events before the positions of a checkpoint, as the first stage gets them."""
+    read: list[Commit] = []
+    for uid, (source, change) in workload.sources.items():
+        left = {
+            int(split): position
+            for state in cut.operators.get(uid, [])
+            for split, position in state.list_state["splits"]
+        }
+        for split in range(cut.enumerators[uid]):
+            start = split * source.split_size
+            stop = left.get(split, start + source.split_size)
+            read += map(change, source.events[start:stop])
+    return read
 
 
 class _Capture:

@@ -215,5 +215,7 @@ class Environment(Readers):
 
 
 def _spark_settings(spark: Any) -> dict[str, str]:
-    # Duck-typed, so that the API stays free of PySpark.
-    return dict(spark.sparkContext.getConf().getAll())
+    # Duck-typed, so that the API stays free of PySpark. A session of Spark Connect has no context; the
+    # executor refuses it in its own words.
+    context = getattr(spark, "sparkContext", None)
+    return {} if context is None else dict(context.getConf().getAll())

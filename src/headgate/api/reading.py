@@ -148,6 +148,23 @@ class Readers(ABC):
         source = load(Kind.CONNECTOR, "collection_source")(kept)
         return self._begin(source, "from_collection", uid, inference.common_scalar(kept))
 
+    def from_spark(self, dataframe: Any, uid: str | None = None) -> DataStream[Row]:
+        """Begin a stream with the rows of a bounded Spark DataFrame.
+
+        The rows are computed once, when the job is executed; they stay columnar up to the first
+        per-record function. A checkpoint's position in them is good for restarts of the same run
+        only: to go on from a checkpoint in another run, write Parquet and use :meth:`read_parquet`.
+
+        Args:
+            dataframe: a ``pyspark.sql.DataFrame`` of a classic session.
+            uid: names the position; needed when checkpoints are on.
+
+        Raises:
+            UsageError: it is something else, a streaming DataFrame, or one of Spark Connect.
+        """
+        source = load(Kind.CONNECTOR, "dataframe_source")(dataframe)
+        return self._begin(source, "from_spark", uid, None)
+
     def generate(
         self,
         function: Callable[[int], T],

@@ -309,6 +309,29 @@ class DataStream(Operator, Generic[T]):
         self._environment.collecting[uid] = sink
         return Collected(self._environment, uid)
 
+    def to_dataframe(self, schema: Any = None, job_name: str = "to_dataframe") -> Any:
+        """Execute the program written so far, and return this stream's records as a Spark DataFrame.
+
+        The stream must be bounded. The rows are staged as files that live as long as this process.
+        To get several streams of one job, or to name the job's checkpoint, use
+        :meth:`to_dataframe_later`.
+
+        Args:
+            schema: a ``StructType`` or its text, such as ``"author string, commits long"``; None
+                takes the columns of the first records.
+            job_name: of the job.
+        """
+        later = self.to_dataframe_later(schema)
+        self._environment.execute(job_name)
+        return later.dataframe
+
+    def to_dataframe_later(self, schema: Any = None, uid: str | None = None) -> DataFrameLater:
+        """Have this stream's committed records made a Spark DataFrame by ``execute()``."""
+        uid = uid or self._environment.free_uid("to_dataframe")
+        sink = load(Kind.CONNECTOR, "dataframe_sink")(schema)
+        self.sink_to(sink, uid=uid, name="to_dataframe")
+        return DataFrameLater(self._environment, sink)
+
     def _write(
         self, connector: str, verb: str, path: str, uid: str | None, options: dict[str, Any]
     ) -> StreamSink:
@@ -342,3 +365,24 @@ class Collected(Generic[T]):
                 f"nothing was collected yet ({user_site()}); call execute() on the Environment first"
             )
         return self._environment.result.collected[self._uid]
+
+
+class DataFrameLater:
+    """A DataFrame that ``execute()`` will have made."""
+
+    def __init__(self, environment: Environment, sink: Any) -> None:
+        self._environment, self._sink = environment, sink
+
+    @property
+    def dataframe(self) -> Any:
+        """The ``pyspark.sql.DataFrame``.
+
+        Raises:
+            PlanError: the job was not executed yet.
+            UsageError: no record came and no schema was given.
+        """
+        if self._environment.result is None:
+            raise PlanError(
+                f"there is no DataFrame yet ({user_site()}); call execute() on the Environment first"
+            )
+        return self._sink.dataframe

@@ -26,7 +26,7 @@ class InputGate:
         is_records: tells records from events; asked for first elements only.
     """
 
-    __slots__ = ("_queues", "_ready", "_blocked", "_silent", "_is_records")
+    __slots__ = ("_blocked", "_is_records", "_queues", "_ready", "_silent")
 
     def __init__(self, channels: int, is_records: Callable[[Any], bool]) -> None:
         self._is_records = is_records

@@ -16,7 +16,7 @@ class WatermarkValve:
         combined: the watermark in force; never falls, also across a restore (`start`).
     """
 
-    __slots__ = ("combined", "_marks", "_idle")
+    __slots__ = ("_idle", "_marks", "combined")
 
     def __init__(self, channels: int, start: int = WATERMARK_MIN) -> None:
         self.combined = start

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from headgate.records.selectors import KeySelector
     from headgate.records.batch import Int64s
+    from headgate.records.selectors import KeySelector
 
 
 class ArrowBatch:
     """Records as a ``pyarrow.RecordBatch``."""
 
-    __slots__ = ("columns", "timestamps", "watermarks", "_views")
+    __slots__ = ("_views", "columns", "timestamps", "watermarks")
 
     def __init__(
         self, columns: pa.RecordBatch, timestamps: Int64s | None = None, watermarks: Int64s | None = None
@@ -84,12 +84,13 @@ class ArrowBatch:
     def keys(self, selector: KeySelector) -> Sequence[Any]:
         """See :class:`headgate.records.batch.Batch`."""
         if isinstance(selector, str):
-            return self.views().column(self.field(selector))
+            keys: Sequence[Any] = self.views().column(self.field(selector))
+            return keys
         if isinstance(selector, tuple):
             return list(zip(*[self.views().column(self.field(name)) for name in selector], strict=True))
         return list(map(selector, self.rows()))
 
-    def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int64]:
+    def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
         """See :class:`headgate.records.batch.Batch`."""
         if callable(selector):
             hashes = vectorised.hashes_of_keys(self.keys(selector))

@@ -53,7 +53,7 @@ class Batch(Protocol):
         """The key of every record, as Python objects."""
         ...
 
-    def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int64]:
+    def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
         """The key group of every record.
 
         Raises:

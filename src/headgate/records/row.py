@@ -8,9 +8,9 @@ row is therefore allowed, and pickling or sending one copies its values out.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +28,8 @@ class Row:
     """
 
     __slots__ = ("_c", "_i")
-    _names: tuple[str, ...] = ()
-    _index: dict[str, int] = {}
+    _names: ClassVar[tuple[str, ...]] = ()
+    _index: ClassVar[Mapping[str, int]] = {}
     _c: Any
     _i: int
 
@@ -134,7 +134,7 @@ def row_type(names: tuple[str, ...]) -> type[Row]:
 @lru_cache(maxsize=4096)
 def _property(index: int) -> property:
     scope: dict[str, Any] = {}
-    exec(f"def get(self): return self._c.c{index}[self._i]", scope)  # noqa: S102 - `index` is an int
+    exec(f"def get(self): return self._c.c{index}[self._i]", scope)
     return property(scope["get"])
 
 
@@ -157,22 +157,21 @@ def make_row(names: tuple[str, ...], values: Sequence[Any]) -> Row:
     return row
 
 
-def python_values(column: pa.Array) -> list[Any]:
+def python_values(column: pa.Array[Any]) -> list[Any]:
     """A column as a list of Python objects, by the fastest lossless way."""
     import numpy as np
     import pyarrow as pa
 
-    if column.null_count or not len(column):
-        return column.to_pylist()
+    values: list[Any]
     kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if column.null_count or not len(column):
+        values = column.to_pylist()
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
         # Straight from the buffer: `to_numpy` lets go of the interpreter lock and may wait for it.
-        numbers = np.frombuffer(column.buffers()[1], kind.to_pandas_dtype(), len(column), _offset(column))
-        return numbers.tolist()
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return column.to_numpy(zero_copy_only=False).tolist()
-    return column.to_pylist()
-
-
-def _offset(column: pa.Array) -> int:
-    return int(column.offset) * (column.type.bit_width // 8)
+        offset = column.offset * (kind.bit_width // 8)
+        values = np.frombuffer(column.buffers()[1], kind.to_pandas_dtype(), len(column), offset).tolist()
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        values = column.to_numpy(zero_copy_only=False).tolist()
+    else:
+        values = column.to_pylist()
+    return values

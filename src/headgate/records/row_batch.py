@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from headgate.records.selectors import KeySelector
     from headgate.records.batch import Int64s
+    from headgate.records.selectors import KeySelector
 
 _GUESSED_BYTES = 64
 
@@ -65,7 +65,7 @@ class RowBatch:
             return []
         return list(map(field_getter(selector, self.records[0]), self.records))
 
-    def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int64]:
+    def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
         """See :class:`headgate.records.batch.Batch`."""
         from headgate.common.keygroups_vectorised import groups_of_hashes, hashes_of_keys
 

@@ -33,7 +33,7 @@ _CREDIT = struct.Struct("<I")
 class LocalLane:
     """To a subtask in the same process: elements are handed over as they are."""
 
-    __slots__ = ("_task", "_channel")
+    __slots__ = ("_channel", "_task")
 
     def __init__(self, task: GateTask, channel: int) -> None:
         self._task, self._channel = task, channel
@@ -46,15 +46,15 @@ class LocalLane:
 class RemoteLane:
     """To a subtask in another worker: elements become frames."""
 
-    __slots__ = ("_data", "_slot", "_id", "_codec")
+    __slots__ = ("_channel", "_codec", "_data", "_slot")
 
-    def __init__(self, data: DataPlane, slot: int, id: ChannelId, codec: ElementCodec) -> None:
-        self._data, self._slot, self._id, self._codec = data, slot, id, codec
+    def __init__(self, data: DataPlane, slot: int, channel: ChannelId, codec: ElementCodec) -> None:
+        self._data, self._slot, self._channel, self._codec = data, slot, channel, codec
 
     def deliver(self, element: Batch | Event) -> None:
         """See `runtime.output.Lane`."""
         kind, parts = self._codec.encode(element)
-        self._data.send(self._slot, Frame(kind, *self._id, parts))
+        self._data.send(self._slot, Frame(kind, *self._channel, parts))
 
 
 class Exchange:
@@ -151,8 +151,8 @@ class _Assembler:
             outputs.edges.append(edges[edge.id])
         main, sides = self._receivers(vertex, outputs, edges)
         operators = build_chain(vertex, self._context_of(vertex), main, sides)
-        id = SubtaskId(vertex.id, SubtaskIndex(self._slot))
-        arguments = (id, operators, outputs, self._host, settings.step_target_ms)
+        subtask = SubtaskId(vertex.id, SubtaskIndex(self._slot))
+        arguments = (subtask, operators, outputs, self._host, settings.step_target_ms)
         senders = self._senders(vertex)
         if not senders:
             return SourceTask(*arguments)
@@ -180,27 +180,27 @@ class _Assembler:
         return OutputEdge(edge.partitioner, channels, self._plan.max_parallelism, self._slot)
 
     def _output_channel(self, edge: Edge, receiver: int) -> OutputChannel:
-        id = ChannelId(edge.id, SubtaskIndex(self._slot), SubtaskIndex(receiver))
+        name = ChannelId(edge.id, SubtaskIndex(self._slot), SubtaskIndex(receiver))
         if receiver == self._slot:
             task = self._tasks[SubtaskId(edge.target, SubtaskIndex(receiver))]
             assert isinstance(task, GateTask)
             index = self._senders(self._plan.vertices[edge.target]).index((edge, self._slot))
             lane: LocalLane | RemoteLane = LocalLane(task, index)
         else:
-            lane = RemoteLane(self._ports.data, receiver, id, self._codecs[edge.id])
+            lane = RemoteLane(self._ports.data, receiver, name, self._codecs[edge.id])
         channel = OutputChannel(lane, self._program.settings.credit_initial)
-        self._exchange.outgoing[id] = channel
+        self._exchange.outgoing[name] = channel
         return channel
 
     def _input_channel(self, edge: Edge, sender: int) -> InputChannel:
-        id = ChannelId(edge.id, SubtaskIndex(sender), SubtaskIndex(self._slot))
-        return InputChannel(self._program.settings.credit_initial, self._credit_return(id))
+        name = ChannelId(edge.id, SubtaskIndex(sender), SubtaskIndex(self._slot))
+        return InputChannel(self._program.settings.credit_initial, self._credit_return(name))
 
-    def _credit_return(self, id: ChannelId) -> Callable[[int], None]:
-        if id.sender == self._slot:
-            return lambda frames: self._exchange.outgoing[id].grant(frames)
+    def _credit_return(self, name: ChannelId) -> Callable[[int], None]:
+        if name.sender == self._slot:
+            return lambda frames: self._exchange.outgoing[name].grant(frames)
         data = self._ports.data
-        return lambda frames: data.send(id.sender, Frame(FrameKind.CREDIT, *id, [_CREDIT.pack(frames)]))
+        return lambda frames: data.send(name.sender, Frame(FrameKind.CREDIT, *name, [_CREDIT.pack(frames)]))
 
     def _senders(self, vertex: Vertex) -> list[tuple[Edge, int]]:
         """The channels of a subtask here, in order of their index."""
@@ -218,8 +218,8 @@ class _Assembler:
         for index, (edge, sender) in enumerate(self._senders(vertex)):
             if not isinstance(task, GateTask):
                 raise InternalError(f"vertex {vertex.id} has inputs but begins with a source")
-            id = ChannelId(edge.id, SubtaskIndex(sender), SubtaskIndex(self._slot))
-            self._exchange.incoming[id] = (task, index, self._codecs[edge.id])
+            name = ChannelId(edge.id, SubtaskIndex(sender), SubtaskIndex(self._slot))
+            self._exchange.incoming[name] = (task, index, self._codecs[edge.id])
 
     def _context_of(self, vertex: Vertex) -> Callable[[Node], OperatorContext]:
         states = self._restored.get((vertex.id, self._slot), [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -64,10 +65,10 @@ def build_chain(
         else:
             operator = _make(vertex.chain[index], context_of)
         width = max(1, len(run))
-        owner.update({at: operator for at in range(index, index + width)})
+        owner.update(dict.fromkeys(range(index, index + width), operator))
         operators.append(operator)
         index += width
-    for left, right in zip(operators, operators[1:], strict=False):
+    for left, right in itertools.pairwise(operators):
         left.next = right
     operators[-1].next = main
     for (at, tag), receiver in sides.items():

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from headgate.checkpoint.service import CheckpointService, may_be_published
 from headgate.checkpoint.store.log import CommitPermit
-from headgate.common.errors import FencedError
+from headgate.common.errors import FencedError, StorageError
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import AttemptId, CheckpointId, JobId
 from headgate.common.ports import Background, Clock, Probe
@@ -190,7 +190,7 @@ class CheckpointMaster:
     def _trigger(self, effect: e.TriggerCheckpoint) -> None:
         try:
             enumerators = self._host.snapshot_enumerators()
-        except Exception as error:  # noqa: BLE001 - a user's enumerator; only this checkpoint fails
+        except Exception as error:
             reason = CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE
             now = self._clock.monotonic_ms()
             self.perform(self.coordinator.abort(effect.checkpoint, reason, now, repr(error)))
@@ -231,7 +231,8 @@ class CheckpointMaster:
 
     def _commit(self, checkpoint: CheckpointId) -> None:
         metadata = self.latest
-        assert metadata is not None and metadata.checkpoint == checkpoint
+        assert metadata is not None
+        assert metadata.checkpoint == checkpoint
 
         def work() -> None:
             self._committers.commit(metadata.operators)
@@ -305,7 +306,7 @@ class CheckpointMaster:
     def _operators(
         self, snapshots: Sequence[SubtaskSnapshot]
     ) -> tuple[dict[str, list[OperatorSubtaskState]], dict[str, int]]:
-        """uid -> states of its subtasks in order; a subtask with nothing to say has an empty one."""
+        """Operator uid -> states of its subtasks in order; a subtask with nothing to say has an empty one."""
         said = {
             (snapshot.vertex, snapshot.subtask, state.uid): state
             for snapshot in snapshots
@@ -341,8 +342,6 @@ def chain_name(vertex: Vertex) -> str:
 
 
 def _checkpoints_failed(effect: e.FailJob) -> Exception:
-    from headgate.common.errors import StorageError
-
     which = "a checkpoint" if effect.checkpoint is None else f"checkpoint {effect.checkpoint}"
     detail = f": {effect.detail}" if effect.detail else ""
     return StorageError(

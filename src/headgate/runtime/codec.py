@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +49,7 @@ class ElementCodec:
             return FrameKind.COLUMNS, [*_head(element, 0), _ipc(element.columns)]
         if isinstance(element, RowBatch):
             return self._encode_rows(element)
-        return _encode_event(element)
+        return _encode_event(cast(Event, element))
 
     def decode(self, kind: FrameKind, payload: memoryview) -> Batch | Event:
         """The element of a received frame.

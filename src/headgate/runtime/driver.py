@@ -18,7 +18,7 @@ from headgate.checkpoint.store.log import CommitPermit
 from headgate.common import options as o
 from headgate.common.errors import JobFailedError
 from headgate.common.ids import JobId
-from headgate.common.ports import Disk, Gang
+from headgate.common.ports import Disk, Gang, Link
 from headgate.core.execution import JobState
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.control.server import ControlServer, WorkerKey
@@ -26,7 +26,6 @@ from headgate.runtime.events import JobListener
 from headgate.runtime.job_master import JobMaster, MasterPorts, RestorePoint
 from headgate.runtime.job_settings import JobSettings, job_settings
 from headgate.runtime.network.handshake import Hello
-from headgate.common.ports import Link
 from headgate.runtime.program import Program
 from headgate.runtime.restore import check_compatible
 from headgate.runtime.statistics import JobStatistics

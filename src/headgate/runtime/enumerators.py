@@ -35,7 +35,7 @@ class Enumerators:
         return None if splits is None else [(split.id, split.position) for split in splits]
 
     def snapshot(self) -> dict[str, Any]:
-        """uid -> state without what was handed out."""
+        """Source uid -> state without what was handed out."""
         return {uid: enumerator.snapshot() for uid, enumerator in self._by_vertex.values()}
 
     def checkpoint_complete(self, checkpoint: int) -> None:

@@ -21,7 +21,7 @@ from headgate.runtime.task import Task
 class InputChannel:
     """The receiving end of one channel: counts credit and gives it back."""
 
-    __slots__ = ("credit", "_return_credit")
+    __slots__ = ("_return_credit", "credit")
 
     def __init__(self, credit_initial: int, return_credit: Callable[[int], None]) -> None:
         self.credit = ReceiverCredit(credit_initial)

@@ -286,10 +286,11 @@ class JobMaster:
 
     def _assign_splits(self, slot: int, request: m.RequestSplits) -> None:
         member = self._roster.get(slot)
-        assert self._enumerators is not None and member is not None
+        assert self._enumerators is not None
+        assert member is not None
         try:
             splits = self._enumerators.next_splits(request.vertex, request.subtask)
-        except Exception as error:  # noqa: BLE001 - a user's enumerator may raise anything
+        except Exception as error:
             self.attempt_failed(error)
             return
         member.link.send(m.AssignSplits(self.attempt, request.vertex, request.subtask, splits))
@@ -308,7 +309,7 @@ class JobMaster:
         enumerators = {} if point is None else point.checkpoint.enumerators
         try:
             self._enumerators = Enumerators(self.plan, enumerators)
-        except Exception as error:  # noqa: BLE001 - a user's enumerator may raise anything
+        except Exception as error:
             self.attempt_failed(error)
             return
         self.ports.listener.deploying(self.attempt, None if point is None else point.checkpoint.checkpoint)

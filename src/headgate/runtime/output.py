@@ -37,7 +37,7 @@ class Lane(Protocol):
 class OutputChannel:
     """One receiver of one exchange."""
 
-    __slots__ = ("credit", "_lane", "_fragments", "_rows", "_bytes", "_waiting")
+    __slots__ = ("_bytes", "_fragments", "_lane", "_rows", "_waiting", "credit")
 
     def __init__(self, lane: Lane, credit_initial: int) -> None:
         self.credit = SenderCredit(credit_initial)

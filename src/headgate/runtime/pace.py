@@ -21,14 +21,14 @@ class Pace:
     """
 
     __slots__ = (
-        "records",
-        "busy_ms",
-        "backpressured_ms",
-        "longest_ms",
-        "_clock",
-        "_target",
-        "_cost",
         "_blocked",
+        "_clock",
+        "_cost",
+        "_target",
+        "backpressured_ms",
+        "busy_ms",
+        "longest_ms",
+        "records",
     )
 
     def __init__(self, clock: Any, target_ms: int) -> None:
@@ -70,7 +70,7 @@ class Pace:
 class Step:
     """One measured step."""
 
-    __slots__ = ("records", "_pace", "_began")
+    __slots__ = ("_began", "_pace", "records")
 
     def __init__(self, pace: Pace) -> None:
         self._pace, self.records = pace, 0

@@ -11,6 +11,7 @@ from typing import Any
 
 import cloudpickle
 
+from headgate.common.ids import EdgeId
 from headgate.graph.physical import PhysicalPlan
 
 
@@ -47,7 +48,7 @@ class Program:
     job: str
     plan: PhysicalPlan
     settings: WorkerSettings
-    record_types: Mapping[int, Any]
+    record_types: Mapping[EdgeId, Any]
 
     def to_bytes(self) -> bytes:
         """For :class:`headgate.runtime.control.messages.Deploy`."""

@@ -24,8 +24,8 @@ from headgate.runtime.events import JobListener
 from headgate.runtime.progress_status import JobStatus, error_facts, error_line
 from headgate.runtime.system import SystemClock
 
-PROGRESS_EVERY_MS: Final = 1_000
-"""Least time between two ``progress`` events."""
+PROGRESS_EVERY_MS: Final = 900
+"""Least time between two ``progress`` events: a little below the second between two heartbeats."""
 
 PLAIN_EVERY_MS: Final = 5_000
 """Least time between two lines of progress where there is no terminal."""
@@ -164,7 +164,7 @@ class PlainDisplay:
         else:
             text = sentence(event, facts)
         if text is not None:
-            print(f"{facts['job']}: {text}", file=sys.stderr, flush=True)  # noqa: T201 - it is the display
+            print(f"{facts['job']}: {text}", file=sys.stderr, flush=True)
 
 
 def sentence(event: str, facts: Mapping[str, Any]) -> str | None:

@@ -43,9 +43,9 @@ def check_compatible(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None
     """Refuse what cannot be restored without losing or misreading state."""
     if plan.max_parallelism != checkpoint.max_parallelism:
         raise UsageError(
-            f"checkpoint {checkpoint.checkpoint} of job {checkpoint.job_name!r} has {checkpoint.max_parallelism} key "
-            f"groups but the program asks for {plan.max_parallelism}; set pipeline.max-parallelism to "
-            f"{checkpoint.max_parallelism}"
+            f"checkpoint {checkpoint.checkpoint} of job {checkpoint.job_name!r} has "
+            f"{checkpoint.max_parallelism} key groups but the program asks for {plan.max_parallelism}; "
+            f"set pipeline.max-parallelism to {checkpoint.max_parallelism}"
         )
     known = {node.uid for vertex in plan.vertices for node in vertex.chain}
     orphans = sorted(uid for uid in checkpoint.operators if uid not in known)

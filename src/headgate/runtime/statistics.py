@@ -28,14 +28,14 @@ class JobStatistics(JobListener):
         self.counters: dict[tuple[int, int], Counters] = {}
 
     def records_in(self, base: Totals) -> dict[str, int]:
-        """uid of a chain's first operator -> records that it took in, each counted once."""
+        """Uid of a chain's first operator -> records that it took in, each counted once."""
         totals = add_totals(self._plan, base, self.counters.values())
         return {
             _uid(vertex.chain[0]): totals.get(chain_name(vertex), (0, 0))[0] for vertex in self._plan.vertices
         }
 
     def records_out(self, base: Totals) -> dict[str, int]:
-        """uid of a chain's last operator -> records that it emitted; of a sink: that it wrote."""
+        """Uid of a chain's last operator -> records that it emitted; of a sink: that it wrote."""
         totals = add_totals(self._plan, base, self.counters.values())
         return {
             _uid(vertex.chain[-1]): totals.get(chain_name(vertex), (0, 0))[1]
@@ -43,7 +43,7 @@ class JobStatistics(JobListener):
         }
 
     def skipped(self) -> dict[str, int]:
-        """uid of a source -> bad records skipped in the last attempt."""
+        """Uid of a source -> bad records skipped in the last attempt."""
         found: dict[str, int] = {}
         for (vertex, _), counters in self.counters.items():
             if counters.skipped:

@@ -36,7 +36,7 @@ class SystemRandomness:
 
     def uniform(self, low: float, high: float) -> float:
         """A number in between."""
-        return random.uniform(low, high)  # noqa: S311 - jitter, not a secret
+        return random.uniform(low, high)
 
 
 Work = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
@@ -68,7 +68,7 @@ class BackgroundThread:
             work, done = item
             try:
                 result, failure = work(), None
-            except BaseException as error:  # noqa: BLE001 - reported to whoever submitted it
+            except BaseException as error:
                 result, failure = None, error
             done(result, failure)
             # Results may hold large buffers; an idle thread must not keep them alive.

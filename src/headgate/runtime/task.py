@@ -71,13 +71,13 @@ class Task:
 
     def __init__(
         self,
-        id: SubtaskId,
+        subtask: SubtaskId,
         operators: Sequence[Operator],
         outputs: Outputs,
         host: TaskHost,
         step_target_ms: int,
     ) -> None:
-        self.id, self.operators, self.outputs, self.host = id, operators, outputs, host
+        self.id, self.operators, self.outputs, self.host = subtask, operators, outputs, host
         self.head = operators[0]
         self.ended = False
         self.records_in = 0
@@ -145,7 +145,7 @@ class Task:
         for operator in self.operators:
             try:
                 operator.close()
-            except Exception as error:  # noqa: BLE001 - the others must be closed too
+            except Exception as error:
                 first = first or error
         if first is not None:
             raise first
@@ -192,9 +192,6 @@ class SourceTask(Task):
         if not self.outputs.available:
             self.pace.blocked()
             return False
-        if self._deferred is not None and self._answered:
-            barrier, self._deferred = self._deferred, None
-            self.trigger(barrier)
         if self._resume_at > self.host.clock.monotonic_ms():
             return False
         with self.pace.step() as step:
@@ -217,6 +214,10 @@ class SourceTask(Task):
     def splits_assigned(self, splits: list[Any] | None) -> None:
         """The enumerator answered."""
         self._answered = True
+        if self._deferred is not None:
+            # Before the splits are taken over: in this checkpoint the enumerator still holds them.
+            barrier, self._deferred = self._deferred, None
+            self.trigger(barrier)
         if splits is None:
             # `_asked` stays: there is nobody to ask any more.
             self.head.reader.no_more_splits()

@@ -16,7 +16,7 @@ production process and the simulator drive it alike.
 from __future__ import annotations
 
 import enum
-import sys
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from typing import Any
 from headgate.api.source import Split
 from headgate.checkpoint.storage.reachability import check_marker
 from headgate.common import errors
-from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId
+from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.ports import Background, Clock, Disk, Link, Probe
 from headgate.runtime.assembly import Assembly, assemble
 from headgate.runtime.control import messages as m
@@ -34,6 +34,8 @@ from headgate.runtime.network.base import DataPlane
 from headgate.runtime.program import program_from_bytes
 from headgate.runtime.snapshots import SnapshotWriter
 from headgate.runtime.task import DrawnSnapshot, SourceTask
+
+_LOG = logging.getLogger(__name__)
 
 
 class WorkerState(enum.Enum):
@@ -106,13 +108,16 @@ class Worker:
         kind = type(message)
         if kind is m.Trigger:
             barrier = Barrier(message.checkpoint, message.trigger_ms)
-            for task in self._assembly.sources:
-                task.trigger(barrier)
+            for source in self._assembly.sources:
+                source.trigger(barrier)
         elif kind is m.AssignSplits:
-            source = self._assembly.tasks[SubtaskId(message.vertex, message.subtask)]
-            assert isinstance(source, SourceTask)
+            at = SubtaskId(VertexId(message.vertex), SubtaskIndex(message.subtask))
+            reader = self._assembly.tasks[at]
+            assert isinstance(reader, SourceTask)
             splits = message.splits
-            source.splits_assigned(None if splits is None else [Split(id, at) for id, at in splits])
+            reader.splits_assigned(
+                None if splits is None else [Split(name, position) for name, position in splits]
+            )
         elif kind is m.CheckpointComplete:
             for task in self._assembly.tasks.values():
                 task.checkpoint_complete(message.checkpoint)
@@ -168,8 +173,8 @@ class Worker:
         for task in assembly.tasks.values():
             try:
                 task.close()
-            except Exception as error:  # noqa: BLE001 - closing must not hide why the attempt ended
-                print(f"headgate: closing subtask {task.id} raised {error!r}", file=sys.stderr)
+            except Exception as error:
+                _LOG.warning("closing subtask %s raised %r", task.id, error)
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -183,10 +188,8 @@ class Worker:
         if assembly is None:
             return True
         for task in assembly.ordered:
-            turn = task.step
-            worked |= self._guarded(turn, task.id)
-            worked |= self._guarded(task.run_timers, task.id)
-            if self.state is not WorkerState.RUNNING:
+            worked |= self._guarded(task.step, task.id) or self._guarded(task.run_timers, task.id)
+            if self._assembly is not assembly:
                 return True
         return worked
 
@@ -214,7 +217,7 @@ class Worker:
         """Run part of an attempt; an exception ends the attempt, not the worker."""
         try:
             return bool(action())
-        except Exception as error:  # noqa: BLE001 - whatever it is, the job master decides
+        except Exception as error:
             self._fail(error, subtask)
             return True
 

@@ -24,6 +24,9 @@ from headgate.runtime.network.handshake import Hello
 from headgate.runtime.system import BackgroundThread, Mailbox, SystemClock
 from headgate.runtime.worker import Worker, WorkerPorts, WorkerState
 
+LINGER_S = 2.0
+"""How long the last messages may take to leave."""
+
 EXIT_FENCED = 75
 """Exit code of a process that found itself replaced or alone."""
 
@@ -79,7 +82,8 @@ def run_worker(spec: WorkerSpec, gang: int, slot: int, abandon: Callable[[str], 
 
 
 def _end_process(reason: str) -> None:
-    print(f"headgate: this worker stops: {reason}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"headgate: this worker stops: {reason}\n")
+    sys.stderr.flush()
     os._exit(EXIT_FENCED)
 
 
@@ -122,6 +126,7 @@ class _Process:
             self._send_heartbeat()
             self._worker.close()
             link.close()
+            link.wait_closed(LINGER_S)
             data.close()
             background.close()
             heartbeat.join()

@@ -58,7 +58,7 @@ class _ThreadGang:
     def _work(self, gang: int, slot: int) -> None:
         try:
             run_worker(self._context.worker, gang, slot, abandon=lambda reason: self._note(gang, reason))
-        except Exception as error:  # noqa: BLE001 - reported as the gang's end
+        except Exception as error:
             self._note(gang, f"{type(error).__name__}: {error}")
         with self._lock:
             self._running[gang] -= 1

@@ -163,7 +163,6 @@ def test_without_a_terminal_plain_lines_are_shown(run: Headgate) -> None:
 
 def test_a_programs_own_choice_of_display_is_kept(run: Headgate) -> None:
     """Only ``--json`` and ``--quiet`` overrule it."""
-    assert run("sys.argv; hg.Environment.settings; job()").err != ""
     ended = run(
         'env = hg.Environment(executor=Told(), config={"headgate.progress": "off"})\n'
         'env.from_collection([1], uid="in").write_json("out")\n'
@@ -197,14 +196,22 @@ def test_logs_of_the_program_are_lines_with_fields(run: Headgate) -> None:
         ("job()", 0, ""),
         ("job(errors.JobFailedError('too many failures'))", 1, "headgate: the job failed: too many failures"),
         ("job(errors.StorageError('disk is full'))", 1, "headgate: the job failed: disk is full"),
-        ("job(errors.PlanError('two operators have the uid x'))", 2, "headgate: two operators have the uid x"),
+        (
+            "job(errors.PlanError('two operators have the uid x'))",
+            2,
+            "headgate: two operators have the uid x",
+        ),
         ("hg.Environment(config={'heartbeat.timeot': '1s'})", 2, "did you mean 'heartbeat.timeout'?"),
         ("pass", 2, "ended without a job; it should call execute()"),
         (f"job({USER_ERROR})", 3, "ValueError: odd"),
         ("1 / 0", 3, "ZeroDivisionError: division by zero"),
         ("def f(:", 3, "SyntaxError"),
         ("import no_such_module", 3, "No module named 'no_such_module'"),
-        ("job(errors.InternalError('rule broken'))", 70, "please report it with the lines below\n\nrule broken"),
+        (
+            "job(errors.InternalError('rule broken'))",
+            70,
+            "please report it with the lines below\n\nrule broken",
+        ),
         ("job(KeyboardInterrupt())", 130, "headgate: cancelled"),
         ("job(lambda: os.kill(os.getpid(), 15))", 143, "headgate: cancelled by a signal"),
         ("job(lambda: os.kill(os.getpid(), 1))", 129, "headgate: cancelled by a signal"),
@@ -273,17 +280,15 @@ def test_an_error_of_headgate_while_it_runs_a_job_is_to_be_reported(
 
 
 def test_debugging_shows_every_traceback(run: Headgate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HEADGATE_DEBUG=1 adds what is otherwise left out."""
-    monkeypatch.setenv("HEADGATE_DEBUG", "1")
+    """HEADGATE_DEBUG=1 adds what is otherwise left out, and changes no code."""
     body = "job(errors.PlanError('no uid'))"
-
-    def debugged() -> Ended:
-        file_run = run(body, "--quiet")
-        return file_run
-
+    plain = run(body, "--quiet")
     monkeypatch.setenv("HEADGATE_DEBUG", "1")
-    ended = debugged()
-    assert ended.code == 2
+    debugged = run(body, "--quiet")
+    assert plain.code == debugged.code == 2
+    assert "environment.py" not in plain.err
+    assert debugged.err.startswith("headgate: no uid\n\nTraceback")
+    assert "environment.py" in debugged.err
 
 
 # --- errors for machines

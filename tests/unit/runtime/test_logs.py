@@ -63,7 +63,8 @@ def test_json_lines_have_all_fields(written: Written) -> None:
     logs.clear_task_context()
     logging.getLogger("x").error("outside")
     first, second = [json.loads(line) for line in written()]
-    assert {key: first[key] for key in ("job", "uid", "subtask", "attempt", "level", "logger", "message")} == {
+    fields = ("job", "uid", "subtask", "attempt", "level", "logger", "message")
+    assert {key: first[key] for key in fields} == {
         "job": "streaks", "uid": "count", "subtask": 0, "attempt": 1,
         "level": "ERROR", "logger": "x", "message": "failed",
     }  # fmt: skip

@@ -229,8 +229,10 @@ def test_plain_lines(clock: HandClock, status: JobStatus, capsys: pytest.Capture
         "streaks: asked for 2 workers",
         "streaks: running, attempt 1",
         "streaks: running  120 records/s  120 records in  restarts 0  attempt 1  3 bad records skipped",
-        "streaks: attempt 1 failed, restarting in 0.7 s: "
-        "operator 'Count' (uid 'c') raised ValueError: odd for record {'a': 1}",
+        (
+            "streaks: attempt 1 failed, restarting in 0.7 s: "
+            "operator 'Count' (uid 'c') raised ValueError: odd for record {'a': 1}"
+        ),
         "streaks: restoring checkpoint 1, attempt 2",
         "streaks: running, attempt 2",
         "streaks: finished after 3.2 s: 180 records in, checkpoints 2, restarts 1",
@@ -249,7 +251,9 @@ def test_plain_progress_comes_every_few_seconds(
     assert capsys.readouterr().err.count("records/s") == 4
 
 
-def test_a_note_takes_one_line(capsys: pytest.CaptureFixture[str], clock: HandClock, status: JobStatus) -> None:
+def test_a_note_takes_one_line(
+    capsys: pytest.CaptureFixture[str], clock: HandClock, status: JobStatus
+) -> None:
     """What follows the first line, such as a traceback, is for the JSON lines."""
     Narrator(status, PlainDisplay(status, clock), clock).note("also: it raised\nTraceback ...")
     assert capsys.readouterr().err == "streaks: also: it raised\n"
@@ -262,8 +266,10 @@ def test_without_a_display_only_restarts_are_warned_of(
     with caplog.at_level(logging.WARNING):
         play(Narrator(status, WarningsDisplay(), clock), clock)
     assert [record.getMessage() for record in caplog.records] == [
-        "job streaks: attempt 1 failed, restarting in 0.7 s: "
-        "operator 'Count' (uid 'c') raised ValueError: odd for record {'a': 1}"
+        (
+            "job streaks: attempt 1 failed, restarting in 0.7 s: "
+            "operator 'Count' (uid 'c') raised ValueError: odd for record {'a': 1}"
+        )
     ]
 
 

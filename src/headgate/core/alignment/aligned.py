@@ -8,7 +8,7 @@ and is neither complete nor cancelled.
                                and not pending
     barrier(id, ch)            id > current                       abort a pending one as SUBSUMED, begin id
     barrier(id, ch)            pending, id == current             block ch; all there -> unblock, trigger
-    cancel(id)                 id > current, or pending           abort id; barriers of id are stale from now on
+    cancel(id)                 id > current, or pending           abort id; its barriers are stale from now on
                                with id == current
     end(ch)                    pending                            ch counts as aligned; may complete
     end(ch)                    not pending                        one channel fewer from now on

@@ -72,7 +72,7 @@ class CheckpointCoordinator(Generic[S]):
     def __init__(
         self,
         settings: CheckpointSettings,
-        next_id: CheckpointId = CheckpointId(1),  # noqa: B008 - an int
+        next_id: CheckpointId = CheckpointId(1),
         completed: Iterable[CheckpointId] = (),
         uniform: Callable[[float, float], float] = max,
     ) -> None:

@@ -32,22 +32,21 @@ class SparkExecutor:
         need = Need(job.plan.slots, job.config.get(o.RESERVED_SLOTS))
         connectors = connectors_of(job)
         check_restorable(job, connectors)
-        spark = acquire(job.spark, job.name, job.config, need.total)
-        context = spark.sparkContext
-        master = master_of(spark)
+        context = acquire(job.spark, job.name, job.config, need.total)
+        master = master_of(context)
         local = is_local(master)
         job = job if local else reachable(job, context.getConf().get("spark.driver.host"))
         available = wait_for_slots(context, need, local)
 
         def make_gang(gang: GangContext) -> SparkGang:
-            made = SparkGang(spark, gang, job.name, several_hosts=not local)
+            made = SparkGang(context, gang, job.name, several_hosts=not local)
             scope.callback(made.close)
             return made
 
         with (
             ending_cleanly(),
             holding(context.applicationId, need, available, master),
-            staged(job, spark, list(connectors.values()), local),
+            staged(job, list(connectors.values()), local),
             ExitStack() as scope,
         ):
             return run_job(job, make_gang, self._listener_of(job))

@@ -1,7 +1,8 @@
 """The gang as a barrier stage of Spark: all workers of a job start together, or none does.
 
 Spark schedules, starts the processes and notices dead ones. It does not retry a failed barrier
-stage; a new gang is the job master's decision.
+stage; a new gang is the job master's decision. The stage consists of plain Python rows: one of
+DataFrames takes seconds longer to start the first time, and loads pandas into every worker.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headgate.deploy.spark.reasons import shortened
-from headgate.deploy.spark.worker_main import SCHEMA, gang_function
+from headgate.deploy.spark.worker_main import gang_function
 from headgate.runtime.driver import GangContext
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 POOL: Final = "headgate-gangs"
 """FAIR pool of the gangs; feeders and readers are in others, so that neither starves."""
@@ -35,13 +36,13 @@ class SparkGang:
     """Implements `common.ports.Gang`.
 
     Args:
-        spark: the session to run in.
+        spark: where to run.
         context: where workers belong, and whom to tell of their end.
         name: the job's, for Spark's own pages.
         several_hosts: whether workers may be on other machines than the driver.
     """
 
-    def __init__(self, spark: SparkSession, context: GangContext, name: str, several_hosts: bool) -> None:
+    def __init__(self, spark: SparkContext, context: GangContext, name: str, several_hosts: bool) -> None:
         self._spark, self._context, self._name = spark, context, name
         self._several_hosts = several_hosts
         self._running: dict[int, _Running] = {}
@@ -63,7 +64,7 @@ class SparkGang:
             return
         # Also jobs that the thread is only about to submit. A JVM that is gone has no workers left.
         with contextlib.suppress(Exception):
-            self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(running.group)
+            self._spark._jsc.sc().cancelJobGroupAndFutureJobs(running.group)
 
     def close(self) -> None:
         """Cancel what still runs and wait until Spark has let go of it."""
@@ -84,10 +85,9 @@ class SparkGang:
 
     def _occupy(self, gang: int, slots: int, group: str) -> None:
         """Blocks as long as the stage runs."""
-        context = self._spark.sparkContext
+        context = self._spark
         # Properties of this thread and its twin in the JVM; the user's own threads keep theirs.
         context.setLocalProperty("spark.scheduler.pool", POOL)
         context.setJobGroup(group, f"{self._name}: workers of gang {gang}", interruptOnCancel=True)
         function = gang_function(self._context.worker, gang, self._several_hosts)
-        frame = self._spark.range(0, slots, 1, slots).mapInArrow(function, SCHEMA, barrier=True)
-        frame.collect()
+        context.parallelize(range(slots), slots).barrier().mapPartitions(function).collect()

@@ -1,7 +1,8 @@
-"""The Spark session of a job: the program's, an active one, or one that is opened and ended here.
+"""The Spark of a job: the program's, an active one, or one that is opened and ended here.
 
-A session opened here is kept for the next job of the process, because opening takes seconds, and
-ended with the process: no JVM and no Python worker outlives the program.
+Spark opened here is kept for the next job of the process, because opening takes seconds, and ended
+with the process: no JVM and no Python worker outlives the program. A gang needs the SparkContext
+only; the SQL session on top of it takes another two seconds and is made when a DataFrame is used.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from headgate.deploy.spark.settings import (
 )
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
 _JVM_ENDS_S: Final = 10.0
@@ -41,28 +43,28 @@ _JVM_ENDS_S: Final = 10.0
 
 @dataclass(slots=True)
 class _Own:
-    """The session opened here.
+    """What was opened here.
 
     Attributes:
-        spark: the session.
+        context: Spark.
         lent: whether the program has a DataFrame of it, so that it must not be closed early.
     """
 
-    spark: SparkSession
+    context: SparkContext
     lent: bool = False
 
 
 _own: _Own | None = None
 
 
-def acquire(given: Any, name: str, config: Config, slots: int) -> SparkSession:
-    """The session to run a job in.
+def acquire(given: Any, name: str, config: Config, slots: int) -> SparkContext:
+    """The Spark to run a job in.
 
     Args:
         given: the program's session, or None.
         name: the job's.
         config: of the job.
-        slots: how many task slots a session opened here should have at least.
+        slots: how many task slots a local Spark opened here should have at least.
 
     Raises:
         UsageError: no Java, a kind of session that cannot run gangs, or settings that exclude them.
@@ -70,15 +72,15 @@ def acquire(given: Any, name: str, config: Config, slots: int) -> SparkSession:
     """
     global _own
     refuse_connect(given)
-    spark = given if given is not None else _active()
-    if spark is not None and _own is not None and spark.sparkContext is _own.spark.sparkContext:
+    context: SparkContext | None = _active() if given is None else given.sparkContext
+    if context is not None and _own is not None and context is _own.context:
         if not _outgrown(_own, slots):
-            return spark
-        _own.spark.stop()
-        spark = None
-    if spark is not None:
-        check_suitable(spark)
-        return spark
+            return context
+        context.stop()
+        context = None
+    if context is not None:
+        check_suitable(context)
+        return context
     opened = _open(name, config, slots)
     if _own is None:
         atexit.register(_end)
@@ -86,14 +88,22 @@ def acquire(given: Any, name: str, config: Config, slots: int) -> SparkSession:
     return opened
 
 
-def master_of(spark: SparkSession) -> str:
-    """The master URL of a session."""
-    return spark.sparkContext.master or ""
+def sql_session(given: Any) -> SparkSession:
+    """The program's session, or the one on top of the Spark that runs already."""
+    from pyspark.sql import SparkSession
+
+    found: SparkSession = SparkSession.builder.getOrCreate() if given is None else given
+    return found
 
 
-def lend(spark: SparkSession) -> None:
-    """The program got a DataFrame of this session: keep it open to the end of the process."""
-    if _own is not None and spark.sparkContext is _own.spark.sparkContext:
+def master_of(context: SparkContext) -> str:
+    """The master's URL."""
+    return context.master or ""
+
+
+def lend() -> None:
+    """The program got a DataFrame: Spark opened here stays open to the end of the process."""
+    if _own is not None:
         _own.lent = True
 
 
@@ -118,15 +128,14 @@ def refuse_connect(given: Any) -> None:
 _CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 
 
-def check_suitable(spark: SparkSession) -> None:
-    """Refuse a session in which a gang could not run.
+def check_suitable(context: SparkContext) -> None:
+    """Refuse a Spark in which a gang could not run.
 
     Raises:
         UsageError: naming the setting and what to do.
     """
     from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
 
-    context = spark.sparkContext
     if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
         raise UsageError(
             "the Spark session has spark.dynamicAllocation.enabled=true, and Spark refuses barrier stages "
@@ -137,7 +146,7 @@ def check_suitable(spark: SparkSession) -> None:
             "the Spark session was opened with PYSPARK_PIN_THREAD=false, so that jobs of one thread "
             "cannot be cancelled; open it without that variable"
         )
-    if is_local(master_of(spark)):
+    if is_local(master_of(context)):
         check_interpreter(context.pythonExec)
 
 
@@ -165,27 +174,22 @@ def check_interpreter(workers: str) -> None:
     )
 
 
-def _active() -> SparkSession | None:
-    """The session that the process has already, if any."""
+def _active() -> SparkContext | None:
+    """What the process has open already, if anything."""
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
 
     context = SparkContext._active_spark_context
-    if context is None or context._jsc is None:
-        return None
-    found: SparkSession = SparkSession.builder.getOrCreate()
-    return found
+    return None if context is None or context._jsc is None else context
 
 
 def _outgrown(own: _Own, slots: int) -> bool:
-    """Whether a session opened here for an earlier job is too small, and may be replaced."""
-    small = is_local(master_of(own.spark)) and own.spark.sparkContext.defaultParallelism < slots
+    """Whether Spark opened here for an earlier job is too small, and may be replaced."""
+    small = is_local(master_of(own.context)) and own.context.defaultParallelism < slots
     return small and not own.lent
 
 
-def _open(name: str, config: Config, slots: int) -> SparkSession:
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+def _open(name: str, config: Config, slots: int) -> SparkContext:
+    from pyspark import SparkConf, SparkContext
 
     submitted_by_spark = "PYSPARK_GATEWAY_PORT" in os.environ
     submitted = submit_settings(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
@@ -204,27 +208,25 @@ def _open(name: str, config: Config, slots: int) -> SparkSession:
         variables = launch_environment(os.environ, is_local(master))
         try:
             with _environment({} if submitted_by_spark else variables):
+                conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
                 if SparkContext._gateway is None and not submitted_by_spark:
-                    _start_jvm(settings)
-                spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+                    _start_jvm(conf)
+                context = SparkContext(conf=conf)
         except Exception as error:
             raise OperatingError(
                 f"Spark did not start with master {master!r}: {shortened(str(error))}; "
                 "see Spark's own lines above"
             ) from error
     if submitted_by_spark:
-        check_suitable(spark)
-    return spark
+        check_suitable(context)
+    return context
 
 
-def _start_jvm(settings: Mapping[str, str]) -> None:
+def _start_jvm(conf: SparkConf) -> None:
     """As PySpark itself does it, but with the output in our hands."""
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    conf = SparkConf(loadDefaults=False)
-    for key, value in settings.items():
-        conf.set(key, value)
     with forwarded_output() as output:
         gateway = launch_gateway(conf, {"stderr": output})  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
@@ -245,13 +247,13 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _end() -> None:
-    """Stop the session, end the JVM if this process has started it, and wait until it is gone."""
+    """Stop Spark, end the JVM if this process has started it, and wait until it is gone."""
     from pyspark import SparkContext
 
     own, gateway = _own, SparkContext._gateway
     if own is not None:
         with contextlib.suppress(Exception):
-            own.spark.stop()
+            own.context.stop()
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if gateway is None or process is None:
         return

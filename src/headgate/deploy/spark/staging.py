@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headgate.api.executor import JobSpec
 from headgate.checkpoint.opening import open_checkpoint
@@ -17,10 +17,7 @@ from headgate.checkpoint.storage.uris import local_path
 from headgate.common import options as o
 from headgate.common.errors import UsageError
 from headgate.connectors.dataframe import DataFrameConnector, DataFrameSource
-from headgate.deploy.spark.session import lend
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from headgate.deploy.spark.session import lend, sql_session
 
 FOLDER: Final = ".headgate-staging"
 
@@ -57,9 +54,7 @@ def check_restorable(job: JobSpec, connectors: dict[str, DataFrameConnector]) ->
 
 
 @contextmanager
-def staged(
-    job: JobSpec, spark: SparkSession, connectors: Sequence[DataFrameConnector], local: bool
-) -> Iterator[None]:
+def staged(job: JobSpec, connectors: Sequence[DataFrameConnector], local: bool) -> Iterator[None]:
     """Prepare the connectors before the gang takes its slots, and clean up behind the job.
 
     Input is removed when the job ends. Output is what the program gets, so it stays until the
@@ -72,7 +67,7 @@ def staged(
         yield
         return
     root = staging_root(job, local) / f"{FOLDER}-{secrets.token_hex(6)}"
-    kept = False
+    spark, kept = sql_session(job.spark), False
     try:
         for number, connector in enumerate(connectors):
             connector.prepare(spark, str(root / str(number)))
@@ -84,7 +79,7 @@ def staged(
             if isinstance(connector, DataFrameSource):
                 shutil.rmtree(root / str(number), ignore_errors=True)
         if kept:
-            lend(spark)
+            lend()
             atexit.register(shutil.rmtree, root, ignore_errors=True)
         else:
             shutil.rmtree(root, ignore_errors=True)

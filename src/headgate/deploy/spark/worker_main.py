@@ -1,7 +1,7 @@
-"""What runs in a Python worker of Spark: becomes one slot of the gang, and one row at the end.
+"""What runs in a Python worker of Spark: becomes one slot of the gang.
 
 Spark's part is over once the worker runs: no `barrier()` and no `allGather()`, which take a second
-each. Workers find each other through the job master. The slot is the number in the task's one row.
+each. Workers find each other through the job master. A task's one row is the number of its slot.
 """
 
 from __future__ import annotations
@@ -9,21 +9,16 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import socket
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from headgate.runtime.network.sockets import parse_address
 from headgate.runtime.worker_process import WorkerSpec, run_worker
 
-SCHEMA: Final = "slot long"
-"""Of the gang's rows, in Spark's words."""
-
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
 
-Batches = Iterator[Any]
 
-
-def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callable[[Batches], Batches]:
+def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callable[[Iterable[int]], list[int]]:
     """The function that Spark runs in every task of the gang.
 
     It travels by value and knows only plain values, so that it can put the driver's import path in
@@ -36,36 +31,26 @@ def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callabl
     """
     payload, paths = pickle.dumps(worker), tuple(worker.sys_path)
 
-    def headgate_worker(batches: Batches) -> Batches:
+    def headgate_worker(rows: Iterable[int]) -> list[int]:
         import sys
 
         sys.path.extend(path for path in paths if path not in sys.path)
         from headgate.deploy.spark.worker_main import serve
 
-        return serve(batches, payload, gang, several_hosts)
+        serve(next(iter(rows)), payload, gang, several_hosts)
+        return []
 
     return headgate_worker
 
 
-def serve(batches: Batches, payload: bytes, gang: int, several_hosts: bool) -> Batches:
-    """Be a worker until the job lets it go, then give the one row that Spark waits for."""
-    import pyarrow as pa
-
-    slot = slot_of(batches)
+def serve(slot: int, payload: bytes, gang: int, several_hosts: bool) -> None:
+    """Be a worker until the job lets it go."""
     limit_threads()
     # Written by the driver and handed over by Spark, which ships code the same way.
     worker: WorkerSpec = pickle.loads(payload)  # noqa: S301
     if several_hosts and worker.bind_host not in _WILDCARDS:
         worker = dataclasses.replace(worker, bind_host=host_towards(worker.control_address))
     run_worker(worker, gang, slot)
-    yield pa.RecordBatch.from_pydict({"slot": [slot]})
-
-
-def slot_of(batches: Batches) -> int:
-    """The number in the only row of the task."""
-    numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-    assert len(numbers) == 1, f"a gang's task has one row, not {numbers}"
-    return int(numbers[0])
 
 
 def limit_threads() -> None:

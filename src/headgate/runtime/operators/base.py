@@ -171,6 +171,6 @@ def shorten(value: Any, limit: int = 300) -> str:
     """The value as text of at most `limit` characters."""
     try:
         text = repr(value)
-    except Exception as error:  # noqa: BLE001 - a record whose repr fails must not hide the first error
+    except Exception as error:
         text = f"<{type(value).__name__}, whose repr raised {type(error).__name__}>"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."

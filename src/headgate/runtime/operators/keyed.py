@@ -7,11 +7,11 @@ record carries, so timers fire between the same two records whatever the size of
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from headgate.api.functions import KeyedProcessFunction
+from headgate.api.functions import KeyedProcessFunction, OnTimerContext
 from headgate.api.state import declared_state
 from headgate.common.keygroups import key_group_range
 from headgate.common.time import WATERMARK_MIN
@@ -29,7 +29,7 @@ from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
 class Timers:
     """The `TimerService` of one operator."""
 
-    __slots__ = ("current_watermark", "event", "processing", "_ctx", "_clock")
+    __slots__ = ("_clock", "_ctx", "current_watermark", "event", "processing")
 
     def __init__(self, ctx: KeyContext, clock: Any) -> None:
         self.current_watermark = WATERMARK_MIN
@@ -62,7 +62,7 @@ class Timers:
 class KeyContext:
     """What a keyed function sees besides the record."""
 
-    __slots__ = ("key", "timestamp", "timers", "time_domain", "_side")
+    __slots__ = ("_side", "key", "time_domain", "timers", "timestamp")
 
     def __init__(self, side: SideBuffer, clock: Any) -> None:
         self.key: Any = None
@@ -79,7 +79,7 @@ class KeyContext:
 class _Output:
     """Main outputs of the present batch, with their times where the stream has any."""
 
-    __slots__ = ("records", "times", "marks")
+    __slots__ = ("marks", "records", "times")
 
     def __init__(self) -> None:
         self.records: list[Any] = []
@@ -171,7 +171,8 @@ class KeyedProcessOperator(Operator):
         self._side.emit(self)
 
     def _run_timed(self, batch: Batch, out: _Output) -> None:
-        assert batch.watermarks is not None and batch.timestamps is not None
+        assert batch.watermarks is not None
+        assert batch.timestamps is not None
         # After a change of parallelism a reader may restart behind the time reached here.
         limits = np.maximum(batch.watermarks, self._mark)
         times, marks = batch.timestamps.tolist(), limits.tolist()
@@ -221,7 +222,7 @@ class KeyedProcessOperator(Operator):
         for handle in self._eager:
             handle.load(key)
         try:
-            result = self._function.on_timer(timestamp, ctx)
+            result = self._function.on_timer(timestamp, cast(OnTimerContext[Any], ctx))
             if result is not None:
                 out.records.extend(checked_outputs(result))
         except Exception as error:
@@ -234,7 +235,7 @@ class KeyedProcessOperator(Operator):
 class _Run:
     """The generated loop over one batch, ready to be called for a range of its records."""
 
-    __slots__ = ("_operator", "_rows", "_arguments", "_loop", "_origins", "_out", "_row_class", "_at")
+    __slots__ = ("_arguments", "_at", "_loop", "_operator", "_origins", "_out", "_row_class", "_rows")
 
     def __init__(
         self,

@@ -91,6 +91,6 @@ def compile_keyed_loop(shape: LoopShape) -> Callable[..., int]:
     name = f"<headgate keyed loop {shape}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     scope: dict[str, Any] = {}
-    exec(compile(text, name, "exec"), scope)  # noqa: S102 - the text depends on numbers and flags only
+    exec(compile(text, name, "exec"), scope)
     loop: Callable[..., int] = scope["loop"]
     return loop

@@ -38,7 +38,7 @@ class SourceOperator(Operator):
         self._opened = True
         restored = [entry for state in where.restored for entry in state.list_state.get("splits", [])]
         if restored:
-            self.reader.add_splits([Split(id, position) for id, position in restored])
+            self.reader.add_splits([Split(name, position) for name, position in restored])
 
     def poll(self, max_records: int) -> Batch | PollStatus:
         """The next records, wrapped, or why there are none."""

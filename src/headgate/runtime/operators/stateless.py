@@ -47,7 +47,7 @@ class SelectOperator(Operator):
 class ProcessContext:
     """What a process function sees besides the record."""
 
-    __slots__ = ("timestamp", "watermark", "_side")
+    __slots__ = ("_side", "timestamp", "watermark")
 
     def __init__(self, side: SideBuffer) -> None:
         self.timestamp: Any = None

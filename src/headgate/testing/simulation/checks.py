@@ -33,6 +33,9 @@ class Checks:
         self._last_checkpoint = 0
         self._watermarks: dict[tuple[int, int, int, int], int] = {}
 
+    def begins(self, world: World) -> None:
+        """The simulation is about to start."""
+
     def listener(self, world: World) -> JobListener:
         """What the job master reports to."""
         return _Listener(world, self)

@@ -97,6 +97,7 @@ class World:
     def run(self) -> Outcome:
         """Run the job to its end, or to the first violation."""
         violation = None
+        self.checks.begins(self)
         try:
             self.master.submit()
             self._run_to_end()
