@@ -41,7 +41,7 @@ class Streak(hg.KeyedProcessFunction[str, Commit, Line]):
 
     def on_timer(self, timestamp: int, ctx: hg.OnTimerContext[str]) -> Iterator[Line]:
         if timestamp == self.quiet_at.value:
-            yield {"author": ctx.key, "quiet_since": timestamp - QUIET_MS, "commits": self.count.value}
+            yield {"author": ctx.key, "quiet_since": timestamp - QUIET_MS}
 
 
 def build(

@@ -65,6 +65,7 @@ class ExactlyOnce(Checks):
     def _publishing(self, part: str) -> None:
         """Sinks commit only what the log of completed checkpoints holds."""
         assert self._world is not None
+        self._world.faults.reached(self._world.driver, "sink.publishing")
         if part in self._logged:
             return
         disk = SimDisk(self._world.files)

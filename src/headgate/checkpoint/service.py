@@ -147,14 +147,18 @@ class CheckpointService:
     def retire(self, permit: CommitPermit, checkpoints: Iterable[CheckpointId]) -> None:
         """Delete completed checkpoints, but no file that a retained one refers to.
 
+        Older ones that are still in the log, because their retirement failed or they were not known to be
+        complete, go with them: what remains of the log has no gaps.
+
         Raises:
             FencedError: another job master took over; nothing was deleted.
             InternalError: nothing would be retained.
             StorageError: something cannot be read or deleted; the next sweep tries again.
         """
         retired = set(checkpoints)
-        logged = self._log.completed()
-        retained = [entry for entry in logged if entry.checkpoint not in retired]
+        logged, newest = self._log.completed(), max(retired, default=0)
+        retained = [entry for entry in logged if entry.checkpoint > newest]
+        retired |= {CheckpointId(entry.checkpoint) for entry in logged if entry.checkpoint <= newest}
         if logged and not retained:
             raise InternalError(
                 f"retiring checkpoints {sorted(retired)} would leave job {self.job!r} without any"

@@ -47,6 +47,10 @@ class CheckpointHost(Protocol):
         """The attempt cannot go on."""
         ...
 
+    def recovery_failed(self, error: Exception) -> None:
+        """Storage or a committer failed between two attempts."""
+        ...
+
     def fenced(self, error: FencedError) -> None:
         """Another job master has taken over."""
         ...
@@ -149,7 +153,7 @@ class CheckpointMaster:
         def work() -> CheckpointMetadata | None:
             return self.latest if service is None else service.load_latest()
 
-        self._run(work, then)
+        self._run(work, then, self._host.recovery_failed)
 
     def recommit(self, checkpoint: CheckpointMetadata | None, then: Callable[[], None]) -> None:
         """Before a restore: commit what `checkpoint` holds once more and clean up the rest."""
@@ -161,7 +165,7 @@ class CheckpointMaster:
             if self._service is not None and self._permit is not None:
                 self._service.sweep_orphans(self._permit)
 
-        self._run(work, lambda _: then())
+        self._run(work, lambda _: then(), self._host.recovery_failed)
 
     def close(self) -> None:
         """Release the committers' connections."""
@@ -263,8 +267,14 @@ class CheckpointMaster:
         # What could not be deleted is found by the next sweep; it is no reason to stop a job.
         self._background.submit(work, lambda _, __: None)
 
-    def _run(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        """Background work whose failure fails the attempt."""
+    def _run(
+        self,
+        work: Callable[[], Any],
+        then: Callable[[Any], None],
+        failed: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """Background work; its failure fails the attempt unless `failed` takes it."""
+        otherwise = self._host.attempt_failed if failed is None else failed
 
         def done(result: Any, error: BaseException | None) -> None:
             self._post(lambda: finished(result, error))
@@ -276,9 +286,7 @@ class CheckpointMaster:
             elif isinstance(error, FencedError):
                 self._host.fenced(error)
             else:
-                self._host.attempt_failed(
-                    error if isinstance(error, Exception) else RuntimeError(repr(error))
-                )
+                otherwise(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
         self._busy += 1
         self._background.submit(work, done)

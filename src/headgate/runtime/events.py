@@ -14,6 +14,9 @@ class JobListener:
     def gang_submitted(self, gang: int, slots: int) -> None:
         """Workers were asked for."""
 
+    def worker_registered(self, slot: int, pid: int, host: str) -> None:
+        """A worker process is there for a slot."""
+
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
         """Subtasks are being built, from `checkpoint` or from nothing."""
 

@@ -230,6 +230,7 @@ class JobMaster:
             link.close()
             return
         self._monitor.watch(register.slot, self.ports.clock.monotonic_ms())
+        self.ports.listener.worker_registered(register.slot, register.pid, register.host)
         if self.state is JobState.STARTING and len(self._roster.members()) == self.plan.slots:
             self._life.move(JobEvent.COMPLETE)
             self._deploy()
@@ -364,9 +365,7 @@ class JobMaster:
         if self.state.terminal or self.state.ending:
             return
         first = self.state is not JobState.RECOVERING
-        cause = (
-            error if isinstance(error, HeadgateError) else JobFailedError(f"{type(error).__name__}: {error}")
-        )
+        cause = _as_ours(error)
         now = self.ports.clock.monotonic_ms()
         decision = self._strategy.on_failure(now) if recoverable and first else None
         if first and (decision is None or not decision.can_restart):
@@ -389,6 +388,20 @@ class JobMaster:
             member.link.send(m.Stop(self.attempt))
         if self._roster.broken and self._gang_alive:
             self._force_gang_out(now)
+
+    def recovery_failed(self, error: Exception) -> None:
+        """The restore point could not be found or committed: a further failure, tried again after a pause."""
+        self._recommitting = False
+        if self.state is not JobState.RECOVERING:
+            self.attempt_failed(error)
+            return
+        now = self.ports.clock.monotonic_ms()
+        decision = self._strategy.on_failure(now)
+        if not decision.can_restart:
+            self._give_up(_as_ours(error))
+            return
+        self.ports.listener.note(f"recovery failed and is tried again in {decision.delay_ms} ms: {error}")
+        self._restart_at = now + decision.delay_ms
 
     def _give_up(self, cause: HeadgateError) -> None:
         self.error = cause
@@ -499,3 +512,7 @@ class JobMaster:
         """Another job master has taken over: stop without touching anything."""
         if not self.state.terminal and not self.state.ending:
             self._give_up(error)
+
+
+def _as_ours(error: Exception) -> HeadgateError:
+    return error if isinstance(error, HeadgateError) else JobFailedError(f"{type(error).__name__}: {error}")

@@ -5,9 +5,10 @@ cloudpickle carries code, behind the authenticated handshake only; records and s
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ForwardRef, get_type_hints
 
 import cloudpickle
 
@@ -52,8 +53,34 @@ class Program:
 
     def to_bytes(self) -> bytes:
         """For :class:`headgate.runtime.control.messages.Deploy`."""
-        data: bytes = cloudpickle.dumps(self)
-        return data
+        buffer = io.BytesIO()
+        _Pickler(buffer).dump(self)
+        return buffer.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] - untyped base
+    """Ships classes of the user's script with their annotations resolved.
+
+    A class of `__main__` travels by value, and its module stays behind: on the worker nobody could
+    tell any more what a textual annotation such as ``hg.ValueState[int]`` names.
+    """
+
+    def reducer_override(self, obj: Any) -> Any:
+        """See :meth:`pickle.Pickler.reducer_override`."""
+        if isinstance(obj, type) and (obj.__module__ == "__main__" or "<locals>" in obj.__qualname__):
+            _resolve_annotations(obj)
+        return super().reducer_override(obj)
+
+
+def _resolve_annotations(cls: type) -> None:
+    written = cls.__dict__.get("__annotations__", {})
+    if not any(isinstance(hint, (str, ForwardRef)) for hint in written.values()):
+        return
+    try:
+        resolved = get_type_hints(cls, include_extras=True)
+    except NameError:
+        return  # left to whoever needs the types, who can say what for
+    cls.__annotations__ = {name: resolved.get(name, hint) for name, hint in written.items()}
 
 
 def program_from_bytes(data: bytes) -> Program:

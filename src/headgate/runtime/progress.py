@@ -164,7 +164,8 @@ class PlainDisplay:
         else:
             text = sentence(event, facts)
         if text is not None:
-            print(f"{facts['job']}: {text}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"{facts['job']}: {text}\n")
+            sys.stderr.flush()
 
 
 def sentence(event: str, facts: Mapping[str, Any]) -> str | None:

@@ -57,6 +57,10 @@ class JobStatistics(JobListener):
         """See :class:`JobListener`."""
         self._next.gang_submitted(gang, slots)
 
+    def worker_registered(self, slot: int, pid: int, host: str) -> None:
+        """See :class:`JobListener`."""
+        self._next.worker_registered(slot, pid, host)
+
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
         """See :class:`JobListener`."""
         self.counters.clear()

@@ -258,6 +258,21 @@ def test_retire_spares_files_that_a_retained_checkpoint_needs() -> None:
     assert fresh.load_latest() == metadata
 
 
+def test_retire_takes_forgotten_older_checkpoints_along() -> None:
+    """A completed checkpoint that nobody retired leaves no hole in the log when a newer one goes."""
+    disk = MemoryDisk()
+    service = CheckpointService(disk, JOB)
+    permit = service.claim()
+    for checkpoint in (1, 2, 3):
+        store(service, permit, checkpoint)
+    service.retire(permit, [CheckpointId(2)])
+    assert [entry.checkpoint for entry in service.completed()] == [3]
+    store(service, permit, 4)
+    service.retire(permit, [CheckpointId(3)])
+    service.sweep_orphans(permit)
+    assert {name.split("/")[1] for name in disk.files} == {"log", "chk-4"}
+
+
 def test_retiring_everything_is_a_bug() -> None:
     """The last completed checkpoint cannot be retired."""
     service = CheckpointService(MemoryDisk(), JOB)

@@ -73,7 +73,7 @@ class Faults:
         self._left = rng.randint(1, mix.budget_max) if mix.budget_max else 0
         self._chance = 1 / rng.choice((30, 100, 400))
         self._armed: dict[str, Callable[[Process], None]] = {}
-        self._armed_disk: list[tuple[str, Verdict]] = []
+        self._armed_disk: list[tuple[str, str, Verdict]] = []
         self._quiet_at = 0
         self._undo: dict[int, Callable[[], None]] = {}
 
@@ -122,8 +122,8 @@ class Faults:
         self._arm(self._rng.choice(DRIVER_PLACES), "kill a worker at", strike)
 
     def kill_while_writing(self) -> None:
-        """SIGKILL of a worker right before or after it wrote a file."""
-        self._arm(self._rng.choice(("write.before", "write.after")), "kill at", self._kill_from_inside)
+        """SIGKILL of a worker right before it writes a file."""
+        self._arm("write.before", "kill the worker at", self._kill_from_inside)
 
     def pause(self) -> None:
         """SIGSTOP, and SIGCONT later: perhaps longer than the heartbeat's timeout."""
@@ -143,9 +143,10 @@ class Faults:
         """The next operations fail, some of them without saying whether they worked."""
         verdict: Verdict = self._rng.choice(("fails", "unsure"))
         whose = self._rng.choice(("master", "worker"))
+        what = self._rng.choice(("create", "create", ""))
         count = self._rng.randint(1, 4)
-        self._did(f"the next {count} writes of a {whose}: {verdict}")
-        self._armed_disk += [(whose, verdict)] * count
+        self._did(f"the next {count} {what or 'disk'} operations of a {whose}: {verdict}")
+        self._armed_disk += [(whose, what, verdict)] * count
 
     def cut_data(self) -> None:
         """A connection between two workers breaks."""
@@ -171,12 +172,12 @@ class Faults:
         self._arm("snapshot.drawn", "raise at", strike)
 
     def fail_commit(self) -> None:
-        """A sink was committed but says that it was not."""
+        """A sink cannot publish for now, or did and says that it could not."""
 
         def strike(_: Process) -> None:
             raise OperatingError("the answer to the commit was lost")
 
-        self._arm("sinks.committed", "raise at", strike)
+        self._arm(self._rng.choice(("sinks.committed", "sink.publishing")), "raise at", strike)
 
     def jump_clock(self) -> None:
         """Somebody's wall clock jumps by up to an hour."""
@@ -202,15 +203,14 @@ class Faults:
 
     def disk(self, process: Process, operation: str, name: str) -> Verdict:
         """What becomes of a process's disk operation."""
-        if not operation.startswith("create"):
-            return "works"
-        if isinstance(process, WorkerProcess) and (strike := self._armed.pop("write.before", None)):
-            strike(process)
         whose = "worker" if isinstance(process, WorkerProcess) else "master"
-        for index, (target, verdict) in enumerate(self._armed_disk):
-            if target == whose:
+        writes = operation.startswith("create")
+        if writes and whose == "worker" and (strike := self._armed.pop("write.before", None)):
+            strike(process)
+        for index, (target, what, verdict) in enumerate(self._armed_disk):
+            if target == whose and operation.startswith(what):
                 del self._armed_disk[index]
-                return verdict
+                return verdict if writes else "fails"
         return "works"
 
     def die_if_killed(self, process: Process) -> None:

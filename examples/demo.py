@@ -1,0 +1,189 @@
+"""The main job on local Spark, with a worker killed half-way and every output checked against Spark SQL.
+
+    make demo
+
+Runs `examples/commits.py` with two workers and a checkpoint every second, slowed down to about
+twenty seconds so that there is something to see; `--fast` takes about five.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import commits
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import headgate as hg
+from headgate.deploy.spark.executor import SparkExecutor
+from headgate.runtime.events import JobListener
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EVENTS = 51_194
+CONSOLE = Console()
+
+
+class Saboteur(JobListener):
+    """Shows the progress, and kills one worker when half of the events are through."""
+
+    def __init__(self, progress: Progress, task: TaskID, kill_after: int) -> None:
+        self.workers: dict[int, int] = {}
+        self.killed_ms = self.recovered_ms = 0.0
+        self._progress, self._task, self._kill_after = progress, task, kill_after
+        self._restored: tuple[int, int] | None = None
+        self._base = self._checkpointed = self._read = 0
+        self._checkpoint = "none yet"
+
+    def worker_registered(self, slot: int, pid: int, host: str) -> None:
+        self.workers[slot] = pid
+
+    def deploying(self, attempt: int, checkpoint: int | None) -> None:
+        origin = "nothing" if checkpoint is None else f"checkpoint {checkpoint}"
+        self._say(f"attempt {attempt}: two workers deployed, state restored from {origin}")
+        self._base = self._checkpointed
+
+    def running(self, attempt: int) -> None:
+        if attempt > 1:
+            self.recovered_ms = time.monotonic() * 1000
+            self._say(f"running again after {(self.recovered_ms - self.killed_ms) / 1000:.1f} s")
+
+    def progress(self, counters: Sequence[Any]) -> None:
+        self._read = self._base + sum(entry.records_in for entry in counters if entry.vertex == 0)
+        self._show()
+        if not self.killed_ms and self._read >= self._kill_after:
+            slot, pid = random.choice(sorted(self.workers.items()))
+            self.killed_ms = time.monotonic() * 1000
+            self._say(f"[red]kill -9 of worker {slot} (process {pid}) after {self._read:,} events[/red]")
+            os.kill(pid, signal.SIGKILL)
+
+    def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
+        self._checkpoint = f"{checkpoint} ({took_ms} ms)"
+        self._checkpointed = self._read
+        self._show()
+
+    def failed(self, attempt: int, error: hg.HeadgateError, restart_in_ms: int | None) -> None:
+        again = "giving up" if restart_in_ms is None else f"restart in {restart_in_ms / 1000:.1f} s"
+        self._say(f"attempt {attempt} failed: {error} - {again}")
+
+    def _say(self, text: str) -> None:
+        self._progress.console.print(f"  {text}")
+
+    def _show(self) -> None:
+        self._progress.update(self._task, completed=min(self._read, EVENTS), checkpoint=self._checkpoint)
+
+
+def run_job(folder: Path, seconds: float) -> tuple[hg.JobResult, Saboteur]:
+    """The streaming job, sabotaged."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,}/{task.total:,} events, last checkpoint {task.fields[checkpoint]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=CONSOLE) as progress:
+        task = progress.add_task("commits", total=EVENTS, checkpoint="none yet")
+        saboteur = Saboteur(progress, task, EVENTS // 2)
+        env = hg.Environment(parallelism=2, executor=SparkExecutor(saboteur))
+        env.checkpoints(every="1s", storage=str(folder / "checkpoints"))
+        env.config("heartbeat.interval", "200ms")
+        # The rate is shared by two readers, and one file keeps only one of them busy.
+        commits.build(env, str(folder / "out"), rate_per_s=2 * EVENTS / seconds)
+        result = env.execute("demo")
+        progress.update(task, completed=EVENTS)
+    return result, saboteur
+
+
+def batch_answer(spark: SparkSession) -> DataFrame:
+    """What the job must have written, by a batch query over the same file in the same order.
+
+    The watermark before a record is the greatest timestamp before it, less seven days and 1 ms. An
+    author's note stands if no later commit of theirs came before the watermark passed its time.
+    """
+    spark.read.json(str(commits.DATA)).selectExpr(
+        "monotonically_increasing_id() AS pos", "author", "author_ms", "insertions"
+    ).createOrReplaceTempView("events")
+    return spark.sql(f"""
+        WITH timed AS (
+            SELECT *, max(author_ms) OVER (ORDER BY pos ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                      - {7 * hg.DAYS} - 1 AS watermark
+            FROM events),
+        counted AS (
+            SELECT *, row_number() OVER author AS commits, sum(insertions) OVER author AS lines,
+                      max(author_ms) OVER (PARTITION BY author ORDER BY pos
+                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest
+            FROM timed WINDOW author AS (PARTITION BY author ORDER BY pos)),
+        raised AS (
+            SELECT *, lead(watermark) OVER (PARTITION BY author ORDER BY pos) AS next_watermark,
+                      lead(pos) OVER (PARTITION BY author ORDER BY pos) AS next_pos
+            FROM counted WHERE latest IS NULL OR author_ms > latest)
+        SELECT author, commits, lines, CAST(NULL AS BIGINT) AS quiet_since FROM counted
+        UNION ALL
+        SELECT author, NULL, NULL, author_ms FROM raised
+        WHERE next_pos IS NULL OR next_watermark >= author_ms + {commits.QUIET_MS}""")
+
+
+def verify(folder: Path) -> tuple[int, int, int]:
+    """Lines written, lines too many, lines missing."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.getOrCreate()
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    schema = "author STRING, commits BIGINT, lines BIGINT, quiet_since BIGINT"
+    written = spark.read.schema(schema).json(str(folder / "out")).cache()
+    expected = batch_answer(spark).cache()
+    return written.count(), written.exceptAll(expected).count(), expected.exceptAll(written).count()
+
+
+def report(result: hg.JobResult, saboteur: Saboteur, lines: int, duplicates: int, missing: int) -> None:
+    """The short table at the end."""
+    table = Table(title="Every output line compared with a Spark SQL batch query over the same file")
+    table.add_column("")
+    table.add_column("", justify="right")
+    recovery = (saboteur.recovered_ms - saboteur.killed_ms) / 1000
+    for name, value in (
+        ("events", f"{result.records_in['commits']:,}"),
+        ("output lines", f"{lines:,}"),
+        ("workers killed with SIGKILL", "1"),
+        ("restarts", str(result.restarts)),
+        ("recovery", f"{recovery:.1f} s"),
+        ("checkpoints", str(result.checkpoints)),
+        ("duplicates", str(duplicates)),
+        ("missing", str(missing)),
+    ):
+        table.add_row(name, value)
+    CONSOLE.print(table)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run, sabotage, verify; 0 when nothing was lost or doubled."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fast", action="store_true", help="take about 5 seconds instead of 20")
+    options = parser.parse_args(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="headgate-demo-"))
+    try:
+        CONSOLE.print("Starting Spark in this process, two workers, a checkpoint every second ...")
+        result, saboteur = run_job(folder, 5 if options.fast else 20)
+        CONSOLE.print("Comparing with Spark SQL ...")
+        lines, duplicates, missing = verify(folder)
+        report(result, saboteur, lines, duplicates, missing)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    exact = duplicates == 0 and missing == 0 and result.records_in["commits"] == EVENTS
+    return 0 if exact and result.restarts >= 1 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

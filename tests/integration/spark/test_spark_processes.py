@@ -1,0 +1,181 @@
+"""Jobs on real Spark in processes of their own: they finish, survive a kill, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+PROGRAM = Path(__file__).with_name("counting_program.py")
+SOURCE = Path(__file__).parents[3] / "src"
+PATIENCE_S = 120
+
+
+class Run:
+    """One running program with all processes that it ever had below it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.family: set[psutil.Process] = set()
+
+    def look(self) -> None:
+        """Note the processes that are there now."""
+        self.family.update(psutil.Process(self.process.pid).children(recursive=True))
+
+    def wait_for(self, word: str) -> str:
+        """The next line of output that begins with `word`."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(word):
+                return line.strip()
+        raise AssertionError(f"the program ended with {self.process.wait()} before it said {word!r}")
+
+    def exit_code(self) -> int:
+        """Wait for the end of the program."""
+        return self.process.wait(PATIENCE_S)
+
+    def survivors(self) -> list[str]:
+        """Command lines of noted processes that still run; none may, as soon as the program has ended."""
+        alive = [process for process in self.family if process.is_running()]
+        return [" ".join(process.cmdline()) for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+@contextmanager
+def program(mode: str, folder: Path, *more: str) -> Iterator[Run]:
+    """The program in a process group of its own, with a folder of its own for temporary files."""
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(SOURCE),
+        "TMPDIR": str(temporary),
+        "SPARK_LOCAL_DIRS": str(temporary),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM), mode, str(folder), *more],
+        stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield Run(process)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        with process:  # closes the pipe and waits
+            pass
+
+
+def test_a_killed_worker_is_replaced_and_nothing_is_left(tmp_path: Path) -> None:
+    """After SIGKILL of a worker a new gang goes on from the checkpoint; the count is exact and no process
+    or temporary file outlives the program."""
+    with program("killed", tmp_path) as run:
+        run.wait_for("running 1")
+        run.look()
+        failure = run.wait_for("failed 1")
+        run.wait_for("running 2")
+        run.look()
+        result = run.wait_for("last")
+        code = run.exit_code()
+    assert (code, result) == (0, "last (9, 400) restarts 1"), failure
+    assert run.survivors() == []
+    assert len(run.family) >= 4  # JVM, daemon, workers: the look was a real one
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143)])
+def test_signals_end_the_job_and_all_its_processes(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """Ctrl-C, which reaches the whole process group, and SIGTERM cancel the job: nothing is left."""
+    with program("endless", tmp_path) as run:
+        run.wait_for("running 1")
+        time.sleep(1)  # into the middle of work and checkpoints
+        run.look()
+        if number is signal.SIGINT:
+            os.killpg(run.process.pid, number)
+        else:
+            run.process.send_signal(number)
+        ended = run.exit_code()
+    # Python lets itself be killed by the SIGINT that it did not handle, so that shells notice.
+    assert ended == code
+    assert run.survivors() == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_killed_driver_takes_its_processes_along(tmp_path: Path) -> None:
+    """After SIGKILL of the driver neither the JVM nor a worker lives longer than a few seconds."""
+    with program("endless", tmp_path) as run:
+        run.wait_for("running 1")
+        run.look()
+        run.process.kill()
+        run.exit_code()
+    assert len(run.family) >= 4
+    psutil.wait_procs(run.family, timeout=20)
+    assert run.survivors() == []
+
+
+class Cluster:
+    """A standalone cluster of Spark on this machine: a master and one worker process with two cores."""
+
+    def __init__(self, folder: Path) -> None:
+        import pyspark
+
+        self._home, self._folder = Path(pyspark.__file__).parent, folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> str:
+        """The master's URL, once a worker has registered."""
+        host = ["--host", "127.0.0.1", "--webui-port", "0"]
+        self._run("master.Master", *host, "--port", "0")
+        url = "spark://" + self._logged("master.Master", "Starting Spark master at spark://").split()[0]
+        self._run("worker.Worker", *host, "--cores", "2", "--memory", "1g", "-d", str(self._folder), url)
+        self._logged("worker.Worker", "Successfully registered with master")
+        return url
+
+    def stop(self) -> None:
+        """End both and wait."""
+        for process in reversed(self._processes):
+            process.terminate()
+            process.wait(30)
+
+    def _run(self, name: str, *arguments: str) -> None:
+        settings = {
+            "SPARK_HOME": str(self._home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+        }
+        with (self._folder / name).open("wb") as log:
+            process = subprocess.Popen(
+                [str(self._home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments],
+                stdout=log, stderr=log, env={**os.environ, **settings},
+            )  # fmt: skip
+        self._processes.append(process)
+
+    def _logged(self, name: str, text: str) -> str:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            _, found, rest = (self._folder / name).read_text(errors="replace").partition(text)
+            if found and "\n" in rest:
+                return rest
+            time.sleep(0.1)
+        raise AssertionError(f"{name} did not say {text!r}: {(self._folder / name).read_text()}")
+
+
+def test_a_standalone_cluster_runs_the_gang(tmp_path: Path) -> None:
+    """With a cluster's master the workers live in executors, reach the driver, and survive a kill as well."""
+    (tmp_path / "cluster").mkdir()
+    cluster = Cluster(tmp_path / "cluster")
+    try:
+        url = cluster.start()
+        with program("killed", tmp_path, url) as run:
+            result = run.wait_for("last")
+            assert run.exit_code() == 0
+    finally:
+        cluster.stop()
+    assert result == "last (9, 400) restarts 1"
