@@ -23,7 +23,7 @@ OURS = {
     "usercode": ["common"],
     "runtime": [
         "common", "serde", "records", "metrics", "core", "graph", "state", "checkpoint", "ha", "usercode",
-        "api.functions", "api.state", "api.source", "api.sink", "api.time",
+        "api.functions", "api.state", "api.source", "api.sink", "api.time", "api.executor",
     ],
     "connectors": ["common", "serde", "records", "api"],
     "deploy": [
@@ -31,7 +31,10 @@ OURS = {
         "usercode", "runtime", "connectors",
     ],
     "stateprocessor": ["common", "serde", "records", "api", "state", "checkpoint"],
-    "cli": ["common", "api", "graph", "checkpoint", "state.snapshots", "deploy"],
+    "cli": [
+        "common", "api", "graph", "checkpoint", "state.snapshots", "deploy",
+        "runtime.logs", "runtime.progress", "runtime.progress_json", "runtime.progress_status",
+    ],
     "testing": [
         "common", "serde", "records", "metrics", "core", "graph", "api", "state", "checkpoint", "ha",
         "usercode", "runtime", "connectors",
@@ -54,7 +57,7 @@ ONLY_IN = {
     "kazoo": ["ha/zookeeper/"],
     "confluent_kafka": ["connectors/kafka/"],
     "typer": ["cli/"],
-    "rich": ["cli/"],
+    "rich": ["cli/", "runtime/progress_live.py"],
     # Bytes that run code when read: only between authenticated processes of one job, never in a checkpoint.
     "pickle": ["serde/pickled.py", "runtime/control/", "api/shipping.py", "deploy/spark/"],
     "cloudpickle": [

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 
-from headgate import __version__
 from headgate.cli.exit_codes import ending_of
 from headgate.cli.options_page import page
 from headgate.cli.run import RunRequest, assignments
@@ -97,7 +96,7 @@ def options(
 @app.command()
 def version() -> None:
     """Tell the versions of Headgate, Python and Spark."""
-    print(f"headgate {__version__}")
+    print(f"headgate {importlib.metadata.version('headgate')}")
     print(f"python {platform.python_version()} ({sys.executable})")
     try:
         print(f"pyspark {importlib.metadata.version('pyspark')}")

@@ -24,6 +24,7 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.control.server import ControlServer, WorkerKey
 from headgate.runtime.events import JobListener
 from headgate.runtime.job_master import JobMaster, MasterPorts, RestorePoint
+from headgate.runtime.logs import logging_for
 from headgate.runtime.job_settings import JobSettings, job_settings
 from headgate.runtime.network.handshake import Hello
 from headgate.runtime.program import Program
@@ -71,7 +72,8 @@ def run_job(
         OperatingError: anything else failed and the restart strategy gave up.
         KeyboardInterrupt: the user cancelled; the job was ended first.
     """
-    return _Driver(job, listener, dies_with_parent).run(make_gang)
+    with logging_for(job.name):
+        return _Driver(job, listener, dies_with_parent).run(make_gang)
 
 
 class _Driver:
@@ -206,6 +208,7 @@ class _Driver:
             frame_size_max=settings.worker.frame_size_max,
             sys_path=tuple(path for path in sys.path if path),
             dies_with_parent=self._dies_with_parent,
+            log_json=self._job.config.get(o.PROGRESS) is o.ProgressDisplay.JSON,
             probe=self._job.config.get(o.PROBE),
         )
 

@@ -40,6 +40,9 @@ from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
 GANG_EXIT_MS = 15_000
 """How long a cancelled gang may take to be reported gone before it is taken for fenced."""
 
+CAUSE_WAIT_MS = 500
+"""How long a lost connection between workers waits for the failure that caused it."""
+
 FINISH_MS = 10_000
 """How long workers may take to leave at the end before the gang is cancelled."""
 
@@ -111,6 +114,7 @@ class JobMaster:
         self._enumerators: Enumerators | None = None
         self._restart_at = self._force_at = self._redeploy_until = 0
         self._recommitting = False
+        self._suspicion: tuple[HeadgateError, int] | None = None
         first = CheckpointId(1) if service is None else service.next_checkpoint_id()
         known = [] if service is None else [CheckpointId(entry.checkpoint) for entry in service.completed()]
         coordinator: CheckpointCoordinator[SubtaskSnapshot] = CheckpointCoordinator(
@@ -190,9 +194,11 @@ class JobMaster:
         now = self.ports.clock.monotonic_ms()
         for slot in self._monitor.check(now).lapsed:
             self._worker_lost(slot, f"no heartbeat came for {self.settings.heartbeat_timeout_ms} ms")
+        if self._suspicion is not None and now >= self._suspicion[1]:
+            self.attempt_failed(self._suspicion[0])
         self.checkpoints.tick()
         if self.state is JobState.RECOVERING:
-            if self._gang_alive and now >= self._force_at:
+            if self._gang_alive and now >= self._force_at and not self._redeployable:
                 self._force_gang_out(now)
             self._try_restart()
         elif self.state.ending and self._gang_alive and now >= self._force_at:
@@ -202,8 +208,12 @@ class JobMaster:
         """When to call :meth:`tick` at the latest (monotonic ms)."""
         due = (self._monitor.next_wakeup(), self.checkpoints.coordinator.next_wakeup())
         times = [time for time in due if time is not None]
+        if self._suspicion is not None:
+            times.append(self._suspicion[1])
         if self.state is JobState.RECOVERING:
-            times += [self._restart_at, *([self._force_at] if self._gang_alive else [])]
+            # What is past waits for news, not for time; to wake up for it would be to wake up all the time.
+            times += [self._restart_at] if self._restart_at > self.ports.clock.monotonic_ms() else []
+            times += [self._force_at] if self._gang_alive and not self._redeployable else []
         elif self.state.ending and self._gang_alive:
             times.append(self._force_at)
         return min(times, default=None)
@@ -297,9 +307,12 @@ class JobMaster:
         member.link.send(m.AssignSplits(self.attempt, request.vertex, request.subtask, splits))
 
     def _task_failed(self, failure: m.TaskFailed) -> None:
-        if failure.lost_peer is not None and self.state is JobState.RECOVERING:
-            return  # a consequence of the failure that is being recovered from, not another one
-        self.attempt_failed(rebuild_error(failure.kind, failure.arguments), failure.recoverable)
+        error = rebuild_error(failure.kind, failure.arguments)
+        if failure.lost_peer is None:
+            self.attempt_failed(error, failure.recoverable)
+        elif self.state is not JobState.RECOVERING and self._suspicion is None:
+            # A consequence, most likely: the peer, or its end, will soon tell the cause.
+            self._suspicion = error, self.ports.clock.monotonic_ms() + CAUSE_WAIT_MS
 
     # -- an attempt ------------------------------------------------------------------------------
 
@@ -364,6 +377,7 @@ class JobMaster:
         """The attempt cannot go on; restart if the strategy allows."""
         if self.state.terminal or self.state.ending:
             return
+        self._suspicion = None
         first = self.state is not JobState.RECOVERING
         cause = _as_ours(error)
         now = self.ports.clock.monotonic_ms()
@@ -435,12 +449,17 @@ class JobMaster:
             return
         if self.ports.clock.monotonic_ms() < self._restart_at:
             return
-        members = self._roster.members()
-        usable = self._gang_alive and not self._roster.broken and len(members) == self.plan.slots
-        if usable and all(member.idle for member in members):
+        if self._redeployable:
             self._recover(JobEvent.REDEPLOY, self._deploy)
         elif not self._gang_alive:
             self._recover(JobEvent.SUBMIT, self._start_gang)
+
+    @property
+    def _redeployable(self) -> bool:
+        """Whether the living gang is whole and has dropped everything of the last attempt."""
+        members = self._roster.members()
+        whole = self._gang_alive and not self._roster.broken and len(members) == self.plan.slots
+        return whole and all(member.idle for member in members)
 
     def _recover(self, event: JobEvent, then: Callable[[], None]) -> None:
         def go_on() -> None:

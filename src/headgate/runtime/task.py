@@ -15,6 +15,7 @@ from headgate.common.ids import SubtaskId
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.runtime.control.messages import Counters
 from headgate.runtime.elements import Barrier
+from headgate.runtime.logs import TaskContext
 from headgate.runtime.operators.base import Operator, PendingState
 from headgate.runtime.operators.source import SourceOperator
 from headgate.runtime.output import Outputs
@@ -66,6 +67,7 @@ class Task:
         id: vertex and subtask.
         operators: the chain, head first.
         outputs: the chain's end.
+        log_context: what log lines say while it runs.
         ended: whether all input is processed. The subtask lives on for barriers.
     """
 
@@ -79,6 +81,7 @@ class Task:
     ) -> None:
         self.id, self.operators, self.outputs, self.host = subtask, operators, outputs, host
         self.head = operators[0]
+        self.log_context = TaskContext()
         self.ended = False
         self.records_in = 0
         self.watermark = WATERMARK_MIN

@@ -30,6 +30,7 @@ from headgate.common.ports import Background, Clock, Disk, Link, Probe
 from headgate.runtime.assembly import Assembly, assemble
 from headgate.runtime.control import messages as m
 from headgate.runtime.elements import Barrier
+from headgate.runtime.logs import TaskContext, use_task_context
 from headgate.runtime.network.base import DataPlane
 from headgate.runtime.program import program_from_bytes
 from headgate.runtime.snapshots import SnapshotWriter
@@ -146,6 +147,9 @@ class Worker:
         self._assembly = assemble(program, self.slot, message, self, self.ports, restored)
         self.ports.data.open(fence, message.peers)
         for task in self._assembly.tasks.values():
+            head = task.head.context
+            task.log_context = TaskContext(self.job, head.uid, head.subtask, head.attempt)
+            use_task_context(task.log_context)
             task.open()
         self.ports.link.send(m.Deployed(self.attempt))
 
@@ -188,6 +192,7 @@ class Worker:
         if assembly is None:
             return True
         for task in assembly.ordered:
+            use_task_context(task.log_context)
             worked |= self._guarded(task.step, task.id) or self._guarded(task.run_timers, task.id)
             if self._assembly is not assembly:
                 return True

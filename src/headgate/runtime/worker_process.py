@@ -19,6 +19,7 @@ from headgate.common.ports import NoProbe, Probe
 from headgate.core.liveness import Lease
 from headgate.runtime.control import messages as m
 from headgate.runtime.control.client import connect_control
+from headgate.runtime.logs import set_up_logging
 from headgate.runtime.network.dataplane import SocketDataPlane
 from headgate.runtime.network.handshake import Hello
 from headgate.runtime.system import BackgroundThread, Mailbox, SystemClock
@@ -47,6 +48,7 @@ class WorkerSpec:
         sys_path: the driver's import path, for modules beside the user's program.
         dies_with_parent: whether a change of the parent process means that nobody wants this one
             any more; not so where workers are threads.
+        log_json: whether log lines are JSON.
         probe: "module:attribute" of a factory for `common.ports.Probe`, for fault injection; or None.
     """
 
@@ -60,6 +62,7 @@ class WorkerSpec:
     frame_size_max: int
     sys_path: tuple[str, ...] = ()
     dies_with_parent: bool = True
+    log_json: bool = False
     probe: str | None = None
 
 
@@ -77,6 +80,8 @@ def run_worker(spec: WorkerSpec, gang: int, slot: int, abandon: Callable[[str], 
         OperatingError: the job master cannot be reached.
         ProtocolError: it did not prove to know the job's secret.
     """
+    if spec.dies_with_parent:
+        set_up_logging(spec.log_json)
     sys.path.extend(path for path in spec.sys_path if path not in sys.path)
     _Process(spec, gang, slot, abandon or _end_process).run()
 

@@ -74,8 +74,7 @@ def program(mode: str, folder: Path, *more: str) -> Iterator[Run]:
 
 
 def test_a_killed_worker_is_replaced_and_nothing_is_left(tmp_path: Path) -> None:
-    """After SIGKILL of a worker a new gang goes on from the checkpoint; the count is exact and no process
-    or temporary file outlives the program."""
+    """A killed worker's job goes on from the checkpoint, counts exactly, and leaves no process or file."""
     with program("killed", tmp_path) as run:
         run.wait_for("running 1")
         run.look()

@@ -1,0 +1,149 @@
+"""The input gate: fair, in order per channel, silent until every channel has spoken, obeying blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.common.errors import InternalError
+from headgate.core.input_gate import InputGate
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 2)),
+        st.tuples(st.just("poll"), st.just(0)),
+        st.tuples(st.just("block"), st.frozensets(st.integers(0, 2))),
+    ),
+    max_size=120,
+)
+
+
+def is_record(element: Any) -> bool:
+    """In these tests text is an event and everything else a record."""
+    return not isinstance(element, str)
+
+
+def drained(gate: InputGate) -> list[tuple[int, Any]]:
+    """All that may be polled."""
+    out = []
+    while (polled := gate.poll()) is not None:
+        out.append(polled)
+    return out
+
+
+def test_nothing_is_read_before_every_channel_has_spoken() -> None:
+    """One silent channel keeps the gate shut, whatever the others have."""
+    gate = InputGate(3, is_record)
+    gate.put(0, 1)
+    gate.put(2, "first sign")
+    assert not gate.available
+    assert gate.poll() is None
+    gate.put(1, 2)
+    assert gate.available
+
+
+def test_first_elements_that_are_no_records_come_first() -> None:
+    """Among first elements events are read before records, each group in order of arrival."""
+    gate = InputGate(4, is_record)
+    for channel, element in [(3, 30), (1, 10), (2, "c"), (0, "a")]:
+        gate.put(channel, element)
+    assert drained(gate) == [(2, "c"), (0, "a"), (3, 30), (1, 10)]
+
+
+def test_channels_take_turns() -> None:
+    """A channel with much to say does not keep the others waiting."""
+    gate = InputGate(2, is_record)
+    for n in range(4):
+        gate.put(0, n)
+    gate.put(1, 100)
+    gate.put(1, 101)
+    assert [channel for channel, _ in drained(gate)] == [0, 1, 0, 1, 0, 0]
+
+
+def test_a_blocked_channel_keeps_its_place_in_line_until_it_is_unblocked() -> None:
+    """What arrives on a blocked channel waits, in order, and is read after the block ends."""
+    gate = InputGate(2, is_record)
+    gate.put(0, "b0")
+    gate.put(1, "b1")
+    assert len(drained(gate)) == 2
+    gate.put(0, 1)
+    gate.set_blocked({0})
+    gate.put(0, 2)
+    gate.put(1, 3)
+    assert drained(gate) == [(1, 3)]
+    assert gate.queued(0) == 2
+    gate.set_blocked(set())
+    assert drained(gate) == [(0, 1), (0, 2)]
+
+
+@given(STEPS)
+def test_polls_are_exactly_what_may_be_read(steps: list[tuple[str, Any]]) -> None:
+    """Against a plain model: per channel first in first out, nothing lost, nothing from a blocked channel,
+    and `available` is true exactly when some unblocked channel has something and none is still silent."""
+    gate = InputGate(3, is_record)
+    model: list[list[int]] = [[], [], []]
+    blocked: frozenset[int] = frozenset()
+    spoken: set[int] = set()
+    number = 0
+    for verb, argument in steps:
+        if verb == "put":
+            gate.put(argument, number)
+            model[argument].append(number)
+            spoken.add(argument)
+            number += 1
+        elif verb == "block":
+            blocked = argument
+            gate.set_blocked(set(argument))
+        readable = {c for c in range(3) if model[c] and c not in blocked} if len(spoken) == 3 else set()
+        assert gate.available == bool(readable)
+        if verb == "poll":
+            polled = gate.poll()
+            assert (polled is None) == (not readable)
+            if polled is not None:
+                channel, element = polled
+                assert channel in readable
+                assert element == model[channel].pop(0)
+    assert [gate.queued(c) for c in range(3)] == [len(queue) for queue in model]
+
+
+@given(st.lists(st.integers(0, 2), min_size=3, max_size=60))
+def test_no_channel_waits_for_more_than_one_turn_of_each_other(order: list[int]) -> None:
+    """Between two reads of one channel with more to say, every other channel is read at most once."""
+    gate = InputGate(3, is_record)
+    for channel in (0, 1, 2, *order):
+        gate.put(channel, 0)
+    left = [1 + order.count(c) for c in range(3)]
+    since: list[list[int]] = [[], [], []]
+    for channel, _ in drained(gate):
+        assert all(since[channel].count(other) <= 1 for other in range(3))
+        left[channel] -= 1
+        since[channel] = []
+        for other in range(3):
+            if other != channel and left[other]:
+                since[other].append(channel)
+    assert left == [0, 0, 0]
+
+
+def test_blocking_and_unblocking_does_not_duplicate_a_channels_place() -> None:
+    """However often blocks change, every element is read once."""
+    gate = InputGate(2, is_record)
+    gate.put(0, "s")
+    gate.put(1, "s")
+    drained(gate)
+    gate.put(0, 1)
+    for blocked in ({0}, {0, 1}, {1}, set(), {0}, set()):
+        gate.set_blocked(blocked)
+        gate.set_blocked(set(blocked))
+    assert drained(gate) == [(0, 1)]
+
+
+def test_reading_a_blocked_channel_would_be_an_error() -> None:
+    """The gate guards its own invariant: a ready channel is never blocked."""
+    gate = InputGate(1, is_record)
+    gate.put(0, 1)
+    gate._blocked.add(0)  # What must never happen.
+    with pytest.raises(InternalError, match="channel 0, which is blocked"):
+        gate.poll()
