@@ -40,7 +40,7 @@ from headgate.api.source import (
     SplitEnumerator,
 )
 from headgate.api.state import ListState, MapState, ValueState, list_state, map_state, value_state
-from headgate.api.stream import Collected, DataStream, StreamSink
+from headgate.api.stream import Collected, DataFrameLater, DataStream, StreamSink
 from headgate.api.time import WatermarkStrategy
 from headgate.common.errors import (
     BadRecordError,
@@ -79,6 +79,7 @@ __all__ = [
     "Boundedness",
     "CheckpointingMode",
     "Collected",
+    "DataFrameLater",
     "ConfigError",
     "DAYS",
     "DataStream",

@@ -89,7 +89,8 @@ def assign_uids(flow: Flow) -> Flow:
     """Give every operator without a uid one made of its kind and position.
 
     Such a uid names the operator in logs and messages. It changes when the program changes, so the
-    API refuses it beforehand where state depends on it.
+    API refuses it beforehand where state depends on it. Event time keeps its clock under the name of
+    what it reads.
     """
     taken = {node.uid for node in flow.nodes.values() if node.uid is not None}
     nodes: dict[int, Node] = {}
@@ -97,6 +98,8 @@ def assign_uids(flow: Flow) -> Flow:
         if node.uid is None and not isinstance(node, VIRTUAL):
             kind = type(node).__name__.removesuffix("Node").lower()
             uid = f"{kind}-{node.id}"
+            if isinstance(node, TimestampsNode):
+                uid = f"{nodes[node.inputs[0].id].uid or kind}-event-time"
             while uid in taken:
                 uid += "'"
             taken.add(uid)

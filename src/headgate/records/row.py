@@ -44,6 +44,9 @@ class Row:
                 field = self._index[field]
             except KeyError:
                 raise KeyError(f"no field {field!r}; the row has {', '.join(self._names)}") from None
+        else:
+            # Counts from the end as well, and refuses what is out of range alike for views and others.
+            field = range(len(self._names))[field]
         return self._c.column(field)[self._i]
 
     def __getattr__(self, field: str) -> Any:
@@ -126,7 +129,9 @@ def row_type(names: tuple[str, ...]) -> type[Row]:
     """The row class for these fields, with a direct property for each plain name."""
     body: dict[str, Any] = {"__slots__": (), "_names": names, "_index": {n: i for i, n in enumerate(names)}}
     for index, name in enumerate(names):
-        if name.isidentifier() and not keyword.iskeyword(name) and not hasattr(Row, name):
+        # A property named like `__bool__` would change what Python does with the row.
+        plain = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
+        if plain and not hasattr(Row, name):
             body[name] = _property(index)
     return type("Row", (Row,), body)
 

@@ -307,7 +307,7 @@ class CheckpointMaster:
             parallelism=parallelism,
             operators=operators,
             enumerators=enumerators,
-            state_types={},
+            state_types={uid: types for snapshot in effect.snapshots for uid, types in snapshot.state_types.items()},
             totals=add_totals(self._plan, self._totals, effect.snapshots),
         )
 

@@ -109,7 +109,8 @@ class JobMaster:
         self._initial = self._point = initial
         self._roster = Roster()
         self._gang_alive = False
-        self._monitor: HeartbeatMonitor[int] = HeartbeatMonitor(settings.heartbeat_timeout_ms)
+        timeout = settings.heartbeat_timeout_ms
+        self._monitor: HeartbeatMonitor[int] = HeartbeatMonitor(timeout, stuck_ms=timeout)
         self._strategy = restart_strategy(settings.restart, ports.randomness.uniform)
         self._enumerators: Enumerators | None = None
         self._restart_at = self._force_at = self._redeploy_until = 0
@@ -192,7 +193,12 @@ class JobMaster:
     def tick(self) -> None:
         """Time passed."""
         now = self.ports.clock.monotonic_ms()
-        for slot in self._monitor.check(now).lapsed:
+        report = self._monitor.check(now)
+        for slot, still_ms in report.stuck:
+            self.ports.listener.note(
+                f"the loop of slot {slot} has not turned for {still_ms / 1000:.0f} s; its user code does not return"
+            )
+        for slot in report.lapsed:
             self._worker_lost(slot, f"no heartbeat came for {self.settings.heartbeat_timeout_ms} ms")
         if self._suspicion is not None and now >= self._suspicion[1]:
             self.attempt_failed(self._suspicion[0])
@@ -212,7 +218,7 @@ class JobMaster:
             times.append(self._suspicion[1])
         if self.state is JobState.RECOVERING:
             # What is past waits for news, not for time; to wake up for it would be to wake up all the time.
-            times += [self._restart_at] if self._restart_at > self.ports.clock.monotonic_ms() else []
+            times += [self._restart_at] if self._restart_at >= self.ports.clock.monotonic_ms() else []
             times += [self._force_at] if self._gang_alive and not self._redeployable else []
         elif self.state.ending and self._gang_alive:
             times.append(self._force_at)

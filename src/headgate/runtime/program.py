@@ -58,7 +58,7 @@ class Program:
         return buffer.getvalue()
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] - untyped base
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Ships classes of the user's script with their annotations resolved.
 
     A class of `__main__` travels by value, and its module stays behind: on the worker nobody could

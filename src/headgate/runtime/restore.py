@@ -48,13 +48,20 @@ def check_compatible(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None
             f"set pipeline.max-parallelism to {checkpoint.max_parallelism}"
         )
     known = {node.uid for vertex in plan.vertices for node in vertex.chain}
-    orphans = sorted(uid for uid in checkpoint.operators if uid not in known)
+    orphans = sorted(
+        uid for uid, states in checkpoint.operators.items() if uid not in known and any(map(_has_state, states))
+    )
     if orphans:
         raise UsageError(
             f"checkpoint {checkpoint.checkpoint} of job {checkpoint.job_name!r} holds state of "
             f"{', '.join(map(repr, orphans))}, but the program has no operator with that uid; "
             "give the operator its old uid back"
         )
+
+
+def _has_state(state: OperatorSubtaskState) -> bool:
+    """Whether something would be lost without it; a clock alone starts anew."""
+    return state.keyed is not None or any(state.list_state.values())
 
 
 def share_operator(

@@ -40,6 +40,7 @@ class SnapshotWriter:
             vertex=drawn.subtask.vertex,
             subtask=drawn.subtask.subtask,
             operators=states,
+            state_types=drawn.state_types,
             start_delay_ms=drawn.start_delay_ms,
             alignment_ms=drawn.alignment_ms,
             sync_ms=drawn.sync_ms,

@@ -36,6 +36,7 @@ class DrawnSnapshot:
     alignment_ms: float
     sync_ms: float
     counters: Counters
+    state_types: dict[str, dict[str, Any]]
 
 
 class TaskHost(Protocol):
@@ -123,10 +124,18 @@ class Task:
         began = self.host.clock.monotonic_ms()
         self.outputs.barrier(barrier)
         pending = [p for op in self.operators if (p := op.snapshot(barrier.checkpoint)) is not None]
+        types = {op.context.uid: found for op in self.operators if (found := op.state_types())}
         sync_ms = self.host.clock.monotonic_ms() - began
         self.host.snapshot_drawn(
             DrawnSnapshot(
-                self.id, barrier.checkpoint, pending, start_delay_ms, alignment_ms, sync_ms, self.counters()
+                subtask=self.id,
+                checkpoint=barrier.checkpoint,
+                pending=pending,
+                start_delay_ms=start_delay_ms,
+                alignment_ms=alignment_ms,
+                sync_ms=sync_ms,
+                counters=self.counters(),
+                state_types=types,
             )
         )
 

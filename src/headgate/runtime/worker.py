@@ -120,6 +120,7 @@ class Worker:
                 None if splits is None else [Split(name, position) for name, position in splits]
             )
         elif kind is m.CheckpointComplete:
+            self._aborted = {aborted for aborted in self._aborted if aborted > message.checkpoint}
             for task in self._assembly.tasks.values():
                 task.checkpoint_complete(message.checkpoint)
         elif kind is m.CheckpointAborted:

@@ -79,6 +79,7 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
         vertex: the chain's number in the physical graph.
         subtask: which parallel copy.
         operators: one entry for each operator of the chain that has something to say.
+        state_types: operator uid -> state name -> description of its serializer.
         start_delay_ms: from the trigger to the first barrier.
         alignment_ms: from the first to the last barrier.
         sync_ms: the pause of the loop.
@@ -91,6 +92,7 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
     vertex: int
     subtask: int
     operators: list[OperatorSubtaskState]
+    state_types: dict[str, dict[str, Any]] = {}
     start_delay_ms: float = 0.0
     alignment_ms: float = 0.0
     sync_ms: float = 0.0

@@ -101,7 +101,8 @@ def test_every_logger_has_a_name_and_a_level() -> None:
 
 BARRIER = (
     "An error occurred while calling o55.collect.\n: org.apache.spark.SparkException: Job aborted due to "
-    "stage failure: Could not recover from a failed barrier ResultStage. Most recent failure reason: Stage failed "
+    "stage failure: Could not recover from a failed barrier "
+    "ResultStage. Most recent failure reason: Stage failed "
     "because barrier task ResultTask(4, 1) finished unsuccessfully.\n"
 )
 

@@ -204,7 +204,7 @@ def _open(name: str, config: Config, slots: int) -> SparkContext:
         settings = session_settings(name, master, submitted, str(log_file))
         if submitted_by_spark:
             # spark-submit has started the JVM with the user's own settings; its master is the one.
-            settings = {"spark.scheduler.mode": "FAIR", "spark.app.name": name}
+            settings = {"spark.scheduler.mode": "FAIR"}
         variables = launch_environment(os.environ, is_local(master))
         try:
             with _environment({} if submitted_by_spark else variables):

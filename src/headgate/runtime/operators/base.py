@@ -135,6 +135,10 @@ class Operator:
         """The synchronous part of a snapshot; None when there is nothing to keep."""
         return None
 
+    def state_types(self) -> dict[str, Any]:
+        """State name -> description of its serializer, for the checkpoint's metadata."""
+        return {}
+
     def checkpoint_complete(self, checkpoint: int) -> None:
         """`checkpoint` is in the log."""
 

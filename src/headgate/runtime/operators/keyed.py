@@ -161,6 +161,10 @@ class KeyedProcessOperator(Operator):
             self.context.uid, self._backend.groups, self._backend.snapshot_sync(), self._mark
         )
 
+    def state_types(self) -> dict[str, Any]:
+        """See :class:`Operator`."""
+        return self._backend.state_types()
+
     def close(self) -> None:
         """See :class:`Operator`."""
         self._function.close()

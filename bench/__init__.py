@@ -1,0 +1,1 @@
+"""The benchmark suite: `python -m bench` measures throughput, memory, backpressure and latency; not shipped."""

@@ -1,0 +1,1 @@
+"""Headgate jobs that are measured; each runs in a process of its own and prints one line with its result."""

@@ -1,0 +1,178 @@
+"""Runs one program and watches its process tree from outside: time, CPU, memory, and who else was busy.
+
+The program says what it knows itself on its standard output: lines ``RESULT {json}`` with its own
+measurements, and lines ``EVENT {json}`` while it runs. An event with ``workers`` names processes
+whose memory is worth a series of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import psutil
+
+SAMPLE_S: Final = 0.2
+_TAIL_CHARS: Final = 2_000
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of one program.
+
+    Attributes:
+        name: what was run.
+        wall_s: from start to exit, start-up included.
+        cpu_s: of the whole process tree, as far as it was seen: sampled, so a little too low.
+        rss_peak_mb: highest sum over the tree; pages that processes share count in each.
+        others: share of the machine's CPU time that other programs used meanwhile.
+        result: what the program's RESULT lines said.
+        failure: why the run does not count, or None.
+        memory: process id -> (seconds since start, resident MB) of the processes that an event named.
+    """
+
+    name: str
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    rss_peak_mb: float = 0.0
+    others: float = 0.0
+    result: dict[str, Any] = field(default_factory=dict)
+    failure: str | None = None
+    memory: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """For the JSON record; the memory series are left out."""
+        return {
+            "name": self.name,
+            "wall_s": round(self.wall_s, 3),
+            "cpu_s": round(self.cpu_s, 2),
+            "rss_peak_mb": round(self.rss_peak_mb),
+            "others": round(self.others, 3),
+            "failure": self.failure,
+            **self.result,
+        }
+
+
+def run(
+    name: str,
+    command: Sequence[str],
+    timeout_s: float,
+    variables: Mapping[str, str] | None = None,
+    sample_s: float = SAMPLE_S,
+) -> Run:
+    """Run a program to its end, or kill it and what it started.
+
+    Args:
+        name: for the record.
+        command: program and arguments.
+        timeout_s: then it is killed.
+        variables: of the environment, besides this process's.
+        sample_s: between two looks at the tree.
+    """
+    watched = Run(name)
+    before, began = psutil.cpu_times(), time.monotonic()
+    with tempfile.TemporaryFile("w+", errors="replace") as errors:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **(variables or {})},
+            start_new_session=True,
+        )
+        tree = _Tree(process.pid, watched, began)
+        reader = threading.Thread(target=_read, args=(process, watched, tree), daemon=True)
+        reader.start()
+        try:
+            _wait(process, tree, began + timeout_s, sample_s)
+        finally:
+            tree.kill()
+            process.wait()
+        watched.wall_s = time.monotonic() - began
+        reader.join(5)
+        _judge(watched, process.returncode, timeout_s, errors)
+    watched.cpu_s = tree.cpu_s
+    watched.others = _share_of_others(before, psutil.cpu_times(), watched.cpu_s)
+    return watched
+
+
+def _read(process: subprocess.Popen[str], watched: Run, tree: _Tree) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        kind, _, rest = line.partition(" ")
+        if kind == "RESULT":
+            watched.result.update(json.loads(rest))
+        elif kind == "EVENT":
+            tree.named.update(json.loads(rest).get("workers", []))
+
+
+def _wait(process: subprocess.Popen[str], tree: _Tree, deadline: float, sample_s: float) -> None:
+    while process.poll() is None and time.monotonic() < deadline:
+        tree.sample()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(sample_s)
+
+
+def _judge(watched: Run, code: int, timeout_s: float, errors: Any) -> None:
+    if watched.result and code == 0:
+        return
+    errors.seek(0)
+    tail = errors.read()[-_TAIL_CHARS:].strip()
+    ended = f"killed after {timeout_s:.0f} s" if code == -signal.SIGKILL else f"exit code {code}"
+    watched.failure = f"{ended}, no result" if not watched.result else ended
+    if tail:
+        watched.failure += f": {tail}"
+
+
+class _Tree:
+    """A process and everything below it."""
+
+    def __init__(self, pid: int, watched: Run, began: float) -> None:
+        self.named: set[int] = set()
+        self._pid, self._watched, self._began = pid, watched, began
+        self._cpu: dict[tuple[int, float], float] = {}
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of all processes ever seen."""
+        return sum(self._cpu.values())
+
+    def sample(self) -> None:
+        """Look at every process once."""
+        now, total = time.monotonic() - self._began, 0.0
+        for process in self._processes():
+            with contextlib.suppress(psutil.Error):
+                times, rss = process.cpu_times(), process.memory_info().rss / 2**20
+                self._cpu[process.pid, process.create_time()] = times.user + times.system
+                total += rss
+                if process.pid in self.named:
+                    self._watched.memory.setdefault(process.pid, []).append((now, rss))
+        self._watched.rss_peak_mb = max(self._watched.rss_peak_mb, total)
+
+    def kill(self) -> None:
+        """End whatever is left of the tree."""
+        for process in self._processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+    def _processes(self) -> list[psutil.Process]:
+        try:
+            root = psutil.Process(self._pid)
+            return [root, *root.children(recursive=True)]
+        except psutil.Error:
+            return []
+
+
+def _share_of_others(before: Any, after: Any, own_s: float) -> float:
+    total = sum(after) - sum(before) - (after.guest - before.guest)
+    busy = total - (after.idle - before.idle) - (after.iowait - before.iowait)
+    return max(0.0, busy - own_s) / max(total, 0.01)

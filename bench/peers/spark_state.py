@@ -1,0 +1,94 @@
+"""Spark's own Python state: transformWithState on rows, RocksDB, a running count per auction.
+
+    spark_state.py FOLDER
+
+Reads the files in micro-batches and ends when all are read; a micro-batch is its checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+from pyspark.sql import Row, SparkSession  # noqa: E402 - reads the variables above
+from pyspark.sql import functions as f  # noqa: E402
+from pyspark.sql.streaming import StatefulProcessor  # noqa: E402
+
+FILES_PER_BATCH = 5
+SCHEMA = "auction bigint, bidder bigint, price bigint, channel string, url string, date_time timestamp_ntz"
+STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+class RunningCount(StatefulProcessor):
+    """One value state per auction."""
+
+    def init(self, handle: Any) -> None:
+        """Declare the state."""
+        self._count = handle.getValueState("count", "count bigint")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """One output per bid."""
+        number = self._count.get()[0] if self._count.exists() else 0
+        for _ in rows:
+            number += 1
+            yield Row(auction=key[0], number=number)
+        self._count.update((number,))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def session() -> SparkSession:
+    """Two slots, two partitions."""
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "4g",
+        "spark.sql.streaming.numRecentProgressUpdates": "100000",
+        "spark.sql.streaming.stateStore.providerClass": STORE,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def main() -> None:
+    """The program."""
+    spark = session()
+    spark.sparkContext.setLogLevel("ERROR")
+    checkpoints = tempfile.mkdtemp(prefix="bench-spark-state-")
+    bids = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", FILES_PER_BATCH).parquet(sys.argv[1])
+    keyed = bids.select("auction", "price").groupBy("auction")
+    counts = keyed.transformWithState(RunningCount(), "auction bigint, number bigint", "update", "none")
+    sums = [f.count("*").alias("records"), f.sum("number").alias("total"), f.max("number").alias("highest")]
+    writer = counts.observe("sums", *sums).writeStream.format("noop").outputMode("update")
+    began = time.time()
+    query = writer.option("checkpointLocation", checkpoints).trigger(availableNow=True).start()
+    query.awaitTermination()
+    seconds = time.time() - began
+    seen = [batch.observedMetrics["sums"] for batch in query.recentProgress if batch.observedMetrics]
+    answer = {
+        "records": sum(sums.records or 0 for sums in seen),
+        "total": sum(sums.total or 0 for sums in seen),
+        "highest": max((sums.highest or 0 for sums in seen), default=0),
+    }
+    facts = {"events": answer["records"], "job_s": round(seconds, 3)}
+    rate = round(answer["records"] / seconds)
+    print("RESULT", json.dumps({**facts, "events_per_s": rate, "answer": answer}), flush=True)
+    spark.stop()
+    shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
