@@ -15,6 +15,12 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 _PACKAGES: Final = ("headgate", "pyspark", "pyarrow", "numpy", "polars", "msgspec")
 
 
+def import_path() -> dict[str, str]:
+    """The environment variable that lets a child process import this package, and what this one imports."""
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {"PYTHONPATH": os.pathsep.join(paths)}
+
+
 def facts() -> dict[str, Any]:
     """Everything, as plain data."""
     return {

@@ -92,3 +92,15 @@ class JobFailedError(OperatingError):
 
 class InternalError(HeadgateError):
     """Headgate broke a rule of its own; please report it with the attached history."""
+
+
+def restart_may_help(error: BaseException) -> bool:
+    """Whether the same program may get further in another attempt.
+
+    A wrong program or setting stays wrong; user code may have met a passing condition.
+
+    Example:
+        >>> restart_may_help(ConfigError("no such option")), restart_may_help(StorageError("disk full"))
+        (False, True)
+    """
+    return isinstance(error, UserFunctionError) or not isinstance(error, UsageError)

@@ -17,7 +17,13 @@ from typing import Any
 
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.store.log import CommitPermit
-from headgate.common.errors import FencedError, HeadgateError, JobFailedError, OperatingError
+from headgate.common.errors import (
+    FencedError,
+    HeadgateError,
+    JobFailedError,
+    OperatingError,
+    restart_may_help,
+)
 from headgate.common.ids import CheckpointId, JobId
 from headgate.common.ports import Background, Clock, Gang, Link, Probe, Randomness
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
@@ -315,7 +321,7 @@ class JobMaster:
     def _task_failed(self, failure: m.TaskFailed) -> None:
         error = rebuild_error(failure.kind, failure.arguments)
         if failure.lost_peer is None:
-            self.attempt_failed(error, failure.recoverable)
+            self.attempt_failed(error)
         elif self.state is not JobState.RECOVERING and self._suspicion is None:
             # A consequence, most likely: the peer, or its end, will soon tell the cause.
             self._suspicion = error, self.ports.clock.monotonic_ms() + CAUSE_WAIT_MS
@@ -379,28 +385,28 @@ class JobMaster:
 
     # -- failure and recovery --------------------------------------------------------------------
 
-    def attempt_failed(self, error: Exception, recoverable: bool = True) -> None:
-        """The attempt cannot go on; restart if the strategy allows."""
+    def attempt_failed(self, error: Exception) -> None:
+        """The attempt cannot go on; restart if that may help and the strategy allows."""
         if self.state.terminal or self.state.ending:
             return
         self._suspicion = None
-        first = self.state is not JobState.RECOVERING
         cause = _as_ours(error)
-        now = self.ports.clock.monotonic_ms()
-        decision = self._strategy.on_failure(now) if recoverable and first else None
-        if first and (decision is None or not decision.can_restart):
+        if not restart_may_help(cause):
             self._give_up(cause)
-            return
-        if not first:
-            if not recoverable:
-                self._give_up(cause)
+        elif self.state is JobState.RECOVERING:
+            self.ports.listener.note(f"also: {cause}")
+        else:
+            now = self.ports.clock.monotonic_ms()
+            decision = self._strategy.on_failure(now)
+            if decision.can_restart:
+                self._begin_recovery(cause, now, decision.delay_ms)
             else:
-                self.ports.listener.note(f"also: {cause}")
-            return
-        assert decision is not None
+                self._give_up(cause)
+
+    def _begin_recovery(self, cause: HeadgateError, now: int, delay_ms: int) -> None:
         self._life.move(JobEvent.FAIL)
-        self._restart_at = now + decision.delay_ms
-        self.ports.listener.failed(self.attempt, cause, decision.delay_ms)
+        self._restart_at = now + delay_ms
+        self.ports.listener.failed(self.attempt, cause, delay_ms)
         self._end_attempt()
         self._force_at = now + self.settings.redeploy_timeout_ms
         self._cancelled = False
@@ -415,10 +421,10 @@ class JobMaster:
         if self.state is not JobState.RECOVERING:
             self.attempt_failed(error)
             return
-        now = self.ports.clock.monotonic_ms()
+        cause, now = _as_ours(error), self.ports.clock.monotonic_ms()
         decision = self._strategy.on_failure(now)
-        if not decision.can_restart:
-            self._give_up(_as_ours(error))
+        if not decision.can_restart or not restart_may_help(cause):
+            self._give_up(cause)
             return
         self.ports.listener.note(f"recovery failed and is tried again in {decision.delay_ms} ms: {error}")
         self._restart_at = now + decision.delay_ms

@@ -139,7 +139,7 @@ class Worker:
         program = program_from_bytes(message.program)
         disk = None if message.storage is None else self.ports.open_disk(message.storage)
         if disk is not None and message.marker is not None:
-            check_marker(disk, message.marker)
+            _check_shared(disk, message.marker)
         fence = Fence(self.job, Generation(message.generation), AttemptId(message.attempt))
         self._snapshots = SnapshotWriter(disk, program.settings.inline_size_max, fence)
         restored = (
@@ -232,8 +232,7 @@ class Worker:
         vertex, index = subtask if subtask is not None else (-1, self.slot)
         lost = error.slot if isinstance(error, _PeerLostError) else None
         kind, arguments = describe_error(error)
-        recoverable = not isinstance(error, errors.UsageError) or isinstance(error, errors.UserFunctionError)
-        self.ports.link.send(m.TaskFailed(self.attempt, vertex, index, kind, arguments, lost, recoverable))
+        self.ports.link.send(m.TaskFailed(self.attempt, vertex, index, kind, arguments, lost))
         self._dispose()
 
     # -- what subtasks ask for -------------------------------------------------------------------
@@ -309,3 +308,11 @@ def rebuild_error(kind: str, arguments: Sequence[Any]) -> errors.HeadgateError:
     cls = getattr(errors, kind, errors.InternalError)
     error: errors.HeadgateError = cls(*arguments)
     return error
+
+
+def _check_shared(disk: Disk, marker: str) -> None:
+    """Storage that the driver does not share with this worker would lose every checkpoint."""
+    try:
+        check_marker(disk, marker)
+    except errors.StorageError as error:
+        raise errors.ConfigError(str(error)) from error

@@ -148,7 +148,7 @@ def test_a_null_key_is_refused_in_both_shapes() -> None:
     """A record without a key has no subtask to go to."""
     column = pa.RecordBatch.from_pydict({"k": pa.array(["a", None])})
     for batch in (RowBatch([{"k": "a"}, {"k": None}]), ArrowBatch(column)):
-        with pytest.raises(UsageError, match="None"):
+        with pytest.raises(UsageError, match="None|nulls"):
             batch.key_groups("k", 128)
 
 

@@ -145,7 +145,6 @@ class TaskFailed(msgspec.Struct, frozen=True, tag="task-failed"):
         kind: name of the error's class in `common.errors`.
         arguments: its arguments, for rebuilding it.
         lost_peer: slot of a peer whose connection broke, if that is the reason.
-        recoverable: whether a restart may help.
     """
 
     attempt: int
@@ -154,7 +153,6 @@ class TaskFailed(msgspec.Struct, frozen=True, tag="task-failed"):
     kind: str
     arguments: list[Any]
     lost_peer: int | None
-    recoverable: bool
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):

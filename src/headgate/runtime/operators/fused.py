@@ -59,42 +59,37 @@ class FusedOperator(Operator):
         loop = compile_loop(self._kinds, indexed)
         out: list[Any] = []
         origins: list[int] = []
-        state: list[Any] = [None]
         try:
-            loop(rows, out.append, origins.append, self._functions, state)
+            loop(rows, out.append, origins.append, self._functions)
         except Exception as error:
-            raise user_error(self._contexts[self._culprit(error, indexed)], error, state[0]) from None
+            culprit, record = self._culprit(error, indexed)
+            raise user_error(self._contexts[culprit], error, record) from None
         return out, origins
 
-    def _culprit(self, error: Exception, indexed: bool) -> int:
-        trace, line = error.__traceback__, 0
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == _file_name(self._kinds, indexed):
-                line = trace.tb_lineno
+    def _culprit(self, error: Exception, indexed: bool) -> tuple[int, Any]:
+        """Which operator raised, and the record that it was given."""
+        name, trace = _file_name(self._kinds, indexed), error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename != name:
             trace = trace.tb_next
-        return line_owner(self._kinds, indexed).get(line, 0)
+        if trace is None:
+            return 0, None
+        index, record = line_owner(self._kinds, indexed).get(trace.tb_lineno, (0, "r0"))
+        return index, trace.tb_frame.f_locals.get(record)
 
 
 def _file_name(kinds: tuple[str, ...], indexed: bool) -> str:
     return f"<headgate loop {'-'.join(kinds)}{' indexed' if indexed else ''}>"
 
 
-def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, int]]:
-    """The loop's source text, and which line belongs to which operator."""
+def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple[int, str]]]:
+    """The loop's source text, and for each line of an operator: which one, and its record's variable."""
     names = ", ".join(f"f{i}" for i in range(len(kinds)))
-    lines = ["def loop(rows, add, mark, functions, state):", f"    {names}, = functions"]
-    lines.append("    i = -1")
-    lines += (
-        ["    try:", "        for r0 in rows:", "            i += 1"]
-        if indexed
-        else [
-            "    try:",
-            "        for r0 in rows:",
-        ]
-    )
-    owner: dict[int, int] = {}
-    indent, record = "            ", "r0"
+    lines = ["def loop(rows, add, mark, functions):", f"    {names}, = functions"]
+    lines += ["    i = -1", "    for r0 in rows:", "        i += 1"] if indexed else ["    for r0 in rows:"]
+    owner: dict[int, tuple[int, str]] = {}
+    indent, record = "        ", "r0"
     for index, kind in enumerate(kinds):
+        given = record
         if kind == MAP:
             lines.append(f"{indent}r{index + 1} = f{index}({record})")
             record = f"r{index + 1}"
@@ -103,11 +98,10 @@ def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, int]]
         else:
             lines.append(f"{indent}for r{index + 1} in f{index}({record}):")
             indent, record = indent + "    ", f"r{index + 1}"
-        owner[len(lines)] = index
+        owner[len(lines)] = index, given
     lines.append(f"{indent}add({record})")
     if indexed:
         lines.append(f"{indent}mark(i)")
-    lines += ["    except Exception:", "        state[0] = r0", "        raise"]
     return "\n".join(lines) + "\n", owner
 
 
@@ -124,6 +118,6 @@ def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
 
 
 @lru_cache(maxsize=256)
-def line_owner(kinds: tuple[str, ...], indexed: bool) -> dict[int, int]:
-    """Line of the generated loop -> index of the operator that it calls."""
+def line_owner(kinds: tuple[str, ...], indexed: bool) -> dict[int, tuple[int, str]]:
+    """Line of the generated loop -> index of the operator that it calls, and the variable it hands over."""
     return _source(kinds, indexed)[1]

@@ -129,7 +129,8 @@ class WorkerProcess(Process):
         self._interval_ms = settings.heartbeat_interval_ms
         self.lease = Lease(settings.lease_ms, world.now())
         self.beat_at = world.now() + self._interval_ms
-        self._idle_at, self._dirty_since = -1, world.now()
+        self._alarm: int | None = None
+        self._dirty_since = world.now()
         self.link.send(m.Register(gang, slot, 1000 + slot, "simulated", self.data.address))
 
     # -- the main loop
@@ -142,13 +143,11 @@ class WorkerProcess(Process):
             return self.posted_since
         if self._dirty_since >= 0:
             return self._dirty_since
-        # Idle at this very moment: only something new can change that.
-        wakeup = self.worker.next_wakeup()
-        return wakeup if wakeup is not None and wakeup <= now and self._idle_at != now else None
+        return self._alarm if self._alarm is not None and self._alarm <= now else None
 
     def next_time(self) -> int | None:
-        """When the loop wants to turn although nothing arrives."""
-        return self.worker.next_wakeup() if self.runs else None
+        """Until when the loop sleeps."""
+        return self._alarm if self.runs and self._dirty_since < 0 else None
 
     def act(self) -> str:
         """One turn, as in `runtime.worker_process`."""
@@ -159,7 +158,9 @@ class WorkerProcess(Process):
         except ProcessKilled:
             return "killed on the way"
         self._dirty_since = now if worked else -1
-        self._idle_at = -1 if worked else now
+        self._alarm = None if worked else self.worker.next_wakeup()
+        if self._alarm is not None:
+            self._alarm = max(self._alarm, now + 1)
         if self.worker.state is WorkerState.FINISHED:
             self.end("finished", None)
         return "worked" if worked else "idle"
@@ -222,17 +223,17 @@ class DriverProcess(Process):
     def __init__(self, world: World) -> None:
         super().__init__(world, "master")
         self.master: JobMaster | None = None
-        self._ticked_at = -1
+        self._alarm: int | None = 0
 
     def attach(self, worker: WorkerProcess) -> None:
         """A worker is about to connect."""
         link: SimLink = worker.master_link
 
         def said(message: Any) -> None:
-            self._demand().message(link, message)
+            self.post(lambda: self._demand().message(link, message))
 
         def lost(reason: str) -> None:
-            self._demand().link_lost(link, reason)
+            self.post(lambda: self._demand().link_lost(link, reason))
 
         link.back.on_message, link.back.on_lost = said, lost
 
@@ -240,23 +241,22 @@ class DriverProcess(Process):
         """Since when the loop has something to do."""
         if self.posted:
             return self.posted_since
-        due = self._wakeup()
-        return due if due is not None and due <= now and self._ticked_at != now else None
+        return self._alarm if self._alarm is not None and self._alarm <= now else None
 
     def next_time(self) -> int | None:
-        """When the job master wants a tick."""
-        return self._wakeup()
+        """Until when the loop sleeps."""
+        return self._alarm
 
     def act(self) -> str:
         """One turn, as in `runtime.driver`."""
+        master = self._demand()
         self.drain()
-        self._demand().tick()
-        self._ticked_at = self.world.now()
-        return self._demand().state.value
-
-    def _wakeup(self) -> int | None:
-        master = self.master
-        return None if master is None or master.state.terminal else master.next_wakeup()
+        master.tick()
+        self._alarm = None if master.state.terminal else master.next_wakeup()
+        if self._alarm is not None:
+            # A job master that asks to be woken in the past keeps its loop busy, but not time from passing.
+            self._alarm = max(self._alarm, self.world.now() + 1)
+        return master.state.value
 
     def _demand(self) -> JobMaster:
         assert self.master is not None

@@ -1,0 +1,81 @@
+"""How large each measurement is: the full form and the smoke form, and what the command line changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+SECTIONS = ("j2", "checkpoint-cost", "memory", "backpressure", "latency")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Sizes of one run of the suite.
+
+    Attributes:
+        smoke: the short form: it shows that everything works, its numbers mean little.
+        events: bids of J2 and of the checkpoint cost.
+        state_events: bids for Spark's transformWithState, which would take minutes on all of them.
+        rounds: how often J2 goes round all engines.
+        pairs: of jobs with and without checkpoints.
+        warm_jobs: uncounted jobs before the pairs.
+        peers: whether other engines run at all.
+        install: whether absent peers are installed.
+        memory_s: length of the stream whose memory is watched.
+        memory_warm_up_s: its beginning, which does not count.
+        memory_rate: its records per second.
+        blocked_s: about how long the slow sink takes.
+        delay_s: length of the stream whose latency is measured.
+        delay_warm_up_s: its beginning, which does not count.
+        timeout_s: for one job, whatever it is, besides its intended length.
+    """
+
+    smoke: bool = False
+    events: int = 5_000_000
+    state_events: int = 1_000_000
+    rounds: int = 3
+    pairs: int = 9
+    warm_jobs: int = 1
+    peers: bool = True
+    install: bool = True
+    memory_s: int = 600
+    memory_warm_up_s: int = 60
+    memory_rate: int = 400_000
+    blocked_s: float = 30.0
+    delay_s: float = 30.0
+    delay_warm_up_s: float = 5.0
+    timeout_s: float = 300.0
+
+
+FULL = Plan()
+SMOKE = Plan(
+    smoke=True,
+    events=200_000,
+    state_events=200_000,
+    rounds=1,
+    pairs=1,
+    install=False,
+    memory_s=15,
+    memory_warm_up_s=5,
+    memory_rate=100_000,
+    blocked_s=3.0,
+    delay_s=4.0,
+    delay_warm_up_s=1.0,
+    timeout_s=90.0,
+)
+
+
+def chosen(smoke: bool, rounds: int | None, events: int | None, peers: bool) -> Plan:
+    """The plan that a command line asks for.
+
+    Example:
+        >>> plan = chosen(smoke=False, rounds=1, events=1000, peers=False)
+        >>> plan.rounds, plan.events, plan.state_events, plan.peers
+        (1, 1000, 1000, False)
+    """
+    plan = SMOKE if smoke else FULL
+    plan = replace(plan, peers=peers)
+    if rounds is not None:
+        plan = replace(plan, rounds=rounds)
+    if events is not None:
+        plan = replace(plan, events=events, state_events=min(events, plan.state_events))
+    return plan

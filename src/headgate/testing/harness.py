@@ -1,0 +1,275 @@
+"""One user function in the operator that production runs it in, fed by hand. No threads, no waiting."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
+from headgate.api.state import StateKind, declared_state
+from headgate.common.errors import UsageError
+from headgate.common.time import WATERMARK_MIN
+from headgate.records.batch import Batch
+from headgate.records.row_batch import RowBatch
+from headgate.runtime.operators.base import OperatorContext
+from headgate.runtime.operators.keyed import KeyedProcessOperator
+from headgate.runtime.operators.stateless import ProcessOperator
+from headgate.state.snapshots import Inline, OperatorSubtaskState
+from headgate.testing.manual_clock import ManualClock
+
+_UID = "harness"
+
+
+class OperatorHarness:
+    """Drives a `KeyedProcessFunction` or `ProcessFunction` record by record.
+
+    The function is copied, as it is for every subtask of a job; `function` is the copy that runs.
+
+    Args:
+        function: what is tested.
+        key: field name, names or function that gives a record's key; for a keyed function only.
+        max_parallelism: number of key groups.
+        clock: processing time; by default one that stands at 0.
+
+    Attributes:
+        function: the live copy of the function.
+        clock: processing time.
+        outputs: everything emitted to the main output and not yet taken, in order.
+        watermark: event time as the function sees it, in ms; -2**63 before the first watermark.
+
+    Raises:
+        UsageError: a keyed function without a key, or a key for one that has none.
+
+    Example:
+        >>> import headgate as hg
+        >>> class Last(hg.KeyedProcessFunction[str, dict, str]):
+        ...     count: hg.ValueState[int] = hg.value_state(default=0)
+        ...     def process(self, record, ctx):
+        ...         self.count.value += 1
+        ...         ctx.timers.register_event_time(ctx.timestamp + 10)
+        ...     def on_timer(self, timestamp, ctx):
+        ...         yield f"{ctx.key} had {self.count.value}"
+        >>> harness = OperatorHarness(Last(), key="user")
+        >>> harness.process({"user": "ada"}, timestamp=5)
+        >>> harness.advance_watermark(14); harness.take()
+        []
+        >>> harness.advance_watermark(15); harness.take()
+        ['ada had 1']
+        >>> later = OperatorHarness.restore(Last(), harness.snapshot(), key="user")
+        >>> later.state("count", "ada"), later.watermark
+        (1, 15)
+    """
+
+    def __init__(
+        self,
+        function: KeyedProcessFunction[Any, Any, Any] | ProcessFunction[Any, Any],
+        key: Any = None,
+        *,
+        max_parallelism: int = 128,
+        clock: ManualClock | None = None,
+    ) -> None:
+        self._start(function, key, max_parallelism, clock, None)
+
+    @classmethod
+    def restore(
+        cls,
+        function: KeyedProcessFunction[Any, Any, Any] | ProcessFunction[Any, Any],
+        snapshot: bytes,
+        key: Any = None,
+        *,
+        max_parallelism: int = 128,
+        clock: ManualClock | None = None,
+    ) -> OperatorHarness:
+        """A harness whose function starts with the state, timers and watermark of a snapshot.
+
+        Args:
+            function: a new instance, perhaps of a later version of the class.
+            snapshot: what :meth:`snapshot` gave.
+            key: as for the first harness.
+            max_parallelism: as for the first harness.
+            clock: processing time.
+
+        Raises:
+            UsageError: the stored state does not fit the declared one.
+        """
+        harness = cls.__new__(cls)
+        stored = msgspec.msgpack.decode(snapshot, type=OperatorSubtaskState | None)
+        harness._start(function, key, max_parallelism, clock, stored)
+        return harness
+
+    def process(self, record: Any, timestamp: int | None = None) -> None:
+        """Let the function handle one record.
+
+        Args:
+            record: what `process` gets.
+            timestamp: its event time in ms; None for a stream without event time.
+
+        Raises:
+            UserFunctionError: the function raised.
+        """
+        self.process_batch([record], None if timestamp is None else [timestamp])
+
+    def process_batch(self, records: Iterable[Any], timestamps: Iterable[int] | None = None) -> None:
+        """Let the function handle records that arrive together; no watermark comes between them.
+
+        Raises:
+            UserFunctionError: the function raised.
+            ValueError: there are more or fewer timestamps than records.
+        """
+        rows = list(records)
+        if not rows:
+            return
+        times = None if timestamps is None else np.array(list(timestamps), dtype=np.int64)
+        if times is not None and len(times) != len(rows):
+            raise ValueError(f"process_batch() got {len(rows)} records and {len(times)} timestamps")
+        marks = None if times is None else np.full(len(rows), self.watermark, dtype=np.int64)
+        self._operator.process(RowBatch(rows, times, marks))
+
+    def advance_watermark(self, timestamp: int) -> None:
+        """Say that event time has passed `timestamp` (ms): event-time timers up to it fire.
+
+        A watermark behind the last one changes nothing.
+        """
+        if timestamp > self.watermark:
+            self.watermark = timestamp
+            self._operator.watermark(timestamp)
+
+    def set_processing_time(self, now_ms: int) -> None:
+        """Set the wall clock and fire the processing-time timers that are due."""
+        self.clock.set(now_ms)
+        self._operator.fire_processing_time(now_ms)
+
+    def take(self) -> list[Any]:
+        """The main outputs since the last call."""
+        taken, self.outputs[:] = list(self.outputs), []
+        return taken
+
+    def side_outputs(self, tag: OutputTag[Any] | str) -> list[Any]:
+        """Everything emitted under a tag so far."""
+        return self._sides.get(tag if isinstance(tag, str) else tag.name, [])
+
+    def state(self, name: str, key: Any) -> Any:
+        """A copy of what the function holds for a key: the value, the list or the dict.
+
+        A key that holds nothing gives the declared default, ``[]`` or ``{}``.
+
+        Raises:
+            UsageError: the function declares no such state.
+        """
+        descriptor = self._declared().get(name)
+        if descriptor is None:
+            raise UsageError(
+                f"state({name!r}): {type(self.function).__name__} declares "
+                f"{', '.join(map(repr, self._declared())) or 'no state'}"
+            )
+        assert isinstance(self._operator, KeyedProcessOperator)
+        entries = self._operator.backend.entries(name)
+        if key in entries:
+            return copy.deepcopy(entries[key])
+        empty: dict[str, Any] = {StateKind.LIST: [], StateKind.MAP: {}}
+        return empty[descriptor.kind] if descriptor.kind in empty else descriptor.default()
+
+    def timers(self, domain: str = "event") -> list[tuple[int, Any]]:
+        """(timestamp, key) of all timers that are set, in order of time.
+
+        Args:
+            domain: "event" or "processing".
+        """
+        if not isinstance(self._operator, KeyedProcessOperator):
+            return []
+        backend = self._operator.backend
+        queue = backend.event_timers if domain == "event" else backend.processing_timers
+        times, keys = queue.frozen()
+        return sorted(zip(times, keys, strict=True), key=lambda timer: timer[0])
+
+    def snapshot(self) -> bytes:
+        """State, timers and watermark as a checkpoint stores them."""
+        pending = self._operator.snapshot(1)
+        return msgspec.msgpack.encode(None if pending is None else pending.finish(_Memory()))
+
+    def close(self) -> None:
+        """End the function's life, as after the last record."""
+        self._operator.close()
+
+    # -- inside
+
+    def _start(
+        self,
+        function: Any,
+        key: Any,
+        max_parallelism: int,
+        clock: ManualClock | None,
+        stored: OperatorSubtaskState | None,
+    ) -> None:
+        self.function = copy.copy(function)
+        self.clock = clock if clock is not None else ManualClock()
+        self.outputs: list[Any] = []
+        self._sides: dict[str, list[Any]] = {}
+        name = type(function).__name__
+        restored = [] if stored is None else [stored]
+        context = OperatorContext(_UID, name, 0, 1, 1, "harness", max_parallelism, self.clock, restored)
+        self._operator = _operator(context, self.function, key)
+        self._operator.next = _Collector(self.outputs)
+        self._operator.side_outputs = _Sides(self._sides)
+        mark = None if stored is None else stored.watermark
+        self.watermark = WATERMARK_MIN if mark is None else mark
+        self._operator.open()
+
+    def _declared(self) -> dict[str, Any]:
+        return declared_state(self.function) if isinstance(self.function, KeyedProcessFunction) else {}
+
+
+def _operator(context: OperatorContext, function: Any, key: Any) -> KeyedProcessOperator | ProcessOperator:
+    if isinstance(function, KeyedProcessFunction):
+        if key is None:
+            raise UsageError(f"OperatorHarness needs key= for {context.name}, which is a KeyedProcessFunction")
+        selector = tuple(key) if isinstance(key, list) else key
+        return KeyedProcessOperator(context, function, selector)
+    if not isinstance(function, ProcessFunction):
+        raise UsageError(
+            f"OperatorHarness got {context.name}; expected a KeyedProcessFunction or a ProcessFunction"
+        )
+    if key is not None:
+        raise UsageError(f"OperatorHarness got key={key!r} for {context.name}, which is no KeyedProcessFunction")
+    return ProcessOperator(context, function)
+
+
+class _Collector:
+    """The next operator: keeps records."""
+
+    def __init__(self, records: list[Any]) -> None:
+        self._records = records
+
+    def process(self, batch: Batch) -> None:
+        self._records.extend(batch.rows())
+
+    def watermark(self, timestamp: int) -> None:
+        """Nobody follows."""
+
+    def idle(self) -> None:
+        """Nobody follows."""
+
+    def end_of_data(self) -> None:
+        """Nobody follows."""
+
+
+class _Sides(dict[str, Any]):
+    """Side outputs by tag: every tag has somebody who listens."""
+
+    def __init__(self, records: dict[str, list[Any]]) -> None:
+        super().__init__()
+        self._records = records
+
+    def get(self, tag: str, default: Any = None) -> _Collector:
+        return _Collector(self._records.setdefault(tag, []))
+
+
+class _Memory:
+    """Keeps state bytes in the snapshot itself."""
+
+    def write(self, uid: str, parts: list[bytes]) -> Inline:
+        return Inline(b"".join(bytes(part) for part in parts))
