@@ -47,7 +47,7 @@ class Weeks(hg.KeyedProcessFunction[str, Record, Record]):
         reached("user.process")
         week = commit["author_ms"] // WEEK_MS
         end = (week + 1) * WEEK_MS - 1
-        if end <= ctx.timers.watermark:
+        if end <= ctx.timers.current_watermark:
             yield {"author": ctx.key, "late": commit["author_ms"]}  # never in the answer
         self.count.value += 1
         self.commits.put(week, (self.commits.get(week) or 0) + 1)

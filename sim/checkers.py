@@ -16,6 +16,7 @@ from headgate.common.ids import JobId
 from headgate.checkpoint.layout import job_folder, log_folder
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.snapshots import CheckpointMetadata
+from headgate.testing.harness import entries_of
 from headgate.testing.simulation.checks import Checks, Violation
 from headgate.testing.simulation.disk import SimDisk
 from headgate.testing.simulation.world import JOB_ID, World
@@ -116,7 +117,7 @@ def keyed_values(
         first, last = subtask.keyed.first_group, subtask.keyed.last_group
         backend = HeapKeyedBackend(declared_state(function), first, last, cut.max_parallelism)
         backend.restore([read_handle(disk, subtask.keyed.handle)])
-        values.update(backend._tables[state].entries)
+        values.update(entries_of(backend, state))
     return values
 
 

@@ -7,9 +7,10 @@ from functools import lru_cache
 
 from headgate.api.executor import JobSpec
 from headgate.testing.simulation.faults import ALL_FAULTS, NO_FAULTS, FaultMix
+from headgate.testing.simulation.jobs import job_of
 from headgate.testing.simulation.world import Outcome, World
 from sim.checkers import ExactlyOnce
-from sim.workload import Workload, job_of, streaks, two_stages
+from sim.workload import Workload, streaks, two_stages
 
 DATA_SEEDS = 4
 """Different sets of events; the interleaving is what a seed is about."""
@@ -19,7 +20,7 @@ DATA_SEEDS = 4
 def prepared(kind: int, data: int, parallelism: int) -> tuple[Workload, JobSpec]:
     """A workload and its job."""
     workload = (streaks, two_stages)[kind](data)
-    return workload, job_of(workload, parallelism)
+    return workload, job_of(workload.build, workload.name, parallelism)[0]
 
 
 def run_seed(seed: int, mix: FaultMix = ALL_FAULTS, story_max: int | None = 200) -> Outcome:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from headgate.api.environment import Environment
-from headgate.api.executor import JobResult, JobSpec
 from headgate.api.functions import KeyedProcessFunction
 from headgate.api.state import ListState, ValueState, list_state, value_state
 from headgate.state.snapshots import CheckpointMetadata
@@ -178,38 +177,3 @@ def read_at(workload: Workload, cut: CheckpointMetadata) -> list[Commit]:
             stop = left.get(split, start + source.split_size)
             read += map(change, source.events[start:stop])
     return read
-
-
-class _Capture:
-    job: JobSpec | None = None
-
-    def execute(self, job: JobSpec) -> JobResult:
-        self.job = job
-        return JobResult("captured", job.name)
-
-
-SETTINGS = {
-    "execution.checkpointing.interval": "15ms",
-    "execution.checkpointing.timeout": "250ms",
-    "execution.checkpointing.tolerable-failed-checkpoints": 1,
-    "execution.checkpointing.dir": "sim://disk",
-    "execution.step-target": "2ms",
-    "execution.buffer-timeout": "5ms",
-    "taskmanager.network.credit-initial": 2,
-    "heartbeat.interval": "20ms",
-    "heartbeat.timeout": "120ms",
-    "headgate.lease": "90ms",
-    "headgate.spark.redeploy-timeout": "80ms",
-    "restart-strategy.exponential-delay.initial-backoff": "10ms",
-    "restart-strategy.exponential-delay.max-backoff": "100ms",
-}
-
-
-def job_of(workload: Workload, parallelism: int) -> JobSpec:
-    """The job as an executor gets it."""
-    capture = _Capture()
-    env = Environment(parallelism, dict(SETTINGS), executor=capture)
-    workload.build(env)
-    env.execute(workload.name)
-    assert capture.job is not None
-    return capture.job

@@ -1,0 +1,28 @@
+"""The public test kit: one function by hand, a whole job in one process, a whole job in a simulation.
+
+* :class:`OperatorHarness` drives one function with a :class:`ManualClock`;
+* :class:`MiniCluster` runs a job in this process, :class:`TestSource` tells it where to fail;
+* :func:`simulate` runs a job under many schedules and faults, each repeatable by its seed.
+"""
+
+from __future__ import annotations
+
+from headgate.testing.harness import OperatorHarness
+from headgate.testing.manual_clock import ManualClock
+from headgate.testing.mini_cluster import MiniCluster
+from headgate.testing.simulate import SimulationError, SimulationReport, simulate
+from headgate.testing.sources import CRASH_ONCE, EOF, PAUSE, Marker, TestSource
+
+__all__ = [
+    "CRASH_ONCE",
+    "EOF",
+    "ManualClock",
+    "Marker",
+    "MiniCluster",
+    "OperatorHarness",
+    "PAUSE",
+    "SimulationError",
+    "SimulationReport",
+    "TestSource",
+    "simulate",
+]

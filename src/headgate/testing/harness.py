@@ -18,6 +18,7 @@ from headgate.records.row_batch import RowBatch
 from headgate.runtime.operators.base import OperatorContext
 from headgate.runtime.operators.keyed import KeyedProcessOperator
 from headgate.runtime.operators.stateless import ProcessOperator
+from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.snapshots import Inline, OperatorSubtaskState
 from headgate.testing.manual_clock import ManualClock
 
@@ -167,7 +168,7 @@ class OperatorHarness:
                 f"{', '.join(map(repr, self._declared())) or 'no state'}"
             )
         assert isinstance(self._operator, KeyedProcessOperator)
-        entries = self._operator.backend.entries(name)
+        entries = entries_of(self._operator._backend, name)
         if key in entries:
             return copy.deepcopy(entries[key])
         empty: dict[str, Any] = {StateKind.LIST: [], StateKind.MAP: {}}
@@ -181,7 +182,7 @@ class OperatorHarness:
         """
         if not isinstance(self._operator, KeyedProcessOperator):
             return []
-        backend = self._operator.backend
+        backend = self._operator._backend
         queue = backend.event_timers if domain == "event" else backend.processing_timers
         times, keys = queue.frozen()
         return sorted(zip(times, keys, strict=True), key=lambda timer: timer[0])
@@ -221,6 +222,13 @@ class OperatorHarness:
 
     def _declared(self) -> dict[str, Any]:
         return declared_state(self.function) if isinstance(self.function, KeyedProcessFunction) else {}
+
+
+def entries_of(backend: HeapKeyedBackend, name: str) -> dict[Any, Any]:
+    """Key -> value of one state, as the backend holds it."""
+    table: Any = backend.handles[name].table
+    entries: dict[Any, Any] = getattr(table, "entries", table)
+    return entries
 
 
 def _operator(context: OperatorContext, function: Any, key: Any) -> KeyedProcessOperator | ProcessOperator:

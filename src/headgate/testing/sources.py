@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -79,7 +81,11 @@ class TestSource(Source[Any]):
 
     def __init__(self, *splits: Sequence[Any], memory: str | os.PathLike[str] | None = None) -> None:
         self.splits = [list(split) for split in splits]
-        self.memory = os.fspath(memory) if memory is not None else tempfile.mkdtemp(prefix="headgate-test-")
+        if memory is None:
+            memory = tempfile.mkdtemp(prefix="headgate-test-")
+            # Bound to this very object: copies in workers do not clean up.
+            weakref.finalize(self, shutil.rmtree, memory, ignore_errors=True)
+        self.memory = os.fspath(memory)
 
     @override
     def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:

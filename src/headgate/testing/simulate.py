@@ -1,0 +1,158 @@
+"""`simulate`: a user's own job under hundreds of schedules and faults, in one thread, from a seed.
+
+What runs is the code of production; only clocks, network, disk and processes are virtual. Real time,
+real files and real chance inside the program itself are not caught: use sources without them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.api.environment import Environment
+from headgate.testing.simulation.checks import Checks, Violation
+from headgate.testing.simulation.faults import ALL_FAULTS, NO_FAULTS, FaultMix
+from headgate.testing.simulation.jobs import job_of
+from headgate.testing.simulation.world import Outcome, World
+
+
+class SimulationError(AssertionError):
+    """A simulated job broke its promise; the message names the seed that shows it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationReport:
+    """What the simulated jobs went through.
+
+    Attributes:
+        seeds: how many schedules.
+        faults: injected altogether.
+        restarts: of jobs, altogether.
+        checkpoints: completed, altogether.
+        digests: seed -> digest of its trace; the same wherever it is run again.
+    """
+
+    seeds: int
+    faults: int
+    restarts: int
+    checkpoints: int
+    digests: Mapping[int, str]
+
+
+def simulate(
+    build: Callable[[Environment], object],
+    seeds: Iterable[int] = range(100),
+    *,
+    parallelism: int = 2,
+    config: Mapping[str, Any] | None = None,
+    expected: Mapping[str, Iterable[Any]] | None = None,
+    faults: bool = True,
+) -> SimulationReport:
+    """Run a job once per seed, and check that its collected results are exactly the right ones.
+
+    Each seed decides the order in which everything happens, and which workers are killed, paused or cut
+    off, which writes fail, and when. Besides the results it is checked that the job ends, that no failure
+    has another reason than the injected faults, and that checkpoints and watermarks never go back.
+
+    Args:
+        build: adds a bounded job to the Environment that it is given; results that count go to
+            ``stream.collect_later()``. It must not call ``execute()``.
+        seeds: which schedules.
+        parallelism: subtasks of operators that set none.
+        config: options; every duration is virtual. The defaults are short.
+        expected: uid of a collecting sink -> its records, in any order; by default what the job gives
+            when it runs undisturbed with parallelism 1.
+        faults: whether anything goes wrong; otherwise only the order changes.
+
+    Raises:
+        SimulationError: a seed broke one of these promises.
+
+    Example:
+        >>> def build(env):
+        ...     env.from_collection(range(20), uid="numbers").map(lambda n: n * n).collect_later(uid="out")
+        >>> report = simulate(build, seeds=range(3), expected={"out": [n * n for n in range(20)]})
+        >>> report.seeds, report.checkpoints > 0
+        (3, True)
+    """
+    if expected is None:
+        right, _ = _run(build, 0, 1, config, None, NO_FAULTS)
+    else:
+        right = {uid: Counter(map(_hashable, records)) for uid, records in expected.items()}
+    mix = ALL_FAULTS if faults else NO_FAULTS
+    outcomes = [_run(build, seed, parallelism, config, right, mix)[1] for seed in seeds]
+    return SimulationReport(
+        seeds=len(outcomes),
+        faults=sum(len(outcome.faults) for outcome in outcomes),
+        restarts=sum(outcome.restarts for outcome in outcomes),
+        checkpoints=sum(outcome.checkpoints for outcome in outcomes),
+        digests={outcome.seed: outcome.digest for outcome in outcomes},
+    )
+
+
+Results = dict[str, Counter[Any]]
+
+
+class _Collected(Checks):
+    """Compares what reached the driver with what should have."""
+
+    def __init__(self, env: Environment, right: Results | None) -> None:
+        super().__init__()
+        self._env, self._right = env, right
+
+    def results(self) -> Results:
+        """uid -> records, however often."""
+        return {
+            uid: Counter(map(_hashable, sink.results)) for uid, sink in self._env.collecting.items()
+        }
+
+    def ended(self, world: World) -> None:
+        """See :class:`Checks`."""
+        super().ended(world)
+        if self._right is None:
+            return
+        for uid, got in self.results().items():
+            right = self._right.get(uid, Counter())
+            if got != right:
+                raise Violation(
+                    f"{uid!r} collected {sum(got.values())} records, expected {sum(right.values())}; "
+                    f"missing {_some(right - got)}; too many {_some(got - right)}"
+                )
+
+
+def _run(
+    build: Callable[[Environment], object],
+    seed: int,
+    parallelism: int,
+    config: Mapping[str, Any] | None,
+    right: Results | None,
+    mix: FaultMix,
+) -> tuple[Results, Outcome]:
+    job, env = job_of(build, "simulated", parallelism, config)
+    checks = _Collected(env, right)
+    outcome = World(job, seed, mix, checks, story_max=40).run()
+    if outcome.violation is not None:
+        story = "\n".join(outcome.story)
+        done = "; ".join(outcome.faults) or "none"
+        raise SimulationError(
+            f"seed {seed}, parallelism {parallelism}: {outcome.violation}\nfaults: {done}\nlast events:\n{story}"
+        )
+    return checks.results(), outcome
+
+
+def _hashable(record: Any) -> Any:
+    if isinstance(record, dict):
+        return ("dict", *sorted((key, _hashable(value)) for key, value in record.items()))
+    if isinstance(record, list):
+        return ("list", *map(_hashable, record))
+    try:
+        hash(record)
+    except TypeError:
+        return repr(record)
+    return record
+
+
+def _some(records: Counter[Any]) -> str:
+    shown = sorted(records.items(), key=repr)
+    return f"{shown[:4]}{'...' if len(shown) > 4 else ''}"

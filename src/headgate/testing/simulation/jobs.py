@@ -1,0 +1,58 @@
+"""From a program to a job that can be simulated: its settings scaled to short virtual times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from headgate.api.environment import Environment
+from headgate.api.executor import JobResult, JobSpec
+from headgate.common.errors import PlanError
+
+SETTINGS: Final[Mapping[str, Any]] = {
+    "execution.checkpointing.interval": "15ms",
+    "execution.checkpointing.timeout": "250ms",
+    "execution.checkpointing.tolerable-failed-checkpoints": 1,
+    "execution.checkpointing.dir": "sim://disk",
+    "execution.step-target": "2ms",
+    "execution.buffer-timeout": "5ms",
+    "taskmanager.network.credit-initial": 2,
+    "heartbeat.interval": "20ms",
+    "heartbeat.timeout": "120ms",
+    "headgate.lease": "90ms",
+    "headgate.spark.redeploy-timeout": "80ms",
+    "restart-strategy.exponential-delay.initial-backoff": "10ms",
+    "restart-strategy.exponential-delay.max-backoff": "100ms",
+}
+"""Short times, so that a small job lives through many checkpoints, timeouts and restarts."""
+
+
+class _Capture:
+    """An executor that keeps the job instead of running it."""
+
+    job: JobSpec | None = None
+
+    def execute(self, job: JobSpec) -> JobResult:
+        self.job = job
+        return JobResult("captured", job.name)
+
+
+def job_of(
+    build: Callable[[Environment], object],
+    name: str,
+    parallelism: int,
+    config: Mapping[str, Any] | None = None,
+) -> tuple[JobSpec, Environment]:
+    """The job that `build` adds to an Environment, as an executor gets it, and that Environment.
+
+    Raises:
+        PlanError: the program executed itself, or cannot run as written.
+    """
+    capture = _Capture()
+    env = Environment(parallelism, {**SETTINGS, **(config or {})}, executor=capture)
+    build(env)
+    if capture.job is not None:
+        raise PlanError("a simulated program must not call execute(); it only builds the job")
+    env.execute(name)
+    assert capture.job is not None
+    return capture.job, env
