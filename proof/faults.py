@@ -17,12 +17,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from proof.checks import check_gone
 from proof.job import Place
 from proof.strikes import KILL, KILL_SELF, RAISE, Strikes
 from proof.watcher import Watcher
 
 STRIKE_S = 20.0
 """How long an armed place may take to be reached."""
+
+ZOMBIE_ENDS_S = 2.5
 
 RESTART, GOES_ON = "restart", "goes on"
 
@@ -37,7 +40,8 @@ class Scene:
         place: the job's folders.
         chance: decides which worker and when.
         stopped: continuations of stopped workers that are still to come.
-        healing: until when something was out of order: recovery counts from there.
+        healed_s: when what was out of order was in order again: recovery counts from there.
+        wrong: what did not hold.
     """
 
     watcher: Watcher
@@ -46,6 +50,7 @@ class Scene:
     chance: random.Random
     stopped: list[threading.Timer] = field(default_factory=list)
     healed_s: float | None = None
+    wrong: list[str] = field(default_factory=list)
 
     def any_worker(self) -> int:
         """The process of some worker."""
@@ -110,7 +115,7 @@ def kill_without_source(scene: Scene) -> float | None:
 
 
 def kill_during_recovery(scene: Scene) -> float | None:
-    """One worker, and one of those that should replace the gang: just registered, deploying, or just there."""
+    """One worker, and one of those that should replace the gang: just registered, deploying, running."""
     at_s = kill(scene.any_worker())
     moment = scene.chance.choice(("worker", "deploying", "running"))
     if scene.watcher.wait(lambda: scene.watcher.first(moment, at_s), STRIKE_S) is None:
@@ -158,7 +163,7 @@ def stop_for(seconds: float | None) -> Strike:
         at_s = time.monotonic()
         os.kill(pid, signal.SIGSTOP)
         if seconds is not None:
-            timer = threading.Timer(seconds, _go_on, (pid,))
+            timer = threading.Timer(seconds, _go_on, (scene, pid))
             scene.stopped.append(timer)
             timer.start()
         return at_s
@@ -166,9 +171,11 @@ def stop_for(seconds: float | None) -> Strike:
     return strike
 
 
-def _go_on(pid: int) -> None:
+def _go_on(scene: Scene, pid: int) -> None:
+    """SIGCONT; a worker that was replaced must end by itself, long before Spark would kill it."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
+    scene.wrong.extend(f"continued, but {text}" for text in check_gone([pid], ZOMBIE_ENDS_S))
 
 
 def storage_trouble(also_kill: bool) -> Strike:

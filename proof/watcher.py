@@ -38,7 +38,7 @@ class Watcher:
         self.over = False
         self._changed = threading.Condition()
 
-    def note(self, name: str, **facts: Any) -> None:
+    def note(self, name: str, /, **facts: Any) -> None:
         """Something happened."""
         with self._changed:
             self.events.append(Event(time.monotonic(), name, facts))
@@ -56,10 +56,10 @@ class Watcher:
             self._changed.wait_for(lambda: what() or self.over, timeout_s)
             return what() or None
 
-    def first(self, name: str, after_s: float, **facts: Any) -> Event | None:
-        """The first event of a name later than a moment, with at least these facts."""
+    def first(self, name: str, after_s: float) -> Event | None:
+        """The first event of a name later than a moment."""
         for event in list(self.events):
-            if event.name == name and event.at_s > after_s and facts.items() <= event.facts.items():
+            if event.name == name and event.at_s > after_s:
                 return event
         return None
 

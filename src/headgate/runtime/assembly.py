@@ -177,7 +177,8 @@ class _Assembler:
         forward = isinstance(edge.partitioner, Forward)
         receivers = [self._slot] if forward else range(target.parallelism)
         channels = [self._output_channel(edge, receiver) for receiver in receivers]
-        return OutputEdge(edge.partitioner, channels, self._plan.max_parallelism, self._slot)
+        receiver = self._context_of(target)(target.chain[0])
+        return OutputEdge(edge.partitioner, channels, self._plan.max_parallelism, self._slot, receiver)
 
     def _output_channel(self, edge: Edge, receiver: int) -> OutputChannel:
         name = ChannelId(edge.id, SubtaskIndex(self._slot), SubtaskIndex(receiver))

@@ -19,7 +19,9 @@ from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Partitio
 from headgate.records.arrow_batch import ArrowBatch, concat_columns
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch, concat_rows
+from headgate.records.selectors import KeySelector
 from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Event, Idle, Watermark
+from headgate.runtime.operators.base import OperatorContext, keys_blamed
 
 FRAME_ROWS = 8_192
 FRAME_BYTES = 512 * 1024
@@ -128,7 +130,15 @@ def _join(run: list[Any]) -> Batch:
 
 
 class OutputEdge:
-    """One exchange of one sending subtask: the channels, and who gets what."""
+    """One exchange of one sending subtask: the channels, and who gets what.
+
+    Args:
+        partitioner: who gets what.
+        channels: one per receiver.
+        max_parallelism: number of key groups.
+        first: the receiver that comes first where they take turns.
+        receiver: the operator that the keys are read for, to be named when a record has none.
+    """
 
     def __init__(
         self,
@@ -136,8 +146,10 @@ class OutputEdge:
         channels: Sequence[OutputChannel],
         max_parallelism: int,
         first: int = 0,
+        receiver: OperatorContext | None = None,
     ) -> None:
         self.channels = channels
+        self._receiver = receiver
         self._partitioner, self._max_parallelism = partitioner, max_parallelism
         self._turn = first
 
@@ -157,7 +169,7 @@ class OutputEdge:
 
     def _by_key(self, batch: Batch) -> None:
         assert isinstance(self._partitioner, ByKeyGroup)
-        groups = batch.key_groups(self._partitioner.key, self._max_parallelism)
+        groups = self._key_groups(batch, self._partitioner.key)
         count = len(self.channels)
         owners = groups.astype(np.int64) * count // self._max_parallelism
         order = np.argsort(owners.astype(np.uint16), kind="stable")
@@ -173,6 +185,14 @@ class OutputEdge:
             start += size
 
 
+    def _key_groups(self, batch: Batch, selector: KeySelector) -> Any:
+        if self._receiver is None:
+            return batch.key_groups(selector, self._max_parallelism)
+        return keys_blamed(
+            self._receiver, batch, selector, lambda: batch.key_groups(selector, self._max_parallelism)
+        )
+
+
 class Outputs:
     """Everything a subtask sends to: the end of its chain for events.
 
@@ -186,6 +206,7 @@ class Outputs:
         self._timeout_ms = buffer_timeout_ms
         self._watermark = self._sent = WATERMARK_MIN
         self._silent = True
+        self._idle = False
         self._flush_at: int | None = None
 
     def channels(self) -> list[OutputChannel]:
@@ -203,13 +224,16 @@ class Outputs:
 
     def watermark(self, timestamp: int) -> None:
         """Event time moved; told to the receivers at the next flush."""
+        if self._idle:
+            # Even the same watermark as before says that the idleness is over.
+            self._idle, self._sent = False, WATERMARK_MIN
         self._watermark = max(self._watermark, timestamp)
 
     def idle(self) -> None:
         """Nothing will come for a while."""
         self._flush_all()
         self._broadcast(Idle())
-        self._sent = WATERMARK_MIN  # the next watermark, even the same, ends the idleness
+        self._idle = True
 
     def end_of_data(self) -> None:
         """No record follows."""

@@ -16,7 +16,7 @@ from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.runtime.control.messages import Counters
 from headgate.runtime.elements import Barrier
 from headgate.runtime.logs import TaskContext
-from headgate.runtime.operators.base import Operator, PendingState
+from headgate.runtime.operators.base import Operator, PendingState, blamed
 from headgate.runtime.operators.source import SourceOperator
 from headgate.runtime.output import Outputs
 from headgate.runtime.pace import Pace
@@ -87,11 +87,14 @@ class Task:
         self.records_in = 0
         self.watermark = WATERMARK_MIN
         self.pace = Pace(host.clock, step_target_ms)
+        self._opened: list[Operator] = []
 
     def open(self) -> None:
         """Open the operators, last first, so that each finds its receivers ready."""
         for operator in reversed(self.operators):
-            operator.open()
+            self._opened.insert(0, operator)
+            with blamed(operator.context, "in open()"):
+                operator.open()
 
     def step(self) -> bool:
         """Do up to one step of work; False when there was nothing to do."""
@@ -102,14 +105,16 @@ class Task:
         return self.outputs.next_flush()
 
     def next_processing_time(self) -> int | None:
-        """The earliest wall-clock ms that an operator waits for."""
+        """The earliest wall-clock ms that an operator waits for; after the last record none does."""
+        if self.ended or not self.outputs.available:
+            return None
         return min((t for op in self.operators if (t := op.next_processing_time()) is not None), default=None)
 
     def run_timers(self) -> bool:
         """Fire processing-time timers that are due and flush what waited long enough."""
         self.outputs.flush_due(self.host.clock.monotonic_ms())
         due = self.next_processing_time()
-        if due is None or not self.outputs.available:
+        if due is None:
             return False
         now = self.host.clock.now_ms()
         if due > now:
@@ -123,7 +128,11 @@ class Task:
         """Emit the barrier, then take the synchronous part of every operator's snapshot."""
         began = self.host.clock.monotonic_ms()
         self.outputs.barrier(barrier)
-        pending = [p for op in self.operators if (p := op.snapshot(barrier.checkpoint)) is not None]
+        pending = []
+        for operator in self.operators:
+            with blamed(operator.context, f"for checkpoint {barrier.checkpoint}"):
+                if (state := operator.snapshot(barrier.checkpoint)) is not None:
+                    pending.append(state)
         types = {op.context.uid: found for op in self.operators if (found := op.state_types())}
         sync_ms = self.host.clock.monotonic_ms() - began
         self.host.snapshot_drawn(
@@ -142,7 +151,8 @@ class Task:
     def checkpoint_complete(self, checkpoint: int) -> None:
         """`checkpoint` is in the log and committed."""
         for operator in self.operators:
-            operator.checkpoint_complete(checkpoint)
+            with blamed(operator.context, f"at the completion of checkpoint {checkpoint}"):
+                operator.checkpoint_complete(checkpoint)
 
     def end(self) -> None:
         """The last record was processed: let event time run out, then say so downstream."""
@@ -152,11 +162,12 @@ class Task:
         self.host.data_ended(self.id, self.counters())
 
     def close(self) -> None:
-        """Close all operators; the first error is raised when all had their turn."""
+        """Close all operators that began to open; the first error is raised when all had their turn."""
         first: Exception | None = None
-        for operator in self.operators:
+        for operator in self._opened:
             try:
-                operator.close()
+                with blamed(operator.context, "in close()"):
+                    operator.close()
             except Exception as error:
                 first = first or error
         if first is not None:
@@ -213,8 +224,14 @@ class SourceTask(Task):
             self.records_in += len(polled)
             step.records = len(polled)
             self.head.process(polled)
+        self._know()
         self.outputs.note_step(self.host.clock.monotonic_ms())
         return True
+
+    def end(self) -> None:
+        """See :class:`Task`."""
+        super().end()
+        self._know()
 
     def next_wakeup(self) -> int | None:
         """See :class:`Task`."""
@@ -225,11 +242,8 @@ class SourceTask(Task):
 
     def splits_assigned(self, splits: list[Any] | None) -> None:
         """The enumerator answered."""
-        self._answered = True
-        if self._deferred is not None:
-            # Before the splits are taken over: in this checkpoint the enumerator still holds them.
-            barrier, self._deferred = self._deferred, None
-            self.trigger(barrier)
+        # Before the splits are taken over: in a deferred checkpoint the enumerator still holds them.
+        self._know()
         if splits is None:
             # `_asked` stays: there is nobody to ask any more.
             self.head.reader.no_more_splits()
@@ -253,6 +267,13 @@ class SourceTask(Task):
             self._deferred = barrier
             return
         self.draw(barrier, max(0.0, self.host.clock.now_ms() - barrier.trigger_ms), 0.0)
+
+    def _know(self) -> None:
+        """It is known now whether this reader has something to read: draw what waited for that."""
+        self._answered = True
+        if self._deferred is not None:
+            barrier, self._deferred = self._deferred, None
+            self.trigger(barrier)
 
     def _no_records(self, status: PollStatus) -> bool:
         if status is PollStatus.END_OF_INPUT:

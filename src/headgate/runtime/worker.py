@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.api.source import Split
-from headgate.checkpoint.storage.reachability import check_marker
+from headgate.checkpoint.storage.reachability import NotSharedError, check_marker
 from headgate.common import errors
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.ports import Background, Clock, Disk, Link, Probe
@@ -314,5 +314,5 @@ def _check_shared(disk: Disk, marker: str) -> None:
     """Storage that the driver does not share with this worker would lose every checkpoint."""
     try:
         check_marker(disk, marker)
-    except errors.StorageError as error:
+    except NotSharedError as error:
         raise errors.ConfigError(str(error)) from error

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from headgate.runtime.events import JobListener
 from headgate.testing.harness import OperatorHarness
 from headgate.testing.manual_clock import ManualClock
 from headgate.testing.mini_cluster import MiniCluster
@@ -16,6 +17,7 @@ from headgate.testing.sources import CRASH_ONCE, EOF, PAUSE, Marker, TestSource
 __all__ = [
     "CRASH_ONCE",
     "EOF",
+    "JobListener",
     "ManualClock",
     "Marker",
     "MiniCluster",

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
-from headgate.api.state import StateKind, declared_state
+from headgate.api.state import StateKind, ValueState, declared_state  # noqa: F401 - for the example
 from headgate.common.errors import UsageError
 from headgate.common.time import WATERMARK_MIN
 from headgate.records.batch import Batch
@@ -48,7 +48,7 @@ class OperatorHarness:
     Example:
         >>> import headgate as hg
         >>> class Last(hg.KeyedProcessFunction[str, dict, str]):
-        ...     count: hg.ValueState[int] = hg.value_state(default=0)
+        ...     count: ValueState[int] = hg.value_state(default=0)
         ...     def process(self, record, ctx):
         ...         self.count.value += 1
         ...         ctx.timers.register_event_time(ctx.timestamp + 10)

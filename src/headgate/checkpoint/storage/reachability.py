@@ -10,6 +10,10 @@ from headgate.common.ports import Disk
 FOLDER = ".headgate-probe"
 
 
+class NotSharedError(StorageError):
+    """The storage works, but is not the one that the driver uses; to try again would not help."""
+
+
 def probe(disk: Disk) -> None:
     """Write, read and delete a small file.
 
@@ -42,18 +46,19 @@ def check_marker(disk: Disk, token: str) -> None:
     """Prove that this process sees the storage that the driver sees (worker's side).
 
     Raises:
-        StorageError: the marker is not there or differs.
+        NotSharedError: the marker is not there or differs.
+        StorageError: it cannot be read for now.
     """
     where = disk.describe(_name(token))
     try:
         found = disk.read(_name(token))
     except FileNotFoundError:
-        raise StorageError(
+        raise NotSharedError(
             f"this worker does not see the marker that the driver wrote at {where}; checkpoint storage "
             "must be a folder that the driver and all workers share"
         ) from None
     if found != token.encode():
-        raise StorageError(f"marker {where} reads back differently from what was written; check the disk")
+        raise NotSharedError(f"marker {where} reads back differently from what was written; check the disk")
 
 
 def delete_marker(disk: Disk, token: str) -> None:

@@ -6,12 +6,16 @@ Calls go from operator to operator by batch, never by record. One thread drives 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
 
 from headgate.common.errors import HeadgateError, UserFunctionError
 from headgate.records.batch import Batch
+from headgate.records.row_batch import field_getter
+from headgate.records.selectors import KeySelector
 from headgate.state.snapshots import OperatorSubtaskState
 
 
@@ -158,6 +162,46 @@ def user_error(context: OperatorContext, error: BaseException, record: Any) -> B
         return error
     text = "".join(traceback.format_exception(type(error), error, _user_frames(error.__traceback__)))
     return UserFunctionError(context.label, shorten(record), text, context.attempt)
+
+
+class NoRecord(str):
+    """What the user's code did when it raised without a record at hand; shown in the record's place."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"none ({self})"
+
+
+@contextmanager
+def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
+    """Run code that is the user's or a connector's: an error out of the user's own frames names the operator.
+
+    Errors of code without frames of the user's stay as they are, with their whole traceback.
+    """
+    try:
+        yield
+    except Exception as error:
+        if _user_frames(error.__traceback__) is None:
+            raise
+        raise user_error(context, error, NoRecord(doing)) from None
+
+
+def keys_blamed(
+    context: OperatorContext, batch: Batch, selector: KeySelector, compute: Callable[[], Any]
+) -> Any:
+    """`compute()`, which reads the keys of a batch; should a record have none, that record is named."""
+    try:
+        return compute()
+    except HeadgateError:
+        raise
+    except Exception:
+        for record in batch.rows():
+            try:
+                field_getter(selector, record)(record)
+            except Exception as error:
+                raise user_error(context, error, record) from None
+        raise
 
 
 def _user_frames(trace: TracebackType | None) -> TracebackType | None:

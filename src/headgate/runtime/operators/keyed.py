@@ -20,7 +20,14 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.records.selectors import KeySelector
-from headgate.runtime.operators.base import Operator, OperatorContext, PendingState, user_error
+from headgate.runtime.operators.base import (
+    NoRecord,
+    Operator,
+    OperatorContext,
+    PendingState,
+    keys_blamed,
+    user_error,
+)
 from headgate.runtime.operators.keyed_loop import LoopShape, compile_keyed_loop
 from headgate.runtime.operators.keyed_state import PendingKeyedState, open_backend, split_handles
 from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
@@ -125,6 +132,7 @@ class KeyedProcessOperator(Operator):
         """See :class:`Operator`."""
         out = _Output()
         if batch.watermarks is None:
+            self._ctx.timestamp = None
             _Run(self, batch, out, [], None, None)(0, len(batch))
         else:
             self._run_timed(batch, out)
@@ -153,6 +161,8 @@ class KeyedProcessOperator(Operator):
             # Outputs of the wall clock carry the event time that was reached.
             out.times = [self._mark] * len(out.records)
             out.marks = list(out.times)
+            # What was registered for a time that has passed fires now, not at the next record.
+            self._fire_event_time(self._mark, out)
         self._emit(out)
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
@@ -231,7 +241,7 @@ class KeyedProcessOperator(Operator):
                 out.records.extend(checked_outputs(result))
         except Exception as error:
             what = f"timer of key {key!r} at {timestamp}"
-            raise user_error(self.context, error, what) from None
+            raise user_error(self.context, error, NoRecord(what)) from None
         for handle in self._eager:
             handle.store()
 
@@ -257,7 +267,7 @@ class _Run:
         self._loop = compile_keyed_loop(shape)
         self._at = [0]
         self._arguments = (
-            batch.keys(operator._key),
+            keys_blamed(operator.context, batch, operator._key, lambda: batch.keys(operator._key)),
             self._rows,
             times,
             marks,

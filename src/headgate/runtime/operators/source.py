@@ -11,7 +11,7 @@ from headgate.common.errors import UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.operators.base import Operator, OperatorContext, PendingState, ReadyState
+from headgate.runtime.operators.base import Operator, OperatorContext, PendingState, ReadyState, blamed
 from headgate.state.snapshots import OperatorSubtaskState
 
 BAD_RECORDS = "bad-records"
@@ -42,18 +42,19 @@ class SourceOperator(Operator):
 
     def poll(self, max_records: int) -> Batch | PollStatus:
         """The next records, wrapped, or why there are none."""
-        polled = self.reader.poll(max_records)
+        with blamed(self.context, "in poll()"):
+            polled = self.reader.poll(max_records)
         if self.reader.bad_records:
             bad, self.reader.bad_records = self.reader.bad_records, []
             self.emit_side(BAD_RECORDS, RowBatch(list(bad)))
         if isinstance(polled, PollStatus):
             return polled
-        if isinstance(polled, pa.RecordBatch):
+        if isinstance(polled, pa.RecordBatch) and polled.num_rows:
             return ArrowBatch(polled)
         if not isinstance(polled, list) or not polled:
             raise UsageError(
                 f"{self.context.label}: poll() returned {type(polled).__name__} of length "
-                f"{len(polled) if hasattr(polled, '__len__') else '?'}; expected a non-empty list, a "
+                f"{len(polled) if hasattr(polled, '__len__') else '?'}; expected a non-empty list or "
                 "pyarrow.RecordBatch, NOTHING_AVAILABLE or END_OF_INPUT"
             )
         return RowBatch(polled)

@@ -17,6 +17,7 @@ from headgate.runtime.operators.base import (
     OperatorContext,
     PendingState,
     ReadyState,
+    blamed,
     user_error,
 )
 from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
@@ -123,10 +124,11 @@ class SinkOperator(Operator):
 
     def process(self, batch: Batch) -> None:
         """See :class:`Operator`."""
-        if self._columns and isinstance(batch, ArrowBatch):
-            self._write(batch.columns)
-        else:
-            self._write(batch.rows())
+        with blamed(self.context, "in write()"):
+            if self._columns and isinstance(batch, ArrowBatch):
+                self._write(batch.columns)
+            else:
+                self._write(batch.rows())
         # Nobody takes it, but what was written is counted there.
         self.next.process(batch)
 
@@ -142,7 +144,8 @@ class SinkOperator(Operator):
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """What is ready to be published becomes part of the checkpoint."""
         assert self._writer is not None
-        prepared, written = list(self._writer.prepare_commit()), list(self._writer.snapshot())
+        with blamed(self.context, f"for checkpoint {checkpoint}"):
+            prepared, written = list(self._writer.prepare_commit()), list(self._writer.snapshot())
         if prepared:
             self._unconfirmed.append((checkpoint, prepared))
         if not self._unconfirmed and not written:

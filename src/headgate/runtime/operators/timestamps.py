@@ -93,9 +93,12 @@ class TimestampsOperator(Operator):
         except Exception as error:
             raise user_error(self.context, error, row) from None
         try:
-            return np.array(values, dtype=np.int64)
-        except (TypeError, ValueError, OverflowError):
-            raise self._not_a_time(rows, values) from None
+            # numpy would cut off fractions and parse text.
+            if set(map(type, values)) == {int} or all(map(_is_whole, values)):
+                return np.array(values, dtype=np.int64)
+        except OverflowError:
+            pass
+        raise self._not_a_time(rows, values)
 
     def _of_column(self, column: pa.Array, name: str) -> Int64s:
         if column.null_count:
@@ -115,9 +118,13 @@ class TimestampsOperator(Operator):
 
     def _not_a_time(self, rows: Any, values: list[Any]) -> UsageError:
         for row, value in zip(rows, values, strict=False):
-            if not isinstance(value, int) or not -(2**63) <= value < 2**63:
+            if not _is_whole(value) or not -(2**63) <= value < 2**63:
                 return UsageError(
                     f"{self.context.label}: the timestamp of {shorten(row)} is {value!r}; "
                     "expected integer milliseconds since 1970"
                 )
         return UsageError(f"{self.context.label}: timestamps are not integers of 64 bits")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -1,0 +1,210 @@
+"""Exactly once, proved with real processes: python -m proof [--smoke] [--seed N] [--only abcdefg].
+
+Jobs run on local Spark (files, event time, shuffle by key, state and timers, exactly-once files)
+while workers and drivers are killed and stopped, code raises, and disks refuse. After each run the
+output must be the batch answer, and nothing may be left over. Exit code 1 on any violation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from proof import checks, plans
+from proof.drivers import Chain, ChainRun
+from proof.faults import SPARK_KILLS_S
+from proof.job import Answer, Place, write_input
+from proof.record import FOLDER, ROOT, FaultResult, RunResult, summary, write_record
+from proof.runs import Plan, Run
+from proof.strikes import FOLDER_VARIABLE, Strikes
+
+CONSOLE = Console(highlight=False)
+
+
+class Proof:
+    """All runs of one proof.
+
+    Args:
+        root: folder for everything.
+        runs: what to do.
+        seed: decides everything that chance decides.
+        smoke: which form it is, for the record.
+    """
+
+    def __init__(self, root: Path, runs: Sequence[Plan | Chain], seed: int, smoke: bool) -> None:
+        self._root, self._plans, self._seed, self._smoke = root, runs, seed, smoke
+        self._began = time.monotonic()
+        self._temporary = root / "tmp"
+        self.results: list[RunResult] = []
+
+    def carry_out(self) -> None:
+        """One run after the other, with a display."""
+        self._prepare()
+        strikes = Strikes(self._root / "strikes")
+        answer = write_input(self._root / "data", self._seed)
+        total = sum(len(p.places if isinstance(p, Chain) else p.faults) for p in self._plans)
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("faults"),
+            TimeElapsedColumn(),
+        )  # fmt: skip
+        with Progress(*columns, console=CONSOLE) as progress:
+            task = progress.add_task("proof", total=total)
+            for plan in self._plans:
+                progress.update(task, description=f"{plan.name}, parallelism {plan.parallelism}")
+                self._one(plan, strikes, answer, progress, task)
+
+    def _prepare(self) -> None:
+        """Settings that Spark and all processes below this one inherit."""
+        self._temporary.mkdir()
+        os.environ |= {
+            FOLDER_VARIABLE: str(self._root / "strikes"),
+            "TMPDIR": str(self._temporary),
+            "SPARK_LOCAL_DIRS": str(self._temporary),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))),
+            # A worker that was replaced must end by itself, not because Spark kills it.
+            "PYSPARK_SUBMIT_ARGS": f"--conf spark.python.task.killTimeout={SPARK_KILLS_S:.0f}s pyspark-shell",
+        }
+        tempfile.tempdir = None  # read TMPDIR anew
+        sys.path[:0] = [str(ROOT)]
+
+    def _one(
+        self, plan: Plan | Chain, strikes: Strikes, answer: Answer, progress: Progress, task: TaskID
+    ) -> None:
+        def told(fault: FaultResult) -> None:
+            progress.advance(task)
+            progress.console.print(_fault_line(fault))
+
+        place = Place(self._root / plan.name.replace(" ", "-"), self._root / "data")
+        place.root.mkdir()
+        run: Run | ChainRun
+        if isinstance(plan, Chain):
+            run = ChainRun(plan, place, strikes, answer, told)
+        else:
+            run = Run(plan, place, strikes, answer, self._temporary, told)
+        watchdog = threading.Timer(plan.time_limit_s, self._hangs, (run,))
+        watchdog.daemon = True
+        watchdog.start()
+        result = run.carry_out()
+        watchdog.cancel()
+        self.results.append(result)
+        progress.console.print(_run_line(result))
+
+    def _hangs(self, run: Run | ChainRun) -> None:
+        """The run does not end: say where everything stands, write the record, end everything."""
+        faulthandler.dump_traceback(all_threads=True)
+        run.result.violations.append(f"{run.plan.name} hangs: not over after {run.plan.time_limit_s:.0f} s")
+        run.result.story = run.watcher.story()
+        self.results.append(run.result)
+        self.finish()
+        for pid in checks.descendants():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        os._exit(1)
+
+    def end_spark(self) -> None:
+        """Stop Spark as the end of the process does; then no process and no file may be left."""
+        from headgate.deploy.spark import session
+
+        family = checks.descendants()
+        session._end()
+        left = [*checks.check_gone(family, 10.0), *(checks.check_temporary(self._temporary))]
+        if left:
+            self.results.append(RunResult("the end of Spark", self._seed, [], 0, violations=left))
+
+    def finish(self) -> bool:
+        """Show the table and the stories, write the record; True when all held."""
+        took_s = time.monotonic() - self._began
+        broken = [run for run in self.results if run.wrong]
+        for run in broken:
+            CONSOLE.rule(f"{run.name} (seed {run.seed}, parallelism {run.parallelism})")
+            CONSOLE.print("\n".join([*run.story, *(f"VIOLATION {text}" for text in run.wrong)]), markup=False)
+        CONSOLE.print(_table(self.results))
+        path = write_record(self.results, self._seed, self._smoke, took_s, self._record_folder())
+        CONSOLE.print(f"{took_s:.0f} s, record in {path}", soft_wrap=True)
+        if broken:
+            CONSOLE.print(f"again: python -m proof --seed {self._seed}{' --smoke' if self._smoke else ''}")
+        return not broken
+
+    def _record_folder(self) -> Path:
+        """The smoke form leaves no file in the project."""
+        return Path(tempfile.gettempdir()).parent if self._smoke else FOLDER
+
+
+def _fault_line(fault: FaultResult) -> str:
+    if not fault.struck:
+        return f"    {fault.fault}: the job ended first"
+    recovery = "" if fault.recovery_s is None else f"{fault.recovery_s:6.2f} s"
+    bad = "".join(f" [red]{text}[/red]" for text in fault.violations)
+    return f"  {recovery:>8}  {fault.fault}{bad}"
+
+
+def _run_line(run: RunResult) -> str:
+    verdict = "exactly once" if not run.wrong else f"[red]{len(run.wrong)} violations[/red]"
+    return (
+        f"{run.name}: {run.lines:,} lines, {run.restarts} restarts, {run.checkpoints} checkpoints, "
+        f"{run.duration_s:.1f} s: {verdict}"
+    )
+
+
+def _table(results: Sequence[RunResult]) -> Table:
+    facts = summary(results)
+    table = Table(title="Faults and recovery times")
+    table.add_column("fault")
+    for column in ("count", "median s", "p99 s"):
+        table.add_column(column, justify="right")
+    for name, row in facts["per_fault"].items():
+        table.add_row(name, str(row["count"]), str(row.get("median_s", "")), str(row.get("p99_s", "")))
+    table.add_section()
+    table.add_row("all", str(facts["faults"]))
+    for name, row in facts["recovery"].items():
+        table.add_row(f"recovery of {name}", "", str(row.get("median_s", "")), str(row.get("p99_s", "")))
+    table.add_row("violations", str(facts["violations"]))
+    return table
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Carry out the proof; 0 when everything held."""
+    parser = argparse.ArgumentParser(prog="python -m proof", description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="each fault once, in under three minutes")
+    parser.add_argument("--seed", type=int, help="of an earlier proof; by default a new one")
+    parser.add_argument("--only", help="groups of faults, such as ab")
+    parser.add_argument("--run", action="append", help='carry out only this run of the seed, such as "run 3"')
+    parser.add_argument("--keep", action="store_true", help="keep the folder of a run with violations")
+    options = parser.parse_args(arguments)
+    seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
+    runs = (plans.smoke if options.smoke else plans.full)(seed, options.only)
+    if options.run:
+        runs = [plan for plan in runs if plan.name in options.run]
+    root = Path(tempfile.mkdtemp(prefix="proof-")).resolve()
+    CONSOLE.print(f"seed {seed}, {len(runs)} runs")
+    proof = Proof(root, runs, seed, options.smoke)
+    try:
+        proof.carry_out()
+        proof.end_spark()
+        held = proof.finish()
+    finally:
+        if options.keep:
+            CONSOLE.print(f"kept {root}", soft_wrap=True)
+        else:
+            shutil.rmtree(root, ignore_errors=True)
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
