@@ -65,6 +65,8 @@ class OperatorHarness:
         (1, 15)
     """
 
+    watermark: int
+
     def __init__(
         self,
         function: KeyedProcessFunction[Any, Any, Any] | ProcessFunction[Any, Any],
@@ -234,7 +236,9 @@ def entries_of(backend: HeapKeyedBackend, name: str) -> dict[Any, Any]:
 def _operator(context: OperatorContext, function: Any, key: Any) -> KeyedProcessOperator | ProcessOperator:
     if isinstance(function, KeyedProcessFunction):
         if key is None:
-            raise UsageError(f"OperatorHarness needs key= for {context.name}, which is a KeyedProcessFunction")
+            raise UsageError(
+                f"OperatorHarness needs key= for {context.name}, which is a KeyedProcessFunction"
+            )
         selector = tuple(key) if isinstance(key, list) else key
         return KeyedProcessOperator(context, function, selector)
     if not isinstance(function, ProcessFunction):
@@ -242,7 +246,9 @@ def _operator(context: OperatorContext, function: Any, key: Any) -> KeyedProcess
             f"OperatorHarness got {context.name}; expected a KeyedProcessFunction or a ProcessFunction"
         )
     if key is not None:
-        raise UsageError(f"OperatorHarness got key={key!r} for {context.name}, which is no KeyedProcessFunction")
+        raise UsageError(
+            f"OperatorHarness got key={key!r} for {context.name}, which is no KeyedProcessFunction"
+        )
     return ProcessOperator(context, function)
 
 

@@ -102,10 +102,8 @@ class _Collected(Checks):
         self._env, self._right = env, right
 
     def results(self) -> Results:
-        """uid -> records, however often."""
-        return {
-            uid: Counter(map(_hashable, sink.results)) for uid, sink in self._env.collecting.items()
-        }
+        """Uid -> records, however often."""
+        return {uid: Counter(map(_hashable, sink.results)) for uid, sink in self._env.collecting.items()}
 
     def ended(self, world: World) -> None:
         """See :class:`Checks`."""
@@ -136,7 +134,8 @@ def _run(
         story = "\n".join(outcome.story)
         done = "; ".join(outcome.faults) or "none"
         raise SimulationError(
-            f"seed {seed}, parallelism {parallelism}: {outcome.violation}\nfaults: {done}\nlast events:\n{story}"
+            f"seed {seed}, parallelism {parallelism}: {outcome.violation}\n"
+            f"faults: {done}\nlast events:\n{story}"
         )
     return checks.results(), outcome
 

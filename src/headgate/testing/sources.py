@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from typing_extensions import override
@@ -97,7 +98,7 @@ class TestSource(Source[Any]):
 
     @override
     def validate(self) -> None:
-        if not os.path.isdir(self.memory):
+        if not Path(self.memory).is_dir():
             raise UsageError(f"TestSource remembers in {self.memory!r}, which is no folder; create it first")
 
     def first_time(self, split: int, position: int) -> bool:
@@ -180,5 +181,7 @@ class TestReader(SourceReader[Any]):
             self._ended = True
             return END_OF_INPUT
         if self._source.first_time(split, position):
-            raise OperatingError(f"split {split} of a TestSource crashes at entry {position}, as its marker says")
+            raise OperatingError(
+                f"split {split} of a TestSource crashes at entry {position}, as its marker says"
+            )
         return self.poll(max_records)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NUMBER = struct.Struct("<q")
 
 
-class Violation(BaseException):  # noqa: N818 - no code under test may catch it
+class Violation(BaseException):
     """Something happened that must not happen."""
 
 
@@ -66,7 +66,8 @@ class Checks:
         """An attempt begins, from `checkpoint` or from nothing."""
         if checkpoint is not None and checkpoint < self._last_checkpoint:
             raise Violation(
-                f"attempt {attempt} begins from checkpoint {checkpoint} although {self._last_checkpoint} completed"
+                f"attempt {attempt} begins from checkpoint {checkpoint} although "
+                f"{self._last_checkpoint} completed"
             )
         if checkpoint is None and self._last_checkpoint:
             raise Violation(f"attempt {attempt} begins anew although {self._last_checkpoint} completed")

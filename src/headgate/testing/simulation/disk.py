@@ -25,7 +25,7 @@ class SimFiles:
         return sorted(name for name in self.files if not folder or name.startswith(folder + "/"))
 
 
-def always_works(operation: str, name: str) -> Verdict:
+def always_works(_operation: str, _name: str) -> Verdict:
     """The gate of a disk without faults."""
     return "works"
 

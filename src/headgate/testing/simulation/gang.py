@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headgate.testing.simulation.processes import WorkerProcess
@@ -53,7 +54,7 @@ class SimGang:
         """Processes that exist, of one gang or of all."""
         return [w for w in self.workers if w.alive and (gang is None or w.gang == gang)]
 
-    def _starter(self, gang: int, slot: int) -> object:
+    def _starter(self, gang: int, slot: int) -> Callable[[], None]:
         def start() -> None:
             if gang in self._cancelled:
                 self._expected[gang] -= 1

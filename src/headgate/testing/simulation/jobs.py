@@ -30,10 +30,11 @@ SETTINGS: Final[Mapping[str, Any]] = {
 class _Capture:
     """An executor that keeps the job instead of running it."""
 
-    job: JobSpec | None = None
+    def __init__(self) -> None:
+        self.jobs: list[JobSpec] = []
 
     def execute(self, job: JobSpec) -> JobResult:
-        self.job = job
+        self.jobs.append(job)
         return JobResult("captured", job.name)
 
 
@@ -51,8 +52,7 @@ def job_of(
     capture = _Capture()
     env = Environment(parallelism, {**SETTINGS, **(config or {})}, executor=capture)
     build(env)
-    if capture.job is not None:
+    if capture.jobs:
         raise PlanError("a simulated program must not call execute(); it only builds the job")
     env.execute(name)
-    assert capture.job is not None
-    return capture.job, env
+    return capture.jobs[0], env

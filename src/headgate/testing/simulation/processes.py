@@ -94,7 +94,7 @@ class SimBackground:
         try:
             try:
                 result = work()
-            except Exception as error:  # noqa: BLE001 - reported like the production thread does
+            except Exception as error:
                 failure = error
             done(result, failure)
         except ProcessKilled:

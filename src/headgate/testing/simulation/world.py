@@ -104,7 +104,7 @@ class World:
             self.checks.ended(self)
         except Violation as found:
             violation = str(found)
-        except Exception as error:  # noqa: BLE001 - whatever reaches the driver's loop ends a real job
+        except Exception as error:
             import traceback
 
             violation = "the driver's loop raised:\n" + "".join(traceback.format_exception(error))
@@ -194,8 +194,8 @@ class World:
         """One action, or the passing of time; False when nothing is left to happen."""
         self.faults.maybe_strike()
         now = self.now()
-        ready, oldest = [], now
-        weights = []
+        ready: list[tuple[str, Callable[[], Any] | None]] = []
+        weights, oldest = [], now
         for name, since, action in self._actions(now):
             ready.append((name, action))
             weights.append(self._weight(name))
@@ -206,13 +206,12 @@ class World:
             weights.append(1.0)
         if not ready:
             return False
-        name, action = self.rng.choices(ready, weights)[0]
-        if action is None:
-            assert target is not None
+        chosen, act = self.rng.choices(ready, weights)[0]
+        if act is not None:
+            said = act()
+            self.trace.add(self.now(), f"{chosen}: {said}")
+        elif target is not None:
             self.line.advance(target)
-            return True
-        said = action()
-        self.trace.add(self.now(), f"{name}: {said}")
         return True
 
     def _actions(self, now: int) -> Iterator[tuple[str, int, Callable[[], Any]]]:
