@@ -1,1 +1,1 @@
-"""The benchmark suite: `python -m bench` measures throughput, memory, backpressure and latency; not shipped."""
+"""The benchmark suite: `python -m bench` throughput, memory, backpressure, latency; not shipped."""

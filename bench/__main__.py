@@ -33,7 +33,9 @@ MEASURES: dict[str, Callable[[Plan, Callable[[str], None]], dict[str, Any]]] = {
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all")
+    parser.add_argument(
+        "sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all"
+    )
     parser.add_argument("--smoke", action="store_true", help="under 90 seconds; numbers mean little")
     parser.add_argument("--rounds", type=_positive, help="of J2 over all engines")
     parser.add_argument("--events", type=_positive, help="bids of J2 and of the checkpoint cost")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -92,7 +93,7 @@ def data_set(events: int, layouts: tuple[str, ...]) -> DataSet:
     if missing or not answers.is_file():
         table = bids(events)
         for name in missing:
-            made_once(folder / name, lambda target, name=name: _LAYOUTS[name](table, target))
+            made_once(folder / name, partial(_LAYOUTS[name], table))
         answers.write_text(json.dumps(asdict(running_count_answer(table["auction"]))))
     return DataSet(folder, Answer(**json.loads(answers.read_text())))
 

@@ -99,6 +99,8 @@ def run(
             process.wait()
         watched.wall_s = time.monotonic() - began
         reader.join(5)
+        assert process.stdout is not None
+        process.stdout.close()
         _judge(watched, process.returncode, timeout_s, errors)
     watched.cpu_s = tree.cpu_s
     watched.others = _share_of_others(before, psutil.cpu_times(), watched.cpu_s)
@@ -127,7 +129,7 @@ def _judge(watched: Run, code: int, timeout_s: float, errors: Any) -> None:
         return
     errors.seek(0)
     tail = errors.read()[-_TAIL_CHARS:].strip()
-    ended = f"killed after {timeout_s:.0f} s" if code == -signal.SIGKILL else f"exit code {code}"
+    ended = f"killed after {timeout_s:g} s" if code == -signal.SIGKILL else f"exit code {code}"
     watched.failure = f"{ended}, no result" if not watched.result else ended
     if tail:
         watched.failure += f": {tail}"
@@ -163,6 +165,9 @@ class _Tree:
         for process in self._processes():
             with contextlib.suppress(psutil.Error):
                 process.kill()
+        # What was orphaned is in no tree any more, but still in the group that began with the program.
+        with contextlib.suppress(OSError):
+            os.killpg(self._pid, signal.SIGKILL)
 
     def _processes(self) -> list[psutil.Process]:
         try:
@@ -173,6 +178,6 @@ class _Tree:
 
 
 def _share_of_others(before: Any, after: Any, own_s: float) -> float:
-    total = sum(after) - sum(before) - (after.guest - before.guest)
-    busy = total - (after.idle - before.idle) - (after.iowait - before.iowait)
+    total: float = sum(after) - sum(before) - (after.guest - before.guest)
+    busy: float = total - (after.idle - before.idle) - (after.iowait - before.iowait)
     return max(0.0, busy - own_s) / max(total, 0.01)

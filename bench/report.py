@@ -37,7 +37,16 @@ def show(record: dict[str, Any], console: Console) -> None:
 def _show_j2(section: dict[str, Any], smoke: bool, console: Console) -> None:
     table = Table(title=f"J2: running count per auction, {section['events']:,} bids", title_justify="left")
     table.add_column("engine")
-    for heading in ("runs", "events/s", "spread", "job s", "CPU us/event", "workers only", "peak MB", "others"):
+    for heading in (
+        "runs",
+        "events/s",
+        "spread",
+        "job s",
+        "CPU us/event",
+        "workers only",
+        "peak MB",
+        "others",
+    ):
         table.add_column(heading, justify="right")
     for engine in section["engines"]:
         spread = "" if engine["runs"] < 2 else f"{short(engine['slowest'])}-{short(engine['fastest'])}"
@@ -76,7 +85,13 @@ def _show_ratios(section: dict[str, Any], console: Console) -> None:
     for target in section["targets"]:
         measured = target["measured"]
         rounds = section["ratios"].get(target["name"].removeprefix("times "), [])
-        verdict = "" if measured is None else "[green]met[/green]" if measured >= target["wanted"] else "[red]missed[/red]"
+        verdict = (
+            ""
+            if measured is None
+            else "[green]met[/green]"
+            if measured >= target["wanted"]
+            else "[red]missed[/red]"
+        )
         table.add_row(
             target["name"],
             short(target["wanted"]),
@@ -111,21 +126,23 @@ def _memory(section: dict[str, Any]) -> str:
     slope = section["slope_mb_per_minute"]
     flat = "" if section["flat"] is None else ", flat" if section["flat"] else ", NOT flat"
     return (
-        f"the steeper worker grows {number(slope, 2)} MB/min{flat}; {short(section['events_per_s'])} events/s "
-        f"for {section['job_s']:.0f} s, checkpoints every second"
+        f"the steeper worker grows {number(slope, 2)} MB/min{flat}; "
+        f"{short(section['events_per_s'])} events/s for {section['job_s']:.0f} s, checkpoints every second"
     )
 
 
 def _backpressure(section: dict[str, Any]) -> str:
     return (
-        f"at most {section['in_flight_seen_max']:,} records on their way (bound {section['in_flight_bound']:,}), "
+        f"at most {section['in_flight_seen_max']:,} records on their way "
+        f"(bound {section['in_flight_bound']:,}), "
         f"source blocked {percent(section['source_blocked'])} of the time, "
         f"memory {number(section['slope_mb_per_minute'], 1)} MB/min, nothing lost"
     )
 
 
 def _latency(section: dict[str, Any]) -> str:
-    return f"p50 {section['p50_ms']} ms, p99 {section['p99_ms']} ms, p99.9 {section['p99.9_ms']} ms at {section['rate']:,}/s"
+    shown = ", ".join(f"{name} {section[f'{name}_ms']} ms" for name in ("p50", "p90", "p99", "p99.9"))
+    return f"{shown} at {section['rate']:,} records/s"
 
 
 _PHRASES = {

@@ -208,6 +208,8 @@ class ChainRun:
         completed = self.watcher.checkpoints()
         result.violations += [
             *checks.check_output(self._answer, self._place),
-            *checks.check_storage(self._place.storage, completed[-1] if completed else None),
+            *checks.check_storage(
+                self._place.storage, completed[-1] if completed else None, killed_drivers=result.restarts
+            ),
         ]
         result.lines = sum(self._answer.values())

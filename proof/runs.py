@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,18 +168,9 @@ class Run:
 
     def _strike(self, fault: Fault, told: FaultResult, open_gate: bool) -> None:
         watcher, scene = self.watcher, self._scene
-        if watcher.wait(self._steady, RECOVERS_S) is None:
+        if not self._comes_to(open_gate):
             return
-        if scene.chance.random() < 0.5:
-            # At other times the fault may come before the attempt's first checkpoint.
-            now_s = time.monotonic()
-            watcher.wait(lambda: watcher.first("checkpoint", now_s), PROGRESS_S)
-        if open_gate:
-            self._place.gate.touch()
-        time.sleep(scene.chance.uniform(0, 0.1 if open_gate else 2.5 * self.plan.interval_ms / 1000))
         scene.healed_s = None
-        if watcher.over or not self._steady():
-            return
         at_s = fault.strike(scene)
         if at_s is None:
             return
@@ -188,6 +180,20 @@ class Run:
             self._await_checkpoint(told, at_s)
         else:
             self._await_recovery(fault, told, at_s)
+
+    def _comes_to(self, open_gate: bool) -> bool:
+        """Wait for a random moment at which all subtasks run; False when the job ends first."""
+        watcher, chance = self.watcher, self._scene.chance
+        while watcher.wait(self._steady, RECOVERS_S):
+            if chance.random() < 0.5:
+                # At other times the fault may come before the attempt's first checkpoint.
+                watcher.wait(partial(watcher.first, "checkpoint", time.monotonic()), PROGRESS_S)
+            if open_gate:
+                self._place.gate.touch()
+            time.sleep(chance.uniform(0, 0.1 if open_gate else 2.5 * self.plan.interval_ms / 1000))
+            if self._steady() and not watcher.over:
+                return True
+        return False
 
     def _steady(self) -> bool:
         """Whether all subtasks run, as far as the driver knows."""
@@ -207,8 +213,8 @@ class Run:
         told.progress_s = round(checkpoint.at_s - running.at_s, 3)
         told.restarts = sum(event.at_s < running.at_s for event in failures)
         told.detail = failures[0].facts["error"] if failures else ""
-        gangs = [event for event in watcher.named("gang") if at_s < event.at_s < running.at_s]
-        if fault.same_gang and gangs:
+        deploying, gang = watcher.first("deploying", at_s), watcher.first("gang", at_s)
+        if fault.same_gang and gang is not None and deploying is not None and gang.at_s < deploying.at_s:
             told.violations.append(f"{fault.name}: the living gang was not used again")
         if not told.restarts:
             told.violations.append(f"{fault.name}: the job did not notice")

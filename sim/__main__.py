@@ -1,3 +1,4 @@
+# ruff: noqa: T201 - a command line prints
 """Command line of the simulator: `python -m sim --seeds 500`, or one seed with its story."""
 
 from __future__ import annotations

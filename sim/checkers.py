@@ -9,11 +9,11 @@ from typing_extensions import override
 
 from headgate.api.state import declared_state
 from headgate.checkpoint.data_files import read_handle
+from headgate.checkpoint.layout import job_folder, log_folder
 from headgate.checkpoint.opening import load_metadata, verify_files
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId
-from headgate.checkpoint.layout import job_folder, log_folder
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.harness import entries_of
@@ -47,7 +47,9 @@ class ExactlyOnce(Checks):
         super().checkpoint(world, checkpoint)
         latest = world.master.checkpoints.latest
         if latest is None or latest.checkpoint != checkpoint:
-            raise Violation(f"checkpoint {checkpoint} completed, but the latest is {latest and latest.checkpoint}")
+            raise Violation(
+                f"checkpoint {checkpoint} completed, but the latest is {latest and latest.checkpoint}"
+            )
         self._demand_exact_cut(world, latest)
 
     @override
@@ -106,9 +108,7 @@ class ExactlyOnce(Checks):
             raise Violation(f"files without an owner are left: {left}")
 
 
-def keyed_values(
-    disk: SimDisk, cut: CheckpointMetadata, uid: str, function: Any, state: str
-) -> Counter[Any]:
+def keyed_values(disk: SimDisk, cut: CheckpointMetadata, uid: str, function: Any, state: str) -> Counter[Any]:
     """Key -> value of one keyed state of a checkpoint, read like a restore reads it."""
     values: Counter[Any] = Counter()
     for subtask in cut.operators.get(uid, []):

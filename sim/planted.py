@@ -9,13 +9,14 @@ from unittest.mock import patch
 
 from headgate.api.source import Split
 from headgate.core.alignment.aligned import AlignedBarrierHandler, TriggerSnapshot
+from headgate.runtime.job_master import JobMaster
 from headgate.runtime.task import SourceTask
 from sim.store import STORES, EventReader, StoreWriter
 from sim.workload import STORE
 
 
 def _trigger_on_first_barrier(
-    self: AlignedBarrierHandler, channel: int, checkpoint: int, now_ms: float
+    self: AlignedBarrierHandler, _channel: int, checkpoint: int, _now_ms: float
 ) -> list[Any]:
     if checkpoint <= self.current:
         return []
@@ -47,11 +48,16 @@ def _assign_then_draw(self: SourceTask, splits: Sequence[Any] | None) -> None:
         self.trigger(deferred)
 
 
+def _only_note(self: JobMaster, error: Exception) -> None:
+    self.ports.listener.note(f"also: {error}")
+
+
 BUGS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "no barrier alignment": (AlignedBarrierHandler, "barrier", _trigger_on_first_barrier),
     "source position off by one": (EventReader, "snapshot", _one_record_late),
     "sink commits at the snapshot": (StoreWriter, "prepare_commit", _publish_at_once),
     "splits counted twice in a cut": (SourceTask, "splits_assigned", _assign_then_draw),
+    "recovery ends with a failed commit": (JobMaster, "recovery_failed", _only_note),
 }
 """What -> class, method, and its wrong version."""
 

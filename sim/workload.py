@@ -129,7 +129,10 @@ def streaks(seed: int, count: int = 160) -> Workload:
 def two_stages(seed: int, count: int = 110) -> Workload:
     """Two sources, rebalance, union, two keyed stages."""
     left, right = commits(count // 2, seed), commits(count - count // 2, seed + 1)
-    sources = {"left": (EventSource(left, 13), unchanged), "right": (EventSource(right, 7), shifted)}
+    sources: dict[str, tuple[EventSource, Callable[[Commit], Commit]]] = {
+        "left": (EventSource(left, 13), unchanged),
+        "right": (EventSource(right, 7), shifted),
+    }
 
     def build(env: Environment) -> None:
         one = env.from_source(sources["left"][0], uid="left").with_event_time("at_ms", LATENESS_MS)

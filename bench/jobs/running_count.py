@@ -8,9 +8,21 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
+from typing import Any
 
-from bench.jobs.support import RunningCount, Stopwatch, SummingSink, environment, result
+import headgate as hg
+from bench.jobs.support import Stopwatch, SummingSink, environment, result
 from headgate.connectors.files import parquet_source
+
+
+class RunningCount(hg.KeyedProcessFunction[int, Any, tuple[int, int]]):
+    """The function as a user writes it: it takes the key from the bid."""
+
+    count: hg.ValueState[int] = hg.value_state(default=0)
+
+    def process(self, bid, ctx):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        self.count.value += 1
+        yield bid.auction, self.count.value
 
 
 def run_once(data: str, checkpoints: bool) -> dict[str, object]:
@@ -19,8 +31,10 @@ def run_once(data: str, checkpoints: bool) -> dict[str, object]:
     stopwatch, sink = Stopwatch(), SummingSink()
     try:
         env = environment(stopwatch, "1s" if checkpoints else None, storage)
-        counts = env.from_source(parquet_source(data), uid="bids").key_by("auction").process(
-            RunningCount(), uid="counts"
+        counts = (
+            env.from_source(parquet_source(data), uid="bids")
+            .key_by("auction")
+            .process(RunningCount(), uid="counts")
         )
         counts.sink_to(sink, uid="sink")
         env.execute("running-count")
@@ -35,7 +49,9 @@ def main() -> None:
     """The program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", help="folder of Parquet files")
-    parser.add_argument("modes", nargs="*", choices=["on", "off"], default=["on"], help="checkpoints, job by job")
+    parser.add_argument(
+        "modes", nargs="*", choices=["on", "off"], default=["on"], help="checkpoints, job by job"
+    )
     arguments = parser.parse_args()
     runs = [run_once(arguments.data, mode == "on") for mode in arguments.modes]
     result(**runs[-1], runs=runs)

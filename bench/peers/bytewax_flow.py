@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import bytewax.operators as op
@@ -29,7 +30,7 @@ class JsonFile(StatefulSourcePartition):
     """One file of JSON lines; resumes at a byte."""
 
     def __init__(self, path: str, resume: int | None) -> None:
-        self._file = open(path, "rb", buffering=1 << 20)
+        self._file = open(path, "rb", buffering=1 << 20)  # noqa: SIM115 - read until the flow ends
         self._file.seek(resume or 0)
         say(start=time.time())
 
@@ -51,11 +52,11 @@ class JsonFiles(FixedPartitionedSource):
 
     def list_parts(self) -> list[str]:
         """Their names."""
-        return sorted(os.listdir(FOLDER))
+        return sorted(path.name for path in Path(FOLDER).iterdir())
 
     def build_part(self, step_id: str, for_part: str, resume_state: int | None) -> JsonFile:
         """Open one."""
-        return JsonFile(os.path.join(FOLDER, for_part), resume_state)
+        return JsonFile(str(Path(FOLDER) / for_part), resume_state)
 
 
 class Summing(StatelessSinkPartition):
@@ -84,7 +85,7 @@ class SummingSink(DynamicSink):
         return Summing()
 
 
-def count(state: int | None, bid: Any) -> tuple[int, int]:
+def count(state: int | None, _bid: Any) -> tuple[int, int]:
     """The running count."""
     number = (state or 0) + 1
     return number, number

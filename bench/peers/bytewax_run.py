@@ -1,6 +1,6 @@
 """Runs `bytewax_flow.py` as two processes, with or without recovery, and puts their reports together.
 
-    bytewax_run.py FOLDER {recovery,plain}
+bytewax_run.py FOLDER {recovery,plain}
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The ceiling for Python: one loop over values that are already in memory, a dict, no output, no exchange.
 
-    dict_loop.py FOLDER
+dict_loop.py FOLDER
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ PINNED: Final = {
     BYTEWAX: Pinned(("bytewax==0.21.1", "orjson==3.13.0", "pyarrow==26.0.1")),
     PATHWAY: Pinned(("pathway==0.33.0",)),
     # PySpark is the project's own; its stateful operators in Python need this besides.
-    SPARK: Pinned(("protobuf==6.33.2",), beside=True),
+    SPARK: Pinned(("protobuf==6.33.6",), beside=True),
 }
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 os.environ.setdefault("PATHWAY_THREADS", "2")
 
-import pathway as pw  # noqa: E402 - reads the variable above
+import pathway as pw
 
 FOLDER, RECORDS = sys.argv[1], int(sys.argv[2])
 PERSISTENCE = tempfile.mkdtemp(prefix="bench-pathway-")
@@ -41,7 +41,7 @@ counted = 0
 began = 0.0
 
 
-def changed(key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:
+def changed(key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:  # noqa: ARG001 - its names
     """A count changed: an old one goes, or a new one comes."""
     global counted
     if is_addition:

@@ -19,9 +19,9 @@ from typing import Any
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
-from pyspark.sql import Row, SparkSession  # noqa: E402 - reads the variables above
-from pyspark.sql import functions as f  # noqa: E402
-from pyspark.sql.streaming import StatefulProcessor  # noqa: E402
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 FILES_PER_BATCH = 5
 SCHEMA = "auction bigint, bidder bigint, price bigint, channel string, url string, date_time timestamp_ntz"

@@ -20,7 +20,9 @@ SLOW_SINK_US = 20.0
 DELAY_RATE = 10_000
 
 
-def _job(module: str, plan: Plan, *arguments: object, length_s: float = 0.0, sample_s: float = SAMPLE_S) -> Run:
+def _job(
+    module: str, plan: Plan, *arguments: object, length_s: float = 0.0, sample_s: float = SAMPLE_S
+) -> Run:
     command = [sys.executable, "-m", f"bench.jobs.{module}", *map(str, arguments)]
     return run(module, command, plan.timeout_s + length_s, import_path(), sample_s)
 
@@ -44,7 +46,9 @@ def checkpoint_cost(plan: Plan, say: Say) -> dict[str, Any]:
     )
     counted = done.result.get("runs", [])[plan.warm_jobs :]
     wrong = [text for job in counted if (text := g.difference(job, data)) is not None]
-    on, off = ([job["workers_cpu_us"] for job in counted if job["checkpoints_on"] is want] for want in (True, False))
+    on, off = (
+        [job["workers_cpu_us"] for job in counted if job["checkpoints_on"] is want] for want in (True, False)
+    )
     costs = ratios(on, off) if len(on) == len(off) else []
     section = _section(
         done,
@@ -73,7 +77,10 @@ def memory(plan: Plan, say: Say) -> dict[str, Any]:
         # A few seconds say nothing about minutes.
         flat=max(known) <= FLAT_MB_PER_MINUTE if known and not plan.smoke else None,
         workers=[
-            {"slope_mb_per_minute": slopes[pid], "rss_mb": [[round(at, 1), round(mb, 1)] for at, mb in series]}
+            {
+                "slope_mb_per_minute": slopes[pid],
+                "rss_mb": [[round(at, 1), round(mb, 1)] for at, mb in series],
+            }
             for pid, series in sorted(done.memory.items())
         ],
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.measure import Run
-from bench.peers.environments import AbsentError
+from bench.peers.environments import AbsentError, interpreter
 from bench.plan import Plan
 from bench.sections import engines as g
 from bench.stats import middle, ratios
@@ -62,7 +62,7 @@ def _present(plan: Plan, absent: dict[str, str], say: Callable[[str], None]) -> 
         try:
             assert engine.peer is not None
             say(f"environment of {engine.peer}")
-            g.e.interpreter(engine.peer, plan.install)
+            interpreter(engine.peer, plan.install)
         except AbsentError as error:
             absent[engine.key] = str(error)
             continue

@@ -61,7 +61,9 @@ class ElementCodec:
             if kind in (FrameKind.ROWS, FrameKind.PICKLED_ROWS, FrameKind.COLUMNS):
                 return self._decode_batch(kind, payload)
             return _decode_event(kind, payload)
-        except (struct.error, ValueError, pa.ArrowInvalid) as error:
+        except ProtocolError:
+            raise
+        except Exception as error:  # Arrow, msgspec and pickle raise whatever they stumble over
             raise ProtocolError(
                 f"a {kind.name} frame of {len(payload)} bytes does not decode: {error}"
             ) from error
@@ -69,7 +71,10 @@ class ElementCodec:
     def _encode_rows(self, batch: RowBatch) -> tuple[FrameKind, Sequence[Part]]:
         rows = batch.records
         if self._typed is not None and set(map(type, rows)) == {self._type}:
-            return FrameKind.ROWS, [*_head(batch, _TYPED), self._typed.encode_many(rows)]
+            try:
+                return FrameKind.ROWS, [*_head(batch, _TYPED), self._typed.encode_checked(rows)]
+            except UsageError:
+                pass  # Annotations bind nobody: a field holds something else than it says.
         try:
             return FrameKind.ROWS, [*_head(batch, _DYNAMIC), self._dynamic.encode_many(rows)]
         except NotPlainError:
@@ -85,9 +90,15 @@ class ElementCodec:
         body = payload[at:]
         if kind is FrameKind.COLUMNS:
             with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-                return ArrowBatch(reader.read_next_batch(), times, marks)
+                columns = reader.read_next_batch()
+            if columns.num_rows != count:
+                raise ProtocolError(f"a frame announces {count} records but holds {columns.num_rows}")
+            return ArrowBatch(columns, times, marks)
         if kind is FrameKind.PICKLED_ROWS:
-            return RowBatch(decode_rows(body), times, marks)
+            rows = decode_rows(body)
+            if len(rows) != count:
+                raise ProtocolError(f"a frame announces {count} records but holds {len(rows)}")
+            return RowBatch(rows, times, marks)
         serializer = self._typed if form == _TYPED else self._dynamic
         if serializer is None:
             raise ProtocolError("the sender knows a record type that the receiver does not")
@@ -96,12 +107,12 @@ class ElementCodec:
 
 def _record_serializer(record_type: Any) -> TypeSerializer[Any] | None:
     """For classes that declare fields; built-in types travel by the self-describing codec."""
-    if not isinstance(record_type, type) or not get_type_hints(record_type):
+    if not isinstance(record_type, type):
         return None
     try:
-        return serializer_for(record_type)
-    except UsageError:
-        return None
+        return serializer_for(record_type) if get_type_hints(record_type) else None
+    except (UsageError, NameError, TypeError):
+        return None  # Fields of no known serializer, or annotations that name nothing here.
 
 
 def _head(batch: Any, form: int) -> list[Part]:

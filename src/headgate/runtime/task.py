@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from headgate.api.source import PollStatus
 from headgate.common.ids import SubtaskId
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+from headgate.core.alignment.aligned import SUBSUMED
 from headgate.runtime.control.messages import Counters
 from headgate.runtime.elements import Barrier
 from headgate.runtime.logs import TaskContext
@@ -264,6 +265,8 @@ class SourceTask(Task):
         barrier is never the first sign of its channels.
         """
         if not self._answered:
+            if self._deferred is not None:
+                self.host.checkpoint_declined(self.id, self._deferred.checkpoint, SUBSUMED)
             self._deferred = barrier
             return
         self.draw(barrier, max(0.0, self.host.clock.now_ms() - barrier.trigger_ms), 0.0)

@@ -87,8 +87,7 @@ class Worker:
         self.progress, self.attempt = 0, 0
         self._assembly: Assembly | None = None
         self._snapshots: SnapshotWriter | None = None
-        self._aborted: set[int] = set()
-        self._threads_before: set[int] = set()
+        self._threads_before = _thread_idents()
 
     # -- what the job master says ----------------------------------------------------------------
 
@@ -120,19 +119,15 @@ class Worker:
                 None if splits is None else [Split(name, position) for name, position in splits]
             )
         elif kind is m.CheckpointComplete:
-            self._aborted = {aborted for aborted in self._aborted if aborted > message.checkpoint}
             for task in self._assembly.tasks.values():
                 task.checkpoint_complete(message.checkpoint)
-        elif kind is m.CheckpointAborted:
-            self._aborted.add(message.checkpoint)
 
     def _deploy(self, message: m.Deploy) -> None:
         if message.attempt <= self.attempt:
             return
         self._dispose()
         self.attempt, self.state = message.attempt, WorkerState.RUNNING
-        self._aborted.clear()
-        self._threads_before = {thread.ident or 0 for thread in threading.enumerate()}
+        self._threads_before = _thread_idents()
         self._guarded(lambda: self._build(message), None)
 
     def _build(self, message: m.Deploy) -> None:
@@ -259,7 +254,8 @@ class Worker:
             self.ports.link.send(
                 m.Decline(attempt, drawn.checkpoint, vertex, subtask, "CHECKPOINT_ASYNC_EXCEPTION", reason)
             )
-        elif drawn.checkpoint not in self._aborted:
+        else:
+            # Also when the checkpoint was given up meanwhile: the job master then discards the files.
             self.ports.probe.reached("ack.before")
             self.ports.link.send(m.Acknowledge(attempt, drawn.checkpoint, snapshot))
             self.ports.probe.reached("ack.after")
@@ -288,6 +284,11 @@ class _PeerLostError(errors.OperatingError):
     def __init__(self, slot: int, reason: str) -> None:
         super().__init__(f"the worker of slot {slot} was lost: {reason}")
         self.slot = slot
+
+
+def _thread_idents() -> set[int]:
+    """The threads of this process."""
+    return {thread.ident or 0 for thread in threading.enumerate()}
 
 
 def describe_error(error: BaseException) -> tuple[str, list[Any]]:

@@ -160,7 +160,14 @@ class _Process:
             self._give_up(f"the connection to the job master ended ({reason})")
 
     def _beat(self) -> None:
-        """The side thread: heartbeats, lease, parent."""
+        """The side thread: without it nothing would tell this process that it was replaced."""
+        try:
+            self._beat_until_over()
+        except Exception as error:
+            self._give_up(f"its heartbeat failed ({type(error).__name__}: {error})")
+
+    def _beat_until_over(self) -> None:
+        """Heartbeats, lease, parent."""
         interval_s = self._spec.heartbeat_interval_ms / 1000
         while not self._over.wait(interval_s):
             now = self._clock.monotonic_ms()

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from headgate.runtime.control.messages import Counters
-from headgate.runtime.control.messages import Counters
 from headgate.runtime.events import JobListener
 from headgate.testing.harness import OperatorHarness
 from headgate.testing.manual_clock import ManualClock
@@ -18,7 +17,6 @@ from headgate.testing.sources import CRASH_ONCE, EOF, PAUSE, Marker, TestSource
 
 __all__ = [
     "CRASH_ONCE",
-    "Counters",
     "Counters",
     "EOF",
     "JobListener",

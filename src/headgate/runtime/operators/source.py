@@ -66,8 +66,8 @@ class SourceOperator(Operator):
 
     @property
     def skipped(self) -> int:
-        """Bad records skipped so far."""
-        return self.reader.skipped
+        """Bad records skipped so far; asked by the heartbeat's thread, perhaps before there is a reader."""
+        return self.reader.skipped if self._opened else 0
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """See :class:`Operator`."""

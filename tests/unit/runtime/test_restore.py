@@ -1,0 +1,169 @@
+"""Restore: every piece of state finds exactly one subtask, at any parallelism, or is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.common.errors import UsageError
+from headgate.common.ids import VertexId
+from headgate.common.keygroups import key_group_range
+from headgate.graph.logical import MapNode, SinkNode
+from headgate.graph.physical import PhysicalPlan, Vertex
+from headgate.runtime.restore import assign_state, check_compatible, share_operator, without_committables
+from headgate.state.snapshots import CheckpointMetadata, Inline, KeyedStateHandle, OperatorSubtaskState
+
+GROUPS = 128
+
+
+def plan(*chains: tuple[int, tuple[str, ...]], max_parallelism: int = GROUPS) -> PhysicalPlan:
+    """Vertices of (parallelism, uids of the chain)."""
+    vertices = []
+    for number, (parallelism, uids) in enumerate(chains):
+        nodes = tuple(MapNode(10 * number + n, uid, uid=uid) for n, uid in enumerate(uids))
+        vertices.append(Vertex(VertexId(number), nodes, parallelism))
+    return PhysicalPlan(tuple(vertices), (), max_parallelism, max(v.parallelism for v in vertices))
+
+
+def checkpoint(max_parallelism: int = GROUPS, **operators: list[OperatorSubtaskState]) -> CheckpointMetadata:
+    """A checkpoint of these operators."""
+    return CheckpointMetadata(
+        job="j",
+        job_name="streaks",
+        checkpoint=7,
+        generation=1,
+        attempt=1,
+        trigger_ms=0,
+        max_parallelism=max_parallelism,
+        format_fingerprint="",
+        parallelism={uid: len(states) for uid, states in operators.items()},
+        operators=operators,
+        enumerators={},
+        state_types={},
+        totals={},
+    )
+
+
+def keyed(uid: str, parallelism: int, marks: list[int] | None = None) -> list[OperatorSubtaskState]:
+    """Keyed state of an operator at a parallelism."""
+    states = []
+    for index in range(parallelism):
+        handle = KeyedStateHandle(*key_group_range(GROUPS, parallelism, index), Inline(bytes([index])), 1)
+        mark = None if marks is None else marks[index]
+        states.append(OperatorSubtaskState(uid, handle, {}, [], mark))
+    return states
+
+
+def groups_of(states: list[OperatorSubtaskState]) -> set[int]:
+    """The key groups for which some of these states has an answer."""
+    return {
+        group
+        for state in states
+        if state.keyed is not None
+        for group in range(state.keyed.first_group, state.keyed.last_group + 1)
+    }
+
+
+@given(st.integers(1, 12), st.integers(1, 12))
+def test_every_key_group_is_covered_by_the_handles_given_and_by_no_needless_one(old: int, new: int) -> None:
+    """A subtask gets each handle that overlaps its range, once, and no other."""
+    shares = share_operator(keyed("u", old), new, GROUPS)
+    for index, share in enumerate(shares):
+        first, last = key_group_range(GROUPS, new, index)
+        assert groups_of(share) >= set(range(first, last + 1))
+        handles = [state.keyed for state in share if state.keyed is not None]
+        assert len({handle.handle.data for handle in handles}) == len(handles)  # type: ignore[union-attr]
+        for handle in handles:
+            assert handle.first_group <= last
+            assert handle.last_group >= first
+
+
+@given(
+    st.lists(st.lists(st.integers(), max_size=5), min_size=1, max_size=6), st.integers(1, 6)
+)
+def test_list_entries_are_shared_out_evenly_each_to_one(lists: list[list[int]], new: int) -> None:
+    """Round-robin: none lost, none twice, counts differ by at most one; unchanged parallelism moves nothing."""
+    old = [OperatorSubtaskState("u", None, {"splits": entries}) for entries in lists]
+    shares = share_operator(old, new, GROUPS)
+    found = [[e for state in share for e in state.list_state.get("splits", [])] for share in shares]
+    assert sorted(e for mine in found for e in mine) == sorted(e for mine in lists for e in mine)
+    if new == len(old):
+        assert found == lists
+    else:
+        assert max(map(len, found)) - min(map(len, found)) <= 1
+
+
+def test_one_two_three() -> None:
+    """Rescaling 1 to 2 to 3: each key group keeps its bytes, each list entry its place in one list."""
+    states = [OperatorSubtaskState("u", KeyedStateHandle(0, 127, Inline(b"all"), 3), {"l": [1, 2, 3, 4, 5]})]
+    two = share_operator(states, 2, GROUPS)
+    assert [[s.list_state.get("l") for s in share] for share in two] == [[[1, 3, 5], {}.get("l")], [[2, 4], None]]
+    halves = [
+        OperatorSubtaskState("u", KeyedStateHandle(*key_group_range(GROUPS, 2, i), Inline(b"%d" % i), 1))
+        for i in range(2)
+    ]
+    three = share_operator(halves, 3, GROUPS)
+    data = [[s.keyed.handle.data for s in share if s.keyed is not None] for share in three]  # type: ignore[union-attr]
+    assert data == [[b"0"], [b"0", b"1"], [b"1"]]
+
+
+def test_event_time_becomes_the_least() -> None:
+    """After a change of parallelism nobody knows who was how far: the slowest decides."""
+    shares = share_operator(keyed("u", 2, [100, 40]), 3, GROUPS)
+    assert {state.watermark for share in shares for state in share} == {40}
+    assert [s.watermark for share in share_operator(keyed("u", 2, [100, 40]), 2, GROUPS) for s in share] == [
+        100,
+        40,
+    ]
+
+
+def test_state_is_found_by_uid_in_every_chain() -> None:
+    """Each subtask gets the states of all operators of its chain, wherever they were chained before."""
+    made = plan((2, ("a", "b")), (1, ("c",)))
+    restored = assign_state(made, checkpoint(a=keyed("a", 2), c=keyed("c", 2)))
+    assert {(v, s): [state.uid for state in states] for v, s, states in restored} == {
+        (0, 0): ["a"],
+        (0, 1): ["a"],
+        (1, 0): ["c", "c", "c"],
+    }
+
+
+def test_state_without_an_operator_is_refused() -> None:
+    """State is never dropped silently: the uid, the checkpoint and the remedy are named."""
+    with pytest.raises(UsageError, match=r"checkpoint 7 of job 'streaks' holds state of 'gone', .* old uid"):
+        check_compatible(plan((1, ("a",))), checkpoint(a=keyed("a", 1), gone=keyed("gone", 1)))
+
+
+def test_an_operator_that_kept_nothing_may_go() -> None:
+    """A clock is no state."""
+    check_compatible(plan((1, ("a",))), checkpoint(gone=[OperatorSubtaskState("gone", None, {}, [], 5)]))
+    lists = [OperatorSubtaskState("gone", None, {"splits": [1]})]
+    with pytest.raises(UsageError, match="'gone'"):
+        check_compatible(plan((1, ("a",))), checkpoint(gone=lists))
+
+
+def test_another_number_of_key_groups_is_refused() -> None:
+    """Both numbers and the option are named."""
+    with pytest.raises(UsageError, match=r"has 128 key groups .* 64; set pipeline.max-parallelism to 128"):
+        assign_state(plan((1, ("a",)), max_parallelism=64), checkpoint(a=keyed("a", 1)))
+
+
+def test_what_was_prepared_stays_with_the_job_master() -> None:
+    """Workers get states without committables, and the checkpoint keeps its own."""
+    state = OperatorSubtaskState("s", None, {"writer": [1]}, ["prepared"], 3)
+    (shipped,) = without_committables([state])
+    assert (shipped.committables, shipped.list_state, shipped.watermark) == ([], {"writer": [1]}, 3)
+    assert state.committables == ["prepared"]
+
+
+def test_committables_are_not_shared_out() -> None:
+    """A new parallelism gives writers their states only."""
+    old: list[Any] = [OperatorSubtaskState("s", None, {"writer": [n]}, [f"p{n}"]) for n in range(3)]
+    made = plan((2, ("s",)))
+    assert isinstance(made.vertices[0].chain[0], MapNode)
+    assert not isinstance(made.vertices[0].chain[0], SinkNode)
+    for _, _, states in assign_state(made, checkpoint(s=old)):
+        assert all(state.committables == [] for state in states)
