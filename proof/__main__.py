@@ -43,11 +43,14 @@ class Proof:
         root: folder for everything.
         runs: what to do.
         seed: decides everything that chance decides.
-        smoke: which form it is, for the record.
+        smoke: which form it is.
+        record: folder for the record; None writes none.
     """
 
-    def __init__(self, root: Path, runs: Sequence[Plan | Chain], seed: int, smoke: bool) -> None:
-        self._root, self._plans, self._seed, self._smoke = root, runs, seed, smoke
+    def __init__(
+        self, root: Path, runs: Sequence[Plan | Chain], seed: int, smoke: bool, record: Path | None
+    ) -> None:
+        self._root, self._plans, self._seed, self._smoke, self._record = root, runs, seed, smoke, record
         self._began = time.monotonic()
         self._temporary = root / "tmp"
         self.results: list[RunResult] = []
@@ -67,6 +70,12 @@ class Proof:
             for plan in self._plans:
                 progress.update(task, description=f"{plan.name}, parallelism {plan.parallelism}")
                 self._one(plan, strikes, answer, progress, task)
+            missed = plans.repeat(self._plans, self.results, self._seed)
+            if missed is not None:
+                progress.update(task, description=missed.name, total=total + len(missed.faults))
+                self._one(missed, strikes, answer, progress, task)
+        if text := plans.shortfall(self._plans, self.results):
+            self.results.append(RunResult("the plan", self._seed, [], 0, violations=[text]))
 
     def _prepare(self) -> None:
         """Settings that Spark and all processes below this one inherit."""
@@ -135,15 +144,13 @@ class Proof:
             CONSOLE.rule(f"{run.name} (seed {run.seed}, parallelism {run.parallelism})")
             CONSOLE.print("\n".join([*run.story, *(f"VIOLATION {text}" for text in run.wrong)]), markup=False)
         CONSOLE.print(_table(self.results))
-        path = write_record(self.results, self._seed, self._smoke, took_s, self._record_folder())
-        CONSOLE.print(f"{took_s:.0f} s, record in {path}", soft_wrap=True)
+        CONSOLE.print(f"{took_s:.0f} s")
+        if self._record is not None:
+            path = write_record(self.results, self._seed, self._smoke, took_s, self._record)
+            CONSOLE.print(f"record in {path}", soft_wrap=True)
         if broken:
             CONSOLE.print(f"again: python -m proof --seed {self._seed}{' --smoke' if self._smoke else ''}")
         return not broken
-
-    def _record_folder(self) -> Path:
-        """The smoke form leaves no file in the project."""
-        return Path(tempfile.gettempdir()).parent if self._smoke else FOLDER
 
 
 def _fault_line(fault: FaultResult) -> str:
@@ -186,6 +193,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", help="groups of faults, such as ab")
     parser.add_argument("--run", action="append", help='carry out only this run of the seed, such as "run 3"')
     parser.add_argument("--keep", action="store_true", help="keep the folder of a run with violations")
+    parser.add_argument("--record", type=Path, help="folder for the record; a partial proof leaves none")
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
     runs = (plans.smoke if options.smoke else plans.full)(seed, options.only)
@@ -193,7 +201,8 @@ def main(arguments: Sequence[str]) -> int:
         runs = [plan for plan in runs if plan.name in options.run]
     root = Path(tempfile.mkdtemp(prefix="proof-")).resolve()
     CONSOLE.print(f"seed {seed}, {len(runs)} runs")
-    proof = Proof(root, runs, seed, options.smoke)
+    whole = not (options.smoke or options.only or options.run)
+    proof = Proof(root, runs, seed, options.smoke, options.record or (FOLDER if whole else None))
     try:
         proof.carry_out()
         proof.end_spark()

@@ -53,6 +53,11 @@ class Chain:
         return (START_S + ENDS_S) * len(self.parallelism)
 
 
+def fault_name(place: str) -> str:
+    """What the death of a driver at a place is called."""
+    return f"driver killed at {place}"
+
+
 class Driver:
     """One driver process and what it tells."""
 
@@ -175,7 +180,7 @@ class ChainRun:
 
     def _kill(self, driver: Driver, place: str) -> float | None:
         """Let it complete a checkpoint, then kill it at the place; gives the moment."""
-        told = FaultResult(f"driver killed at {place}", "f")
+        told = FaultResult(fault_name(place), "f")
         self.result.faults.append(told)
         watcher = driver.watcher
         watcher.wait(lambda: watcher.first("checkpoint", 0), STRIKE_S)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Sequence
 
-from proof.drivers import Chain
+from proof.drivers import Chain, fault_name
 from proof.faults import DRIVER_PLACES, FAULTS, Fault
+from proof.record import RunResult
 from proof.runs import Plan
 
 TIMES = 3
@@ -44,6 +47,29 @@ def smoke(seed: int, only: str | None = None) -> list[Plan | Chain]:
         place = chance.choice(DRIVER_PLACES)
         runs.append(Chain("chain 1", chance.randrange(2**32), (2, 2), 300, (place,)))
     return runs
+
+
+def missing(plans: Sequence[Plan | Chain], results: Sequence[RunResult]) -> Counter[str]:
+    """Faults that did not strike as often as planned, for instance because a job ended first."""
+    planned: Counter[str] = Counter()
+    for plan in plans:
+        faults = map(fault_name, plan.places) if isinstance(plan, Chain) else (f.name for f in plan.faults)
+        planned.update(faults)
+    planned.subtract(fault.fault for run in results for fault in run.faults if fault.struck)
+    return +planned
+
+
+def repeat(plans: Sequence[Plan | Chain], results: Sequence[RunResult], seed: int) -> Plan | None:
+    """A further run with the faults of workers that are missing; None when there are none."""
+    short = missing(plans, results)
+    faults = tuple(fault for fault in FAULTS for _ in range(short[fault.name]))
+    return Plan("repeat", seed, 2, INTERVALS_MS[0], faults) if faults else None
+
+
+def shortfall(plans: Sequence[Plan | Chain], results: Sequence[RunResult]) -> str | None:
+    """What a proof that struck too rarely says of itself: it proves less than it claims."""
+    short = missing(plans, results)
+    return f"faults that did not strike: {dict(short)}" if short else None
 
 
 def _wanted(fault: Fault, only: str) -> bool:

@@ -212,7 +212,8 @@ class Run:
         told.recovery_s = round(max(0.0, running.at_s - from_s), 3)
         told.progress_s = round(checkpoint.at_s - running.at_s, 3)
         told.restarts = sum(event.at_s < running.at_s for event in failures)
-        told.detail = failures[0].facts["error"] if failures else ""
+        error = failures[0].facts["error"] if failures else ""
+        told.detail = error.replace(str(self._place.root), "<run>")
         deploying, gang = watcher.first("deploying", at_s), watcher.first("gang", at_s)
         if fault.same_gang and gang is not None and deploying is not None and gang.at_s < deploying.at_s:
             told.violations.append(f"{fault.name}: the living gang was not used again")

@@ -203,6 +203,19 @@ def test_the_full_plan_has_every_fault_three_times() -> None:
     assert plans.full(7) == runs
 
 
+def test_faults_that_did_not_strike_are_repeated_and_told() -> None:
+    """What the job's end forestalled comes again in a further run; what is missing even then is a violation."""
+    plan = plans.Plan("run 1", 1, 2, 300, FAULTS[:2])
+    first = RunResult("run 1", 1, [2], 300, [FaultResult(FAULTS[0].name, "a", struck=True)])
+    again = plans.repeat([plan], [first], 1)
+    assert again is not None
+    assert again.faults == FAULTS[1:2]
+    assert FAULTS[1].name in str(plans.shortfall([plan], [first]))
+    second = RunResult("repeat", 1, [2], 300, [FaultResult(FAULTS[1].name, "a", struck=True)])
+    assert plans.repeat([plan], [first, second], 1) is None
+    assert plans.shortfall([plan], [first, second]) is None
+
+
 def test_the_summary_counts_what_struck() -> None:
     """A fault that came too late does not count; times are nearest-rank percentiles."""
     run = RunResult("run", 1, [2], 300, [FaultResult("x", "a", True, 1.0, 2.0), FaultResult("x", "a")])

@@ -68,6 +68,12 @@ class Row:
         """Field name -> value."""
         return dict(zip(self._names, self.values(), strict=True))
 
+    def guessed_size(self) -> int:
+        """About how many bytes it takes; converts nothing."""
+        if isinstance(self._c, Columns):
+            return int(self._c._batch.nbytes) // max(1, self._c._batch.num_rows)
+        return sum(8 + (len(value) if isinstance(value, (str, bytes)) else 8) for value in self.values())
+
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values())
 

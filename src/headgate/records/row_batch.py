@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headgate.records.selectors import KeySelector
 
 _GUESSED_BYTES = 64
+_SAMPLED = 8
 
 
 class RowBatch:
@@ -72,8 +73,10 @@ class RowBatch:
         return groups_of_hashes(hashes_of_keys(self.keys(selector)), max_parallelism)
 
     def nbytes(self) -> int:
-        """A guess: Python objects do not say how large they are."""
-        return _GUESSED_BYTES * len(self.records)
+        """A guess from a few records: Python objects do not say how large they are."""
+        count = len(self.records)
+        sample = self.records[:: max(1, count // _SAMPLED)]
+        return count * sum(map(guessed_size, sample)) // max(1, len(sample))
 
 
 def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
@@ -84,6 +87,34 @@ def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
     return RowBatch(
         records, join_times([b.timestamps for b in batches]), join_times([b.watermarks for b in batches])
     )
+
+
+def guessed_size(value: Any, depth: int = 3) -> int:
+    """About how many bytes a record takes on the wire; looks at a few elements of each container.
+
+    Example:
+        >>> guessed_size("x" * 1000), guessed_size((1, "x" * 1000)), guessed_size({"a": ["x" * 1000] * 50})
+        (1008, 1024, 50425)
+    """
+    if isinstance(value, (str, bytes)):
+        return 8 + len(value)
+    if isinstance(value, (int, float, type(None))):
+        return 8
+    if isinstance(value, Row):
+        return value.guessed_size()
+    if depth == 0:
+        return _GUESSED_BYTES
+    if isinstance(value, dict):
+        return 8 + _size_of_some(list(value), depth) + _size_of_some(list(value.values()), depth)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return 8 + _size_of_some(list(value), depth)
+    fields = getattr(value, "__dict__", None)
+    return _GUESSED_BYTES + (_size_of_some(list(fields.values()), depth) if fields else 0)
+
+
+def _size_of_some(values: list[Any], depth: int) -> int:
+    sample = values[:: max(1, len(values) // _SAMPLED)]
+    return len(values) * sum(guessed_size(value, depth - 1) for value in sample) // max(1, len(sample))
 
 
 def field_getter(selector: KeySelector, sample: Any) -> Callable[[Any], Any]:

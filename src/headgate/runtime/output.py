@@ -8,7 +8,7 @@ nothing grows beyond one step's output.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +26,8 @@ from headgate.runtime.operators.base import OperatorContext, keys_blamed
 FRAME_ROWS = 8_192
 FRAME_BYTES = 512 * 1024
 """A frame is sent once it has either; smaller ones wait for the flush timeout."""
+FRAME_BYTES_MAX = 4 * 1024 * 1024
+"""Larger ones are cut: credit counts frames, and receivers refuse frames beyond a limit far above this."""
 
 
 class Lane(Protocol):
@@ -72,8 +74,9 @@ class OutputChannel:
             return
         fragments, self._fragments = self._fragments, []
         self._rows = self._bytes = 0
-        for frame in merge(fragments):
-            self._pass_on(frame)
+        for batch in merge(fragments):
+            for frame in cut(batch):
+                self._pass_on(frame)
 
     def event(self, event: Event) -> None:
         """A control event, behind everything before it."""
@@ -112,6 +115,17 @@ def merge(fragments: Sequence[Batch]) -> list[Batch]:
         run.append(batch)
     merged.append(_join(run))
     return merged
+
+
+def cut(batch: Batch) -> Iterator[Batch]:
+    """The batch in pieces of at most about `FRAME_BYTES_MAX`, of one record at least."""
+    pieces = min(len(batch), 1 + batch.nbytes() // FRAME_BYTES_MAX)
+    if pieces <= 1:
+        yield batch
+        return
+    size = -(-len(batch) // pieces)
+    for start in range(0, len(batch), size):
+        yield batch.slice(start, min(start + size, len(batch)))
 
 
 def _mergeable(left: Batch, right: Batch) -> bool:
@@ -255,8 +269,9 @@ class Outputs:
 
     def note_step(self, now_ms: int) -> None:
         """After a step: start the flush timeout if something waits."""
-        waits = self._silent or self._watermark > self._sent or self._gathering()
-        if self._flush_at is None and waits:
+        if self._flush_at is not None or not self.edges:
+            return
+        if self._silent or self._watermark > self._sent or self._gathering():
             self._flush_at = now_ms + self._timeout_ms
 
     def flush_due(self, now_ms: int) -> None:

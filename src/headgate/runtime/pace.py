@@ -1,4 +1,9 @@
-"""How many records make a step of the wanted length, judged by what they cost lately."""
+"""How many records make a step of the wanted length, judged by what they cost lately.
+
+A step costs something by itself and something per record. Where the first alone is about the wanted
+length (a sink that asks a server once per batch), shorter batches would make everything slower and no
+step shorter: then a step has as many records as cost once more what it costs by itself.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,8 @@ from typing import Any
 RECORDS_MAX = 32_768
 RECORDS_FIRST = 256
 _SMOOTHING = 0.3
+_TELLING = 1.4
+"""Two steps whose sizes differ by this factor tell the cost of a step from that of its records."""
 
 
 class Pace:
@@ -24,6 +31,8 @@ class Pace:
         "_blocked",
         "_clock",
         "_cost",
+        "_fixed",
+        "_last",
         "_target",
         "backpressured_ms",
         "busy_ms",
@@ -36,6 +45,8 @@ class Pace:
         self.records = RECORDS_FIRST
         self.busy_ms = self.backpressured_ms = self.longest_ms = 0.0
         self._cost: float | None = None
+        self._fixed: float | None = None
+        self._last: tuple[int, float] | None = None
         self._blocked: float | None = None
 
     def step(self) -> Step:
@@ -60,11 +71,23 @@ class Pace:
         self.busy_ms += elapsed_ms
         self.longest_ms = max(self.longest_ms, elapsed_ms)
         if records:
-            cost = elapsed_ms / records
-            self._cost = cost if self._cost is None else self._cost + _SMOOTHING * (cost - self._cost)
-            wanted = self._target / self._cost if self._cost > 0 else RECORDS_MAX
+            self._learn_fixed(records, elapsed_ms)
+            fixed = self._fixed or 0.0
+            self._cost = _smoothed(self._cost, max(0.0, elapsed_ms - fixed) / records)
+            budget = max(self._target - fixed, fixed)
             # Grow by doubling at most: one cheap step says little about a large one.
-            self.records = max(1, min(RECORDS_MAX, int(wanted), 2 * self.records))
+            most = min(RECORDS_MAX, 2 * self.records)
+            self.records = most if self._cost * most <= budget else max(1, int(budget / self._cost))
+
+    def _learn_fixed(self, records: int, elapsed_ms: float) -> None:
+        """What a step costs by itself, from two steps of different size."""
+        if self._last is not None:
+            before, took = self._last
+            if max(records, before) >= _TELLING * min(records, before):
+                slope = (elapsed_ms - took) / (records - before)
+                fixed = min(max(0.0, took - slope * before), took, elapsed_ms)
+                self._fixed = _smoothed(self._fixed, fixed)
+        self._last = records, elapsed_ms
 
 
 class Step:
@@ -83,3 +106,7 @@ class Step:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._pace.took(self.records, self._pace.now() - self._began)
+
+
+def _smoothed(known: float | None, fresh: float) -> float:
+    return fresh if known is None else known + _SMOOTHING * (fresh - known)

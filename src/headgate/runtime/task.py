@@ -107,8 +107,10 @@ class Task:
 
     def next_processing_time(self) -> int | None:
         """The earliest wall-clock ms that an operator waits for; after the last record none does."""
-        if self.ended or not self.outputs.available:
+        if self.ended:
             return None
+        if not self.outputs.available:
+            return None  # credit will wake the loop; until then nothing could be emitted
         return min((t for op in self.operators if (t := op.next_processing_time()) is not None), default=None)
 
     def run_timers(self) -> bool:

@@ -218,11 +218,11 @@ class Worker:
         """Run part of an attempt; an exception ends the attempt, not the worker."""
         try:
             return bool(action())
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._fail(error, subtask)
             return True
 
-    def _fail(self, error: Exception, subtask: SubtaskId | None) -> None:
+    def _fail(self, error: Exception | SystemExit, subtask: SubtaskId | None) -> None:
         self.state = WorkerState.FAILED
         vertex, index = subtask if subtask is not None else (-1, self.slot)
         lost = error.slot if isinstance(error, _PeerLostError) else None

@@ -351,6 +351,15 @@ def test_what_was_prepared_stays_in_every_snapshot_until_one_completes() -> None
     assert finished(operator.snapshot(4)).committables == []
 
 
+def test_events_pass_a_sink() -> None:
+    """Side outputs from the middle of a chain hear of time and ends from the chain's end, behind the sink."""
+    operator, _ = shelf()
+    operator.watermark(5)
+    operator.idle()
+    operator.end_of_data()
+    assert operator.next.log == [("watermark", 5), "idle", "end"]  # type: ignore[attr-defined]
+
+
 def test_a_writers_own_state_comes_back() -> None:
     """Writer states are lists, given to the writer of the next attempt."""
     operator, _ = shelf()

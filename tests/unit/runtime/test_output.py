@@ -14,6 +14,7 @@ from headgate.common.keygroups import key_group, key_group_range
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Rebalance
 from headgate.records.arrow_batch import ArrowBatch
+from headgate.runtime.codec import ElementCodec
 from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
 from headgate.runtime.output import FRAME_ROWS, EdgeReceiver, OutputChannel, OutputEdge, Outputs
 
@@ -187,6 +188,35 @@ def test_a_full_frame_does_not_wait() -> None:
     assert [len(e) for e in lane.elements] == [FRAME_ROWS]
     end.process(columns([{"text": "x" * 600_000}]))
     assert len(lane.elements) == 2
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        ["x" * 20_000 for _ in range(2_000)],
+        [{"text": "x" * 20_000, "n": n} for n in range(2_000)],
+        [(n, ["x" * 2_000] * 10) for n in range(2_000)],
+    ],
+    ids=["text", "dict", "nested"],
+)
+@pytest.mark.parametrize("shape", ["rows", "columns", "views"])
+def test_frames_of_large_records_stay_far_below_the_limit(records: list[Any], shape: str) -> None:
+    """A frame is cut by bytes, not only by rows: tens of megabytes in one would be refused by the receiver."""
+    if shape != "rows":
+        batch: Any = columns([r if isinstance(r, dict) else {"r": str(r)} for r in records])
+        batch = rows(batch.rows()) if shape == "views" else batch
+    else:
+        batch = rows(records)
+    edge, (lane,) = exchange(Forward())
+    outputs, end = subtask(edge)
+    end.process(batch)
+    outputs.barrier(Barrier(1, 0))
+    frames = lane.elements[:-2]
+    assert lane.records == list(batch.rows())
+    assert 10 <= len(frames) <= 60
+    codec = ElementCodec()
+    for frame in frames:
+        assert sum(len(bytes(part)) for part in codec.encode(frame)[1]) < 8_000_000
 
 
 def test_frames_keep_shapes_schemas_and_times_apart() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from operator_samples import ManualClock
 
@@ -45,6 +47,39 @@ def test_a_sudden_cost_shortens_steps_at_once() -> None:
         stepped(pace, clock, 1)
     stepped(pace, clock, 1_000)
     assert pace.records < 50
+
+
+@pytest.mark.parametrize(
+    ("fixed_ms", "per_record_us", "least", "most"),
+    [(20, 0, RECORDS_MAX, RECORDS_MAX), (20, 100, 150, 260), (4, 100, 50, 70), (500, 1_000, 400, 600)],
+)
+def test_what_a_step_costs_by_itself_is_not_saved_by_shorter_steps(
+    fixed_ms: int, per_record_us: int, least: int, most: int
+) -> None:
+    """A fixed cost as long as the target does not drive steps down to one record each."""
+    clock = ManualClock(0)
+    pace = Pace(clock, 10)
+    for _ in range(60):
+        with pace.step() as step:
+            step.records = pace.records
+            clock.now += fixed_ms + pace.records * per_record_us / 1000  # type: ignore[assignment]
+    assert least <= pace.records <= most
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_does_not_drive_the_pace_away(seed: int) -> None:
+    """Costs that vary by half, with a pause now and then, keep steps within a factor of the target."""
+    rng, clock = random.Random(seed), ManualClock(0)
+    pace, settled = Pace(clock, 10), []
+    for turn in range(400):
+        with pace.step() as step:
+            step.records = pace.records
+            pause = 30 if rng.random() < 0.02 else 0
+            clock.now += pause + pace.records * 0.01 * rng.uniform(0.7, 1.5)  # type: ignore[assignment]
+        if turn > 50:
+            settled.append(pace.records)
+    assert 400 < sorted(settled)[len(settled) // 2] < 1_500
+    assert max(settled) < 5_000
 
 
 def test_a_step_without_records_teaches_nothing() -> None:

@@ -129,17 +129,9 @@ class SinkOperator(Operator):
                 self._write(batch.columns)
             else:
                 self._write(batch.rows())
-        # Nobody takes it, but what was written is counted there.
+        # Nobody takes it, but what was written is counted there. Events pass, too: side outputs from
+        # the middle of the chain are told by its end.
         self.next.process(batch)
-
-    def watermark(self, timestamp: int) -> None:
-        """Nobody follows."""
-
-    def idle(self) -> None:
-        """Nobody follows."""
-
-    def end_of_data(self) -> None:
-        """Nobody follows."""
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """What is ready to be published becomes part of the checkpoint."""
