@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,3 +50,72 @@ def json_lines(folder: Path) -> list[Any]:
     """All records that a files sink published."""
     files = [file for file in sorted(folder.rglob("*.jsonl")) if not file.name.startswith((".", "_"))]
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+class Halting(hg.Source[Any]):
+    """Lists of records, one per split; a reader that gets to `at` in its list waits there until a checkpoint
+    that holds its position is complete, and then raises - once per split in the life of this process.
+
+    No clock is involved: however slow the machine, the crash comes after a checkpoint.
+    """
+
+    crashed: set[tuple[int, str]] = set()
+
+    def __init__(self, name: int, at: int, *splits: Sequence[Any]) -> None:
+        self.name, self.at, self.splits = name, at, [list(split) for split in splits]
+
+    def create_enumerator(self, restored: Any) -> hg.SplitEnumerator:
+        return _HaltingEnumerator(range(len(self.splits)) if restored is None else restored)
+
+    def create_reader(self, context: hg.SourceReaderContext) -> hg.SourceReader[Any]:
+        return _HaltingReader(self)
+
+
+class _HaltingEnumerator(hg.SplitEnumerator):
+    def __init__(self, left: Iterable[int]) -> None:
+        self.left = list(left)
+
+    def next_splits(self, subtask: int) -> list[hg.Split] | None:
+        return [hg.Split(str(self.left.pop(0)))] if self.left else None
+
+    def snapshot(self) -> Any:
+        return list(self.left)
+
+
+class _HaltingReader(hg.SourceReader[Any]):
+    def __init__(self, source: Halting) -> None:
+        self.bad_records = []
+        self.source, self.splits, self.final = source, [], False
+        self.drawn_here = self.safe = False
+
+    def add_splits(self, splits: Sequence[hg.Split]) -> None:
+        self.splits += [[split.id, split.position or 0] for split in splits]
+
+    def no_more_splits(self) -> None:
+        self.final = True
+
+    def poll(self, max_records: int) -> Any:
+        if not self.splits:
+            return hg.END_OF_INPUT if self.final else hg.NOTHING_AVAILABLE
+        name, position = self.splits[0]
+        records = self.source.splits[int(name)]
+        crash = (self.source.name, name)
+        stop = min(len(records), position + max_records)
+        if position <= self.source.at < len(records) and crash not in Halting.crashed:
+            if position == self.source.at:
+                if not self.safe:
+                    return hg.NOTHING_AVAILABLE
+                Halting.crashed.add(crash)
+                raise RuntimeError(f"crash in split {name} at {position}")
+            stop = min(stop, self.source.at)
+        self.splits[0][1] = stop
+        if stop == len(records):
+            self.splits.pop(0)
+        return records[position:stop]
+
+    def snapshot(self) -> list[hg.Split]:
+        self.drawn_here = bool(self.splits) and self.splits[0][1] == self.source.at
+        return [hg.Split(name, position) for name, position in self.splits]
+
+    def checkpoint_complete(self, checkpoint_id: int) -> None:
+        self.safe = self.safe or self.drawn_here

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mini_jobs import RESTART_AT_ONCE, TINY, Count, environment, json_lines, running_counts
+from mini_jobs import RESTART_AT_ONCE, TINY, Count, Halting, environment, json_lines, running_counts
 
 import headgate as hg
 from headgate.connectors.collection import collection_source
-from headgate.testing import CRASH_ONCE, PAUSE, JobListener, MiniCluster, TestSource
+from headgate.testing import CRASH_ONCE, JobListener, MiniCluster, TestSource
 
 LOCK = threading.Lock()
 
@@ -57,16 +58,13 @@ def test_a_crash_after_a_checkpoint_leaves_no_trace_in_the_output(tmp_path: Path
     """Restored from the checkpoint, the files sink holds each running count exactly once."""
     env, diary = watched(parallelism, {**RESTART_AT_ONCE, **TINY})
     checkpointed(env, tmp_path)
-    half = len(WORDS) // 2
-    source = TestSource(
-        [*WORDS[:half], PAUSE(60), CRASH_ONCE, *WORDS[half:]], [*WORDS, PAUSE(60), CRASH_ONCE], memory=tmp_path
-    )
+    source = Halting(parallelism, len(WORDS) // 2, WORDS, WORDS)
     counted = env.from_source(source, uid="words").key_by(lambda word: word).process(Count(), uid="count")
     counted.map(lambda pair: {"word": pair[0], "n": pair[1]}).write_json(str(tmp_path / "out"), uid="out")
     result = env.execute("words")
     found = sorted((line["word"], line["n"]) for line in json_lines(tmp_path / "out"))
     assert found == running_counts(WORDS + WORDS)
-    assert 1 <= result.restarts <= 2
+    assert 1 <= result.restarts <= 2  # two crashes at the same time are one restart
     assert diary.attempts[0] == (1, None)
     assert all(checkpoint is not None for _, checkpoint in diary.attempts[1:])
     assert (diary.gangs, diary.end) == (1, "finished"), "user code failed, workers live: no new gang"
@@ -121,6 +119,13 @@ def test_fixed_delay_restarts_as_often_as_it_says(trouble: int, ends: str) -> No
             stream.collect()
     assert [attempt for attempt, _ in diary.attempts] == [1, 2, 3, 4]
     assert (len(diary.failures), diary.end) == (trouble, ends)
+
+
+def test_an_exit_in_user_code_is_an_error_like_others() -> None:
+    """`sys.exit` in a function must not take the worker away without a word."""
+    env = environment(2, {"restart-strategy.type": "none"})
+    with pytest.raises(hg.HeadgateError, match="SystemExit: 3"):
+        env.from_collection([3]).map(sys.exit).collect()
 
 
 # -- user code that raises beside records
@@ -314,14 +319,15 @@ def stopped_half_way(tmp_path: Path, parallelism: int) -> Path:
     """The last checkpoint of a job that failed for good after a checkpoint."""
     env = environment(parallelism, {"restart-strategy.type": "none"})
     checkpointed(env, tmp_path)
-    source = TestSource(WORDS, [*WORDS, PAUSE(60), CRASH_ONCE, *WORDS], memory=tmp_path)
-    build(env, source, tmp_path)
+    build(env, Halting(id(env), 200, WORDS, [*WORDS, *WORDS]), tmp_path)
     with pytest.raises(hg.HeadgateError):
         env.execute("words")
     return max((tmp_path / "checkpoints").rglob("_metadata"), key=lambda file: file.stat().st_mtime).parent
 
 
-def build(env: hg.Environment, source: Any, tmp_path: Path, function: Callable[[Any], Any] | None = None) -> None:
+def build(
+    env: hg.Environment, source: Any, tmp_path: Path, function: Callable[[Any], Any] | None = None
+) -> None:
     """Counting words into files."""
     counted = env.from_source(source, uid="words").key_by(lambda word: word).process(Count(), uid="count")
     counted.map(function or (lambda pair: {"word": pair[0], "n": pair[1]})).write_json(
@@ -337,7 +343,7 @@ def test_a_job_goes_on_from_a_checkpoint_at_another_parallelism(
     checkpoint = stopped_half_way(tmp_path, before)
     env = environment(after)
     checkpointed(env, tmp_path)
-    build(env, TestSource(WORDS, [*WORDS, PAUSE(60), CRASH_ONCE, *WORDS], memory=tmp_path), tmp_path)
+    build(env, Halting(0, 1_000, WORDS, [*WORDS, *WORDS]), tmp_path)
     env.execute("words", restore_from=str(checkpoint))
     found = sorted((line["word"], line["n"]) for line in json_lines(tmp_path / "out"))
     assert found == running_counts(3 * WORDS)

@@ -113,7 +113,11 @@ def test_bad_lines_are_counted_or_set_aside(tmp_path: Path, on_error: Any) -> No
         result = env.execute("bad lines")
         assert result.skipped == {"in": 5}
     else:
-        bad = stream.side_output(hg.OutputTag("bad-records")).map(lambda record: record.position).collect_later()
+        bad = (
+            stream.side_output(hg.OutputTag("bad-records"))
+            .map(lambda record: record.position)
+            .collect_later()
+        )
         env.execute("bad lines")
         assert sorted(bad.records) == [8, 108, 208, 308, 408]
     assert sorted(good.records) == [n for n in range(500) if n % 100 != 7]

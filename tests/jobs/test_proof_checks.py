@@ -204,7 +204,7 @@ def test_the_full_plan_has_every_fault_three_times() -> None:
 
 
 def test_faults_that_did_not_strike_are_repeated_and_told() -> None:
-    """What the job's end forestalled comes again in a further run; what is missing even then is a violation."""
+    """What the end of a job forestalled comes again; what is missing even then is a violation."""
     plan = plans.Plan("run 1", 1, 2, 300, FAULTS[:2])
     first = RunResult("run 1", 1, [2], 300, [FaultResult(FAULTS[0].name, "a", struck=True)])
     again = plans.repeat([plan], [first], 1)

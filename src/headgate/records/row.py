@@ -71,7 +71,9 @@ class Row:
     def guessed_size(self) -> int:
         """About how many bytes it takes; converts nothing."""
         if isinstance(self._c, Columns):
-            return int(self._c._batch.nbytes) // max(1, self._c._batch.num_rows)
+            batch = self._c._batch
+            average: int = batch.nbytes // max(1, batch.num_rows)
+            return average
         return sum(8 + (len(value) if isinstance(value, (str, bytes)) else 8) for value in self.values())
 
     def __iter__(self) -> Iterator[Any]:

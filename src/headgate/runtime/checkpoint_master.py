@@ -168,8 +168,8 @@ class CheckpointMaster:
         self._run(work, lambda _: then(), self._host.recovery_failed)
 
     def close(self) -> None:
-        """Release the committers' connections."""
-        self._committers.close()
+        """Release the committers' connections, once what is under way there is through."""
+        self._background.submit(self._committers.close, lambda _, __: None)
 
     # -- effects ---------------------------------------------------------------------------------
 
@@ -307,7 +307,9 @@ class CheckpointMaster:
             parallelism=parallelism,
             operators=operators,
             enumerators=enumerators,
-            state_types={uid: types for snapshot in effect.snapshots for uid, types in snapshot.state_types.items()},
+            state_types={
+                uid: types for snapshot in effect.snapshots for uid, types in snapshot.state_types.items()
+            },
             totals=add_totals(self._plan, self._totals, effect.snapshots),
         )
 

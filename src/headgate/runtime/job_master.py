@@ -151,7 +151,12 @@ class JobMaster:
     def submit(self) -> None:
         """Begin."""
         self._life.move(JobEvent.SUBMIT)
-        self._recover_from(self._initial, self._start_gang)
+
+        def begin() -> None:
+            if self.state is JobState.STARTING:  # not cancelled meanwhile
+                self._start_gang()
+
+        self._recover_from(self._initial, begin)
 
     def cancel(self) -> None:
         """The user wants the job to end now; nothing uncommitted is committed."""

@@ -198,7 +198,6 @@ class OutputEdge:
                 channel.add(sorted_batch.slice(start, start + size))
             start += size
 
-
     def _key_groups(self, batch: Batch, selector: KeySelector) -> Any:
         if self._receiver is None:
             return batch.key_groups(selector, self._max_parallelism)

@@ -87,6 +87,8 @@ class Pace:
                 slope = (elapsed_ms - took) / (records - before)
                 fixed = min(max(0.0, took - slope * before), took, elapsed_ms)
                 self._fixed = _smoothed(self._fixed, fixed)
+        if self._fixed is not None:
+            self._fixed = min(self._fixed, elapsed_ms)
         self._last = records, elapsed_ms
 
 

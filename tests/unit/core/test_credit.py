@@ -44,9 +44,7 @@ class Wire:
     def total(self) -> int:
         """The law's left side."""
         receiver = self.receiver
-        return (
-            self.sender.credit + len(self.frames) + receiver.queued + receiver.owed + sum(self.credits)
-        )
+        return self.sender.credit + len(self.frames) + receiver.queued + receiver.owed + sum(self.credits)
 
 
 @given(st.integers(1, 9), ACTIONS)

@@ -82,7 +82,8 @@ def test_a_blocked_channel_keeps_its_place_in_line_until_it_is_unblocked() -> No
 @given(STEPS)
 def test_polls_are_exactly_what_may_be_read(steps: list[tuple[str, Any]]) -> None:
     """Against a plain model: per channel first in first out, nothing lost, nothing from a blocked channel,
-    and `available` is true exactly when some unblocked channel has something and none is still silent."""
+    and `available` is true exactly when some unblocked channel has something and none is still silent.
+    """
     gate = InputGate(3, is_record)
     model: list[list[int]] = [[], [], []]
     blocked: frozenset[int] = frozenset()

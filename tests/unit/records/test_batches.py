@@ -30,7 +30,10 @@ def both(records: list[tuple[int, str]], timed: bool) -> tuple[RowBatch, ArrowBa
     """The same records in both shapes."""
     times = times_of(len(records)) if timed else None
     marks = times - 5 if timed else None
-    numbers, texts = pa.array([n for n, _ in records], pa.int64()), pa.array([s for _, s in records], pa.string())
+    numbers, texts = (
+        pa.array([n for n, _ in records], pa.int64()),
+        pa.array([s for _, s in records], pa.string()),
+    )
     rows = RowBatch([Row.of(n=n, s=s) for n, s in records], times, marks)
     return rows, ArrowBatch(pa.RecordBatch.from_arrays([numbers, texts], ["n", "s"]), times, marks)
 

@@ -159,7 +159,7 @@ def test_what_a_function_emits_travels_whatever_was_declared(records: list[Any])
         {1, 2},
         frozenset({1}),
         dt.timedelta(1),
-        dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc),
+        dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
         decimal.Decimal("1.10"),
         uuid.UUID(int=5),
         1 + 2j,
@@ -312,6 +312,10 @@ def test_a_class_whose_annotations_name_nothing_here_travels_by_the_fallback() -
 def test_an_empty_schema_and_nulls_survive() -> None:
     """Columns of nulls, nested types and dictionaries are Arrow's business and come back."""
     table = pa.RecordBatch.from_pydict(
-        {"n": pa.array([None, None], pa.int64()), "d": pa.array(["a", "a"]).dictionary_encode(), "l": [[1], []]}
+        {
+            "n": pa.array([None, None], pa.int64()),
+            "d": pa.array(["a", "a"]).dictionary_encode(),
+            "l": [[1], []],
+        }
     )
     assert travel(ElementCodec(), ArrowBatch(table)).columns.equals(table)

@@ -87,7 +87,7 @@ def test_a_snapshot_is_not_changed_by_what_follows() -> None:
     operator.process(rows(records[3:]))
     restored, out, _ = keyed(Counter(), restored=[finished(pending)])
     restored.process(rows([{"key": "a", "name": "w"}]))
-    assert out.records == [("a", 4, ["x", "y", "z", "w"], {n: 1 for n in "xyzw"}, {"n": 4})]
+    assert out.records == [("a", 4, ["x", "y", "z", "w"], dict.fromkeys("xyzw", 1), {"n": 4})]
 
 
 def test_state_is_restored_by_key_group_from_several_subtasks() -> None:

@@ -128,9 +128,7 @@ def items_of(drawn: list[Any]) -> list[Item]:
     for n, (key, timestamp, step, register, delete) in enumerate(drawn):
         if step > 5:
             mark = max(0, mark) + step - 5
-        items.append(
-            ({"key": key, "n": n, "register": register, "delete": delete}, timestamp, mark)
-        )
+        items.append(({"key": key, "n": n, "register": register, "delete": delete}, timestamp, mark))
     return items
 
 

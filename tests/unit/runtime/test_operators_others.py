@@ -14,7 +14,15 @@ from operator_samples import ManualClock, columns, context, finished, opened, ro
 
 import headgate as hg
 from headgate.api.sink import Sink, SinkWriter
-from headgate.api.source import END_OF_INPUT, NOTHING_AVAILABLE, BadRecord, PollStatus, Source, SourceReader, Split
+from headgate.api.source import (
+    END_OF_INPUT,
+    NOTHING_AVAILABLE,
+    BadRecord,
+    PollStatus,
+    Source,
+    SourceReader,
+    Split,
+)
 from headgate.api.time import WatermarkStrategy
 from headgate.common.errors import UsageError, UserFunctionError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
@@ -90,7 +98,7 @@ def test_idleness_is_told_once_and_ends_with_a_record() -> None:
 
 def test_timestamp_columns_are_milliseconds_whatever_their_unit() -> None:
     """Seconds, micro- and nanoseconds, with and without zone, are converted."""
-    moment = dt.datetime(2024, 1, 2, 3, 4, 5, 678000, tzinfo=dt.timezone.utc)
+    moment = dt.datetime(2024, 1, 2, 3, 4, 5, 678000, tzinfo=dt.UTC)
     expected = int(moment.timestamp() * 1000)
     for kind in (pa.timestamp("us"), pa.timestamp("ns", "UTC"), pa.timestamp("ms")):
         array = pa.array([expected], pa.int64()).cast(pa.timestamp("ms")).cast(kind)

@@ -81,9 +81,7 @@ def test_every_key_group_is_covered_by_the_handles_given_and_by_no_needless_one(
             assert handle.last_group >= first
 
 
-@given(
-    st.lists(st.lists(st.integers(), max_size=5), min_size=1, max_size=6), st.integers(1, 6)
-)
+@given(st.lists(st.lists(st.integers(), max_size=5), min_size=1, max_size=6), st.integers(1, 6))
 def test_list_entries_are_shared_out_evenly_each_to_one(lists: list[list[int]], new: int) -> None:
     """Round-robin: none lost, none twice, counts differ by at most one; unchanged parallelism moves nothing."""
     old = [OperatorSubtaskState("u", None, {"splits": entries}) for entries in lists]
@@ -100,7 +98,10 @@ def test_one_two_three() -> None:
     """Rescaling 1 to 2 to 3: each key group keeps its bytes, each list entry its place in one list."""
     states = [OperatorSubtaskState("u", KeyedStateHandle(0, 127, Inline(b"all"), 3), {"l": [1, 2, 3, 4, 5]})]
     two = share_operator(states, 2, GROUPS)
-    assert [[s.list_state.get("l") for s in share] for share in two] == [[[1, 3, 5], {}.get("l")], [[2, 4], None]]
+    assert [[s.list_state.get("l") for s in share] for share in two] == [
+        [[1, 3, 5], {}.get("l")],
+        [[2, 4], None],
+    ]
     halves = [
         OperatorSubtaskState("u", KeyedStateHandle(*key_group_range(GROUPS, 2, i), Inline(b"%d" % i), 1))
         for i in range(2)
