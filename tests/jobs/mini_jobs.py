@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import headgate as hg
 from headgate.testing.mini_cluster import MiniCluster
@@ -59,7 +59,7 @@ class Halting(hg.Source[Any]):
     No clock is involved: however slow the machine, the crash comes after a checkpoint.
     """
 
-    crashed: set[tuple[int, str]] = set()
+    crashed: ClassVar[set[tuple[int, str]]] = set()
 
     def __init__(self, name: int, at: int, *splits: Sequence[Any]) -> None:
         self.name, self.at, self.splits = name, at, [list(split) for split in splits]

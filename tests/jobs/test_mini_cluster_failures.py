@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from mini_jobs import RESTART_AT_ONCE, TINY, Count, Halting, environment, json_lines, running_counts
@@ -201,7 +201,7 @@ class PickyCommitter(hg.SinkCommitter):
     """Counts commits; refuses the first `refusals` of them."""
 
     refusals = 0
-    commits: list[Any] = []
+    commits: ClassVar[list[Any]] = []
 
     def __init__(self, where: str) -> None:
         self.where = where

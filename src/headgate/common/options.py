@@ -275,7 +275,8 @@ PROBE: Final = ConfigOption[str | None](
     "headgate.probe",
     OptionalKind(Text()),
     None,
-    "Factory, as module:attribute, of a probe that driver and workers tell when they reach named places; for tests of recovery.",
+    "Factory, as module:attribute, of a probe that driver and workers tell when they reach named places; "
+    "for tests of recovery.",
 )
 
 # --- display

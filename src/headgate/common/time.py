@@ -39,7 +39,8 @@ def duration_ms(value: int | float | str, name: str = "duration") -> int:
         match = _PATTERN.fullmatch(value)
         if match is None:
             raise ValueError(
-                f"{name} is {value!r}; expected a number and a unit such as '500ms', '1s', '5min', '2h' or '7d'"
+                f"{name} is {value!r}; expected a number and a unit such as "
+                "'500ms', '1s', '5min', '2h' or '7d'"
             )
         return round(float(match[1]) * _UNITS[match[2]])
     if isinstance(value, bool) or not value >= 0:

@@ -207,7 +207,8 @@ class JobMaster:
         report = self._monitor.check(now)
         for slot, still_ms in report.stuck:
             self.ports.listener.note(
-                f"the loop of slot {slot} has not turned for {still_ms / 1000:.0f} s; its user code does not return"
+                f"the loop of slot {slot} has not turned for {still_ms / 1000:.0f} s; "
+                "a call of user code does not return"
             )
         for slot in report.lapsed:
             self._worker_lost(slot, f"no heartbeat came for {self.settings.heartbeat_timeout_ms} ms")

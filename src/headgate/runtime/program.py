@@ -5,6 +5,7 @@ cloudpickle carries code, behind the authenticated handshake only; records and s
 
 from __future__ import annotations
 
+import inspect
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def _resolve_annotations(cls: type) -> None:
-    written = cls.__dict__.get("__annotations__", {})
+    written = inspect.get_annotations(cls)
     if not any(isinstance(hint, (str, ForwardRef)) for hint in written.values()):
         return
     try:

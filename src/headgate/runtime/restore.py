@@ -48,9 +48,8 @@ def check_compatible(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None
             f"set pipeline.max-parallelism to {checkpoint.max_parallelism}"
         )
     known = {node.uid for vertex in plan.vertices for node in vertex.chain}
-    orphans = sorted(
-        uid for uid, states in checkpoint.operators.items() if uid not in known and any(map(_has_state, states))
-    )
+    stateful = [uid for uid, states in checkpoint.operators.items() if any(map(_has_state, states))]
+    orphans = sorted(uid for uid in stateful if uid not in known)
     if orphans:
         raise UsageError(
             f"checkpoint {checkpoint.checkpoint} of job {checkpoint.job_name!r} holds state of "

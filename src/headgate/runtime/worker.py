@@ -30,7 +30,7 @@ from headgate.common.ports import Background, Clock, Disk, Link, Probe
 from headgate.runtime.assembly import Assembly, assemble
 from headgate.runtime.control import messages as m
 from headgate.runtime.elements import Barrier
-from headgate.runtime.logs import TaskContext, use_task_context
+from headgate.runtime.logs import TaskContext, clear_task_context, use_task_context
 from headgate.runtime.network.base import DataPlane
 from headgate.runtime.program import program_from_bytes
 from headgate.runtime.snapshots import SnapshotWriter
@@ -191,7 +191,9 @@ class Worker:
             use_task_context(task.log_context)
             worked |= self._guarded(task.step, task.id) or self._guarded(task.run_timers, task.id)
             if self._assembly is not assembly:
-                return True
+                worked = True
+                break
+        clear_task_context()
         return worked
 
     def next_wakeup(self) -> int | None:

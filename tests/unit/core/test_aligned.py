@@ -228,7 +228,7 @@ def test_sl11_end_of_partition_trio() -> None:
 
 
 def test_d4_a_newer_barrier_subsumes_the_pending_checkpoint() -> None:
-    """Row D4: the pending checkpoint is aborted as subsumed and its blocks are released before the new begins."""
+    """Row D4: the pending checkpoint is aborted as subsumed, and its blocks end before the new begins."""
     scene = Scene(3).play("B1@0 b0 B2@1")
     assert scene.reader.aborted == ((1, SUBSUMED),)
     assert scene.reader.handler.blocked == {1}

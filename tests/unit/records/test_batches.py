@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ def test_takes_are_equal_in_both_shapes(
 def test_concat_undoes_slicing(records: list[tuple[int, str]], timed: bool, cuts: list[int]) -> None:
     """Cut anywhere and joined again, a batch is what it was, in both shapes."""
     edges = sorted({0, len(records), *(min(cut, len(records)) for cut in cuts)})
-    pairs = list(zip(edges, edges[1:], strict=False)) or [(0, 0)]
+    pairs = list(pairwise(edges)) or [(0, 0)]
     rows, columns = both(records, timed)
     assert content(concat_rows([rows.slice(a, b) for a, b in pairs])) == content(rows)
     assert content(concat_columns([columns.slice(a, b) for a, b in pairs])) == content(columns)
@@ -151,7 +152,7 @@ def test_a_null_key_is_refused_in_both_shapes() -> None:
     """A record without a key has no subtask to go to."""
     column = pa.RecordBatch.from_pydict({"k": pa.array(["a", None])})
     for batch in (RowBatch([{"k": "a"}, {"k": None}]), ArrowBatch(column)):
-        with pytest.raises(UsageError, match="None|nulls"):
+        with pytest.raises(UsageError, match=r"None|nulls"):
             batch.key_groups("k", 128)
 
 

@@ -15,8 +15,25 @@ from hypothesis import strategies as st
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.row import Row, make_row, python_values, row_type
 
-ODD = ["class", "_c", "_i", "_names", "_index", "values", "keys", "of", "as_dict", "a b", "", "1x", "né", "c0",
-       "__bool__", "__del__", "__len__", "__class__", "mro", "self"]  # fmt: skip
+ODD = [
+    *(
+        "class",
+        "_c",
+        "_i",
+        "_names",
+        "_index",
+        "values",
+        "keys",
+        "of",
+        "as_dict",
+        "a b",
+        "",
+        "1x",
+        "né",
+        "c0",
+    ),
+    *("__bool__", "__del__", "__len__", "__class__", "mro", "self"),
+]
 
 
 def batch(**columns: Sequence[Any]) -> ArrowBatch:
@@ -44,10 +61,10 @@ def test_what_is_not_there_is_named() -> None:
         row["x"]
     with pytest.raises(AttributeError, match="no field 'x'; the row has author, lines"):
         row.x
-    for row in (row, batch(author=["ada"], lines=[3]).rows()[0]):
+    for either in (row, batch(author=["ada"], lines=[3]).rows()[0]):
         for index in (2, -3):
             with pytest.raises(IndexError):
-                row[index]
+                either[index]
 
 
 def test_rows_cannot_be_changed() -> None:

@@ -94,7 +94,7 @@ def test_a_long_batch_is_processed_in_steps_and_a_barrier_waits_for_its_end_only
     while rig.task.step():
         sizes.append(len(rig.operator.seen.batches[-1]) if rig.operator.seen.batches else 0)
     assert sizes[0] == 4
-    assert [r for r in rig.records] == list(range(10))
+    assert rig.records == list(range(10))
     assert rig.task.records_in == 10
     assert rig.host.drawn == []
 

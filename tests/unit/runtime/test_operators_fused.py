@@ -89,6 +89,7 @@ def test_rows_of_columns_may_be_passed_on() -> None:
 
 
 def boom(_: Any) -> Any:
+    """Raise."""
     raise ValueError("not today")
 
 

@@ -110,7 +110,7 @@ def test_a_key_function_that_raises_names_the_keyed_operator_and_the_record() ->
         assert caught.value.operator == "operator 'the counts' (uid 'counts')"
         assert "None" in caught.value.record
     edge, _ = exchange(ByKeyGroup("k"), 2, receiver=context("counts"))
-    with pytest.raises(UsageError, match="names 'k', but a record is {'other': 1}"):
+    with pytest.raises(UsageError, match=r"names 'k', but a record is \{'other': 1\}"):
         edge.process(rows([{"k": "A"}, {"other": 1}]))
 
 
@@ -201,7 +201,7 @@ def test_a_full_frame_does_not_wait() -> None:
 )
 @pytest.mark.parametrize("shape", ["rows", "columns", "views"])
 def test_frames_of_large_records_stay_far_below_the_limit(records: list[Any], shape: str) -> None:
-    """A frame is cut by bytes, not only by rows: tens of megabytes in one would be refused by the receiver."""
+    """A frame is cut by bytes, not only by rows: the receiver would refuse tens of megabytes in one."""
     if shape != "rows":
         batch: Any = columns([r if isinstance(r, dict) else {"r": str(r)} for r in records])
         batch = rows(batch.rows()) if shape == "views" else batch
@@ -223,9 +223,13 @@ def test_frames_keep_shapes_schemas_and_times_apart() -> None:
     """Fragments are joined only with their like; the order stays."""
     edge, (lane,) = exchange(Forward())
     outputs, end = subtask(edge)
+    timed = rows([3], [1], [0])
     for batch in (
-        rows([1]), rows([2]), rows([3], [1], [0]), columns([{"a": 4}]), columns([{"a": 5}]), columns([{"b": 6}]),
-    ):  # fmt: skip
+        rows([1]),
+        rows([2]),
+        timed,
+        *(columns([{k: n}]) for n, k in ((4, "a"), (5, "a"), (6, "b"))),
+    ):
         end.process(batch)
     outputs.barrier(Barrier(1, 0))
     assert [len(e) for e in lane.elements[:-2]] == [2, 1, 2, 1]

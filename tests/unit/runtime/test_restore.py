@@ -83,7 +83,7 @@ def test_every_key_group_is_covered_by_the_handles_given_and_by_no_needless_one(
 
 @given(st.lists(st.lists(st.integers(), max_size=5), min_size=1, max_size=6), st.integers(1, 6))
 def test_list_entries_are_shared_out_evenly_each_to_one(lists: list[list[int]], new: int) -> None:
-    """Round-robin: none lost, none twice, counts differ by at most one; unchanged parallelism moves nothing."""
+    """Round-robin: none lost, none twice, as even as can be; unchanged parallelism moves nothing."""
     old = [OperatorSubtaskState("u", None, {"splits": entries}) for entries in lists]
     shares = share_operator(old, new, GROUPS)
     found = [[e for state in share for e in state.list_state.get("splits", [])] for share in shares]

@@ -58,6 +58,10 @@ from headgate.core.checkpoint.retention import Retention
 from headgate.core.machine import Machine
 
 
+FIRST_ID: Final = CheckpointId(1)
+"""Of a job that has no checkpoint yet."""
+
+
 class CheckpointCoordinator(Generic[S]):
     """Owner of all checkpoints of one job; nothing else changes its fields.
 
@@ -72,7 +76,7 @@ class CheckpointCoordinator(Generic[S]):
     def __init__(
         self,
         settings: CheckpointSettings,
-        next_id: CheckpointId = CheckpointId(1),
+        next_id: CheckpointId = FIRST_ID,
         completed: Iterable[CheckpointId] = (),
         uniform: Callable[[float, float], float] = max,
     ) -> None:
