@@ -15,8 +15,8 @@
     failing     --gone-->      failed
     cancelling  --gone-->      cancelled
 
-Failures after "ended" change nothing: the output is committed. A failure while recovering is a
-further failure for the restart strategy and stays in recovering.
+Failures after "ended" change nothing: the output is committed. A failure while recovering is told, but
+changes nothing; only a recovery that fails itself asks the restart strategy again.
 """
 
 from __future__ import annotations

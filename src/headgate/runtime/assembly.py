@@ -14,6 +14,8 @@ from headgate.graph.logical import Node
 from headgate.graph.partitioners import Forward
 from headgate.graph.physical import Edge, Vertex
 from headgate.records.batch import Batch
+from headgate.records.detach import detached
+from headgate.records.row_batch import RowBatch
 from headgate.runtime.chain import build_chain
 from headgate.runtime.codec import ElementCodec
 from headgate.runtime.control.messages import Deploy
@@ -31,7 +33,7 @@ _CREDIT = struct.Struct("<I")
 
 
 class LocalLane:
-    """To a subtask in the same process: elements are handed over as they are."""
+    """To a subtask in the same process: nothing is encoded, but what can be changed is copied."""
 
     __slots__ = ("_channel", "_task")
 
@@ -40,6 +42,8 @@ class LocalLane:
 
     def deliver(self, element: Batch | Event) -> None:
         """See `runtime.output.Lane`."""
+        if isinstance(element, RowBatch):
+            element = detached(element)
         self._task.deliver(self._channel, element)
 
 

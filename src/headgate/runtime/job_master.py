@@ -30,21 +30,17 @@ from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.effects import RequestKind
 from headgate.core.execution import JobEvent, JobState, job_machine
 from headgate.core.failover import restart_strategy
-from headgate.core.liveness import HeartbeatMonitor
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.checkpoint_master import CheckpointMaster
 from headgate.runtime.control import messages as m
 from headgate.runtime.enumerators import Enumerators
 from headgate.runtime.events import JobListener
+from headgate.runtime.gang_keeper import GangKeeper
 from headgate.runtime.job_settings import JobSettings
 from headgate.runtime.program import Program
 from headgate.runtime.restore import assign_state, without_committables
-from headgate.runtime.roster import Roster
 from headgate.runtime.worker import rebuild_error
 from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
-
-GANG_EXIT_MS = 15_000
-"""How long a cancelled gang may take to be reported gone before it is taken for fenced."""
 
 CAUSE_WAIT_MS = 500
 """How long a lost connection between workers waits for the failure that caused it."""
@@ -113,13 +109,11 @@ class JobMaster:
         self._life = job_machine(job)
         self._program, self._marker = program.to_bytes(), marker
         self._initial = self._point = initial
-        self._roster = Roster()
-        self._gang_alive = False
-        timeout = settings.heartbeat_timeout_ms
-        self._monitor: HeartbeatMonitor[int] = HeartbeatMonitor(timeout, stuck_ms=timeout)
+        self._gang = GangKeeper(ports.gang, ports.clock, plan.slots, settings.heartbeat_timeout_ms)
+        self._roster = self._gang.roster
         self._strategy = restart_strategy(settings.restart, ports.randomness.uniform)
         self._enumerators: Enumerators | None = None
-        self._restart_at = self._force_at = self._redeploy_until = 0
+        self._restart_at = 0
         self._recommitting = False
         self._suspicion: tuple[HeadgateError, int] | None = None
         first = CheckpointId(1) if service is None else service.next_checkpoint_id()
@@ -189,11 +183,8 @@ class JobMaster:
 
     def gang_exited(self, gang: int, error: str | None) -> None:
         """All workers of a gang are gone; `error` says why if it was not in order."""
-        if gang != self._roster.gang or not self._gang_alive:
+        if not self._gang.exited(gang):
             return
-        self._gang_alive, self._roster.broken = False, True
-        for member in self._roster.members():
-            self._monitor.forget(member.register.slot)
         if self.state.ending:
             self._life.move(JobEvent.GONE)
             self._close()
@@ -204,7 +195,7 @@ class JobMaster:
     def tick(self) -> None:
         """Time passed."""
         now = self.ports.clock.monotonic_ms()
-        report = self._monitor.check(now)
+        report = self._gang.check()
         for slot, still_ms in report.stuck:
             self.ports.listener.note(
                 f"the loop of slot {slot} has not turned for {still_ms / 1000:.0f} s; "
@@ -216,25 +207,23 @@ class JobMaster:
             self.attempt_failed(self._suspicion[0])
         self.checkpoints.tick()
         if self.state is JobState.RECOVERING:
-            if self._gang_alive and now >= self._force_at and not self._redeployable:
-                self._force_gang_out(now)
+            if self._gang.overdue and not self._gang.redeployable:
+                self._force_gang_out()
             self._try_restart()
-        elif self.state.ending and self._gang_alive and now >= self._force_at:
-            self._force_gang_out(now)
+        elif self.state.ending and self._gang.overdue:
+            self._force_gang_out()
 
     def next_wakeup(self) -> int | None:
         """When to call :meth:`tick` at the latest (monotonic ms)."""
-        due = (self._monitor.next_wakeup(), self.checkpoints.coordinator.next_wakeup())
-        times = [time for time in due if time is not None]
-        if self._suspicion is not None:
-            times.append(self._suspicion[1])
+        due = (self._gang.next_check(), self.checkpoints.coordinator.next_wakeup())
+        times = [*due, None if self._suspicion is None else self._suspicion[1]]
         if self.state is JobState.RECOVERING:
             # What is past waits for news, not for time; to wake up for it would be to wake up all the time.
-            times += [self._restart_at] if self._restart_at >= self.ports.clock.monotonic_ms() else []
-            times += [self._force_at] if self._gang_alive and not self._redeployable else []
-        elif self.state.ending and self._gang_alive:
-            times.append(self._force_at)
-        return min(times, default=None)
+            times.append(self._restart_at if self._restart_at >= self.ports.clock.monotonic_ms() else None)
+            times.append(None if self._gang.redeployable else self._gang.deadline())
+        elif self.state.ending:
+            times.append(self._gang.deadline())
+        return min((time for time in times if time is not None), default=None)
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
@@ -248,53 +237,35 @@ class JobMaster:
     # -- workers ---------------------------------------------------------------------------------
 
     def _start_gang(self) -> None:
-        self._roster.renew(self._roster.gang + 1)
-        self._gang_alive = True
-        self.ports.listener.gang_submitted(self._roster.gang, self.plan.slots)
-        self.ports.gang.submit(self._roster.gang, self.plan.slots)
+        self.ports.listener.gang_submitted(self._gang.start(), self.plan.slots)
 
     def _registered(self, register: m.Register, link: Link) -> None:
-        if not self._roster.add(register, link):
+        if not self._gang.add(register, link):
             link.close()
             return
-        self._monitor.watch(register.slot, self.ports.clock.monotonic_ms())
         self.ports.listener.worker_registered(register.slot, register.pid, register.host)
-        if self.state is JobState.STARTING and len(self._roster.members()) == self.plan.slots:
+        if self.state is JobState.STARTING and self._gang.complete:
             self._life.move(JobEvent.COMPLETE)
             self._deploy()
 
     def _heartbeat(self, slot: int, link: Link, beat: m.Heartbeat) -> None:
-        if not self._monitor.beat(slot, beat.progress, self.ports.clock.monotonic_ms()):
-            return
-        link.send(m.HeartbeatSeen(beat.sent_ms))
         member = self._roster.get(slot)
-        if member is not None and beat.attempt == self.attempt:
+        if self._gang.beat(slot, link, beat) and member is not None and beat.attempt == self.attempt:
             member.note_counters(beat.counters)
             self.ports.listener.progress(self.counters())
 
     def _worker_lost(self, slot: int, reason: str) -> None:
-        self._monitor.forget(slot)
-        self._roster.lose(slot)
+        self._gang.lose(slot)
         if self.state.ending:
             return
         self.attempt_failed(OperatingError(f"the worker of slot {slot} was lost: {reason}"))
         # What is left of the gang cannot be used without the lost one.
-        if self._gang_alive:
-            self._force_gang_out(self.ports.clock.monotonic_ms())
+        if self._gang.alive:
+            self._force_gang_out()
 
-    def _force_gang_out(self, now: int) -> None:
-        """Cancel the gang; should its end not be reported in time, it counts as fenced."""
-        if self._roster.broken and self._force_at and now >= self._force_at and self._cancelled:
+    def _force_gang_out(self) -> None:
+        if self._gang.force_out():
             self.gang_exited(self._roster.gang, "it did not end in time and was fenced")
-            return
-        self._roster.broken = self._cancelled = True
-        self._force_at = now + GANG_EXIT_MS
-        for member in self._roster.members():
-            self._monitor.forget(member.register.slot)
-            member.link.close()
-        self.ports.gang.cancel(self._roster.gang)
-
-    _cancelled = False
 
     def _obey(self, slot: int, message: Any) -> None:
         if isinstance(message, m.TaskFailed):
@@ -414,12 +385,10 @@ class JobMaster:
         self._restart_at = now + delay_ms
         self.ports.listener.failed(self.attempt, cause, delay_ms)
         self._end_attempt()
-        self._force_at = now + self.settings.redeploy_timeout_ms
-        self._cancelled = False
-        for member in self._roster.members():
-            member.link.send(m.Stop(self.attempt))
-        if self._roster.broken and self._gang_alive:
-            self._force_gang_out(now)
+        self._gang.expect(self.settings.redeploy_timeout_ms)
+        self._gang.broadcast(m.Stop(self.attempt))
+        if self._roster.broken and self._gang.alive:
+            self._force_gang_out()
 
     def recovery_failed(self, error: Exception) -> None:
         """The restore point could not be found or committed: a further failure, tried again after a pause."""
@@ -458,7 +427,7 @@ class JobMaster:
             self.ports.listener.note(
                 f"slot {slot} keeps threads of user code ({names}); starting new workers"
             )
-            self._force_gang_out(self.ports.clock.monotonic_ms())
+            self._force_gang_out()
         self._try_restart()
 
     def _try_restart(self) -> None:
@@ -467,24 +436,17 @@ class JobMaster:
             return
         if self.ports.clock.monotonic_ms() < self._restart_at:
             return
-        if self._redeployable:
+        if self._gang.redeployable:
             self._recover(JobEvent.REDEPLOY, self._deploy)
-        elif not self._gang_alive:
+        elif not self._gang.alive:
             self._recover(JobEvent.SUBMIT, self._start_gang)
-
-    @property
-    def _redeployable(self) -> bool:
-        """Whether the living gang is whole and has dropped everything of the last attempt."""
-        members = self._roster.members()
-        whole = self._gang_alive and not self._roster.broken and len(members) == self.plan.slots
-        return whole and all(member.idle for member in members)
 
     def _recover(self, event: JobEvent, then: Callable[[], None]) -> None:
         def go_on() -> None:
             self._recommitting = False
             if self.state is not JobState.RECOVERING:
                 return
-            if event is JobEvent.REDEPLOY and (self._roster.broken or not self._gang_alive):
+            if event is JobEvent.REDEPLOY and not self._gang.whole:
                 self._try_restart()
                 return
             self.restarts += 1
@@ -506,16 +468,15 @@ class JobMaster:
 
     def _leave(self) -> None:
         """Workers go; the job ends when the gang is gone."""
-        if not self._gang_alive:
+        if not self._gang.alive:
             self._life.move(JobEvent.GONE)
             self._close()
             return
-        self._cancelled = False
-        self._force_at = self.ports.clock.monotonic_ms() + FINISH_MS
-        if self._roster.broken or len(self._roster.members()) < self.plan.slots:
-            self._force_gang_out(self.ports.clock.monotonic_ms())
+        self._gang.expect(FINISH_MS)
+        if self._gang.whole:
+            self._gang.broadcast(m.Finish(self.attempt))
         else:
-            self._roster.broadcast(m.Finish(self.attempt))
+            self._force_gang_out()
 
     def _close(self) -> None:
         self.checkpoints.perform(self.checkpoints.coordinator.shutdown())
@@ -526,7 +487,7 @@ class JobMaster:
 
     def broadcast(self, message: Any) -> None:
         """Send to every worker of the attempt."""
-        self._roster.broadcast(message)
+        self._gang.broadcast(message)
 
     def snapshot_enumerators(self) -> dict[str, Any]:
         """The enumerators' states at this instant."""

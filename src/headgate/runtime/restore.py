@@ -13,6 +13,7 @@ import msgspec
 
 from headgate.common.errors import UsageError
 from headgate.common.keygroups import key_group_range
+from headgate.common.time import WATERMARK_MIN
 from headgate.graph.physical import PhysicalPlan
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
@@ -84,7 +85,8 @@ def share_operator(
 
 
 def _least(old: Sequence[OperatorSubtaskState]) -> int | None:
-    marks = [state.watermark for state in old if state.watermark is not None]
+    # A subtask that never saw a record has no opinion of the time.
+    marks = [s.watermark for s in old if s.watermark is not None and s.watermark != WATERMARK_MIN]
     return min(marks, default=None)
 
 

@@ -11,6 +11,7 @@ import platform
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from headgate.checkpoint.storage.uris import open_disk
@@ -19,6 +20,7 @@ from headgate.common.ports import NoProbe, Probe
 from headgate.core.liveness import Lease
 from headgate.runtime.control import messages as m
 from headgate.runtime.control.client import connect_control
+from headgate.runtime.control.link import SocketLink
 from headgate.runtime.logs import set_up_logging
 from headgate.runtime.network.dataplane import SocketDataPlane
 from headgate.runtime.network.handshake import Hello
@@ -102,11 +104,36 @@ class _Process:
         self._parent = os.getppid()
 
     def run(self) -> None:
+        # Closed in the opposite order, also when the job master cannot be reached.
+        with ExitStack() as opened:
+            background = BackgroundThread(f"headgate-snapshots-{self._slot}")
+            opened.callback(background.close)
+            data = self._data_plane()
+            opened.callback(data.close)
+            link = self._dial()
+            opened.callback(_part, link)
+            probe = load_probe(self._spec.probe)
+            ports = WorkerPorts(self._clock, background, data, link, open_disk, probe, self._mailbox.post)
+            self._worker, self._link = Worker(JobId(self._spec.job), self._slot, ports), link
+            opened.callback(self._worker.close)
+            # The last totals, before the subtasks are gone.
+            opened.callback(self._send_heartbeat)
+            link.send(m.Register(self._gang, self._slot, os.getpid(), platform.node(), data.address))
+            name = f"headgate-heartbeat-{self._slot}"
+            heartbeat = threading.Thread(target=self._beat, name=name, daemon=True)
+            heartbeat.start()
+            opened.callback(heartbeat.join)
+            opened.callback(self._over.set)
+            self._loop()
+
+    def _data_plane(self) -> SocketDataPlane:
         spec = self._spec
-        data = SocketDataPlane(
+        return SocketDataPlane(
             spec.secret, spec.bind_host, self._slot, self._mailbox.wake, spec.frame_size_max
         )
-        background = BackgroundThread(f"headgate-snapshots-{self._slot}")
+
+    def _dial(self) -> SocketLink:
+        spec = self._spec
         hello = Hello(
             purpose="control",
             job=spec.job,
@@ -115,26 +142,7 @@ class _Process:
             slot=self._slot,
             gang=self._gang,
         )
-        link = connect_control(spec.control_address, spec.secret, hello, self._received, self._link_lost)
-        ports = WorkerPorts(
-            self._clock, background, data, link, open_disk, load_probe(spec.probe), self._mailbox.post
-        )
-        self._worker, self._link = Worker(JobId(spec.job), self._slot, ports), link
-        heartbeat = threading.Thread(target=self._beat, name=f"headgate-heartbeat-{self._slot}", daemon=True)
-        try:
-            link.send(m.Register(self._gang, self._slot, os.getpid(), platform.node(), data.address))
-            heartbeat.start()
-            self._loop()
-        finally:
-            self._over.set()
-            # The last totals, before the subtasks are gone.
-            self._send_heartbeat()
-            self._worker.close()
-            link.close()
-            link.wait_closed(LINGER_S)
-            data.close()
-            background.close()
-            heartbeat.join()
+        return connect_control(spec.control_address, spec.secret, hello, self._received, self._link_lost)
 
     def _loop(self) -> None:
         worker, mailbox, clock = self._worker, self._mailbox, self._clock
@@ -186,6 +194,11 @@ class _Process:
         self._abandoned = True
         self._mailbox.wake()
         self._abandon(reason)
+
+
+def _part(link: SocketLink) -> None:
+    link.close()
+    link.wait_closed(LINGER_S)
 
 
 def load_probe(path: str | None) -> Probe:

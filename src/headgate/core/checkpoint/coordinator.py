@@ -32,7 +32,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Generic
+from typing import Final, Generic
 
 from headgate.common.errors import InternalError
 from headgate.common.ids import AttemptId, CheckpointId
@@ -56,7 +56,6 @@ from headgate.core.checkpoint.pending import AckResult, PendingCheckpoint, Phase
 from headgate.core.checkpoint.requests import CheckpointSettings, Requests
 from headgate.core.checkpoint.retention import Retention
 from headgate.core.machine import Machine
-
 
 FIRST_ID: Final = CheckpointId(1)
 """Of a job that has no checkpoint yet."""

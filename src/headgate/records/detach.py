@@ -1,0 +1,53 @@
+"""Rows that somebody else may change without anybody else noticing.
+
+Between processes records travel as bytes, so each receiver has its own. Within a process they would be
+the same objects, and a function that changes its input would change what others see: a result
+would depend on which subtasks share a process. So a mutable record is copied when it crosses an
+exchange; within a chain it is handed over as it is.
+"""
+
+from __future__ import annotations
+
+import copy
+from itertools import chain
+from typing import Any, Final
+
+from headgate.records.row import Row
+from headgate.records.row_batch import RowBatch
+from headgate.serde.dynamic import SCALARS, DynamicSerializer, NotPlainError
+from headgate.serde.pickled import decode_rows, encode_rows
+
+_CODEC: Final = DynamicSerializer()
+
+
+def detached(batch: RowBatch) -> RowBatch:
+    """The same records, sharing nothing that can be changed; the batch itself if nothing can.
+
+    Example:
+        >>> shared = RowBatch([("a", 1)])
+        >>> detached(shared) is shared
+        True
+        >>> mutable = RowBatch([{"n": 1}])
+        >>> detached(mutable).records[0] is mutable.records[0]
+        False
+    """
+    records = batch.records
+    kinds = set(map(type, records))
+    if kinds <= SCALARS or all(issubclass(kind, Row) for kind in kinds):
+        return batch
+    if kinds == {tuple} and set(map(type, chain.from_iterable(records))) <= SCALARS:
+        return batch
+    return RowBatch(_copies(records, kinds), batch.timestamps, batch.watermarks)
+
+
+def _copies(records: list[Any], kinds: set[type]) -> list[Any]:
+    if kinds == {dict} and set(map(type, chain.from_iterable(map(dict.values, records)))) <= SCALARS:
+        return list(map(dict.copy, records))
+    try:
+        return _CODEC.decode_many(_CODEC.encode_many(records), len(records))
+    except NotPlainError:
+        pass
+    try:
+        return decode_rows(encode_rows(records))
+    except Exception:  # whatever the records' classes do; nothing has happened yet
+        return [copy.deepcopy(record) for record in records]
