@@ -21,6 +21,7 @@ class Total(hg.KeyedProcessFunction):
 
 
 def spoil(record: Any) -> Any:
+    """Change the input, as functions should not."""
     record["n"] += 1000
     return record
 

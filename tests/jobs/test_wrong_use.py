@@ -36,7 +36,9 @@ def environment(tmp_path: Path, **config: Any) -> hg.Environment:
     return env.checkpoints(every="1s", storage=str(tmp_path / "checkpoints"))
 
 
-def counted(env: hg.Environment, source: Path | str, output: Path, uid: str | None = "count") -> hg.Environment:
+def counted(
+    env: hg.Environment, source: Path | str, output: Path, uid: str | None = "count"
+) -> hg.Environment:
     """The smallest stateful job over JSON lines."""
     env.read_json(str(source)).key_by("k").process(Count(), uid=uid).write_json(str(output))
     return env
@@ -117,7 +119,7 @@ def test_negative_or_senseless_durations_are_refused(
     tmp_path: Path, lines: Path, misuse: Callable[[Any], Any]
 ) -> None:
     """A duration is zero or more and has a unit."""
-    with pytest.raises(hg.UsageError, match="out_of_orderness|idleness"):
+    with pytest.raises(hg.UsageError, match=r"out_of_orderness|idleness"):
         misuse(environment(tmp_path).read_json(str(lines)))
 
 
