@@ -6,9 +6,10 @@ PY := .venv/bin/python
 
 # Extra arguments: make test ARGS='-k snapshot', make bench ARGS=--smoke, make demo HEADGATE_DEMO_ARGS=--fast
 ARGS ?=
+SEEDS ?= 300
 HEADGATE_DEMO_ARGS ?=
 
-.PHONY: help setup java demo test check format bench proof docs pins clean
+.PHONY: help setup java demo test sim check format bench proof docs pins clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -23,7 +24,10 @@ demo: java setup ## Twenty seconds of real events, a killed worker, and the proo
 	@$(PY) examples/demo.py $(HEADGATE_DEMO_ARGS)
 
 test: java setup ## All tests and the examples in docstrings, under 5 minutes
-	@timeout --foreground 300 $(PY) -m pytest tests $(ARGS)
+	@timeout --foreground 300 $(PY) -m pytest tests -m "not ci" $(ARGS)
+
+sim: setup ## Whole jobs on virtual time, disk, network and processes, under faults: SEEDS of them
+	@$(PY) -m sim --seeds $(SEEDS) $(ARGS)
 
 check: setup ## Lint, format, types, and the rules about the source itself
 	$(PY) -m ruff check .

@@ -166,6 +166,7 @@ class Cluster:
         raise AssertionError(f"{name} did not say {text!r}: {(self._folder / name).read_text()}")
 
 
+@pytest.mark.ci
 def test_a_standalone_cluster_runs_the_gang(tmp_path: Path) -> None:
     """With a cluster's master the workers live in executors, reach the driver, and survive a kill as well."""
     (tmp_path / "cluster").mkdir()
