@@ -62,7 +62,8 @@ class TimerService(Protocol):
         """Call `on_timer` for this key once the watermark reaches `timestamp` (ms).
 
         One timer per key and timestamp. A timer at or behind the current watermark fires right
-        after the present call returns.
+        after the present call returns. At the end of a bounded input all timers fire; an
+        `on_timer` that registers the next one for ever is refused there.
         """
         ...
 

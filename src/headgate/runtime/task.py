@@ -6,6 +6,7 @@ Everything here runs in the worker's one loop thread, a step at a time. A step i
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -62,7 +63,7 @@ class TaskHost(Protocol):
         ...
 
 
-class Task:
+class Task(ABC):
     """What all subtasks share.
 
     Attributes:
@@ -97,9 +98,9 @@ class Task:
             with blamed(operator.context, "in open()"):
                 operator.open()
 
+    @abstractmethod
     def step(self) -> bool:
         """Do up to one step of work; False when there was nothing to do."""
-        raise NotImplementedError
 
     def next_wakeup(self) -> int | None:
         """When the subtask wants to step without being fed, in monotonic ms."""

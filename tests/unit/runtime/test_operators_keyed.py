@@ -17,6 +17,7 @@ from headgate.common.time import WATERMARK_MAX
 from headgate.records.row import Row
 from headgate.runtime.operators.keyed import KeyedProcessOperator
 from headgate.runtime.operators.keyed_loop import LoopShape, loop_source
+from headgate.testing import OperatorHarness
 
 SIDE = hg.OutputTag("side")
 
@@ -352,3 +353,20 @@ def test_the_generated_loop_leaves_out_what_is_not_needed() -> None:
     for word in ("h0", "b0", "new_row()", "ctx.timestamp =", "queue.interrupt"):
         assert word not in bare
         assert word in loop_source(LoopShape(1, 1, True, True))
+
+
+def test_timers_without_end_are_refused_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An on_timer that always registers the next timer would never let a bounded input end."""
+
+    class Ticking(hg.KeyedProcessFunction):
+        def process(self, record: Any, ctx: Any) -> None:
+            ctx.timers.register_event_time(10)
+
+        def on_timer(self, timestamp: int, ctx: Any) -> None:
+            ctx.timers.register_event_time(timestamp + 10)
+
+    monkeypatch.setattr("headgate.runtime.operators.keyed.END_TIMERS_MAX", 100)
+    harness = OperatorHarness(Ticking(), key="key")
+    harness.process({"key": "a"}, timestamp=1)
+    with pytest.raises(hg.UsageError, match="timer after timer"):
+        harness.advance_watermark(2**63 - 1)

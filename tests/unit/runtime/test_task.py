@@ -204,11 +204,18 @@ class Rebel(Watching):
             raise RuntimeError(f"no {where}")
 
 
+class IdleTask(Task):
+    """A subtask without input."""
+
+    def step(self) -> bool:
+        return False
+
+
 def chain_of(*wheres: str) -> tuple[Task, list[Rebel]]:
     """A subtask of rebels."""
     clock = ManualClock()
     operators = [Rebel(clock, where) for where in wheres]
-    return Task(TASK, operators, Outputs(10), RememberingHost(clock), 10), operators
+    return IdleTask(TASK, operators, Outputs(10), RememberingHost(clock), 10), operators
 
 
 @pytest.mark.parametrize(

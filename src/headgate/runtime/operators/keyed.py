@@ -13,8 +13,9 @@ import numpy as np
 
 from headgate.api.functions import KeyedProcessFunction, OnTimerContext
 from headgate.api.state import declared_state
+from headgate.common.errors import UsageError
 from headgate.common.keygroups import key_group_range
-from headgate.common.time import WATERMARK_MIN
+from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.timers import TimerQueue
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
@@ -31,6 +32,9 @@ from headgate.runtime.operators.base import (
 from headgate.runtime.operators.keyed_loop import LoopShape, compile_keyed_loop
 from headgate.runtime.operators.keyed_state import PendingKeyedState, open_backend, split_handles
 from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
+
+END_TIMERS_MAX = 1_000_000
+"""Timers that may be registered in one subtask while the last ones fire at the end of the input."""
 
 
 class Timers:
@@ -215,18 +219,29 @@ class KeyedProcessOperator(Operator):
     def _fire_event_time(self, timestamp: int, out: _Output) -> None:
         """Timers due at watermark `timestamp`, in order; then that watermark is in force."""
         queue = self._timers.event
+        allowed = END_TIMERS_MAX + len(queue) if timestamp == WATERMARK_MAX else None
         while (due := queue.next_time) is not None and due <= timestamp:
             # A timer's outputs belong before the watermark that fired it.
             mark = max(self._mark, min(due - 1, timestamp))
             self._timers.current_watermark = self._mark = mark
             for fired, key in queue.pop_due(due):
                 before = len(out.records)
+                if allowed is not None:
+                    allowed -= 1
+                    self._check_end(allowed, fired, key)
                 self._call_timer(fired, key, out)
                 fresh = len(out.records) - before
                 out.times.extend([fired] * fresh)
                 out.marks.extend([mark] * fresh)
         self._mark = max(self._mark, timestamp)
         self._timers.current_watermark = self._mark
+
+    def _check_end(self, allowed: int, timestamp: int, key: Any) -> None:
+        if allowed < 0:
+            raise UsageError(
+                f"{self.context.label} registers timer after timer at the end of the input (now of key "
+                f"{key!r} at {timestamp}); event time is over there, so on_timer must stop at some point"
+            )
 
     def _call_timer(self, timestamp: int, key: Any, out: _Output) -> None:
         ctx = self._ctx
