@@ -1,4 +1,7 @@
-"""The sources' split enumerators, living in the driver: made, asked, snapshotted, told."""
+"""The sources' split enumerators, living in the driver: made, asked, snapshotted, told.
+
+What they raise is the user's or a connector's; it names the source, like errors in workers do.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from headgate.api.source import SplitEnumerator
 from headgate.common.errors import InternalError
 from headgate.graph.logical import SourceNode
 from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.operators.base import OperatorContext, blamed
 
 
 class Enumerators:
@@ -17,33 +21,50 @@ class Enumerators:
     Args:
         plan: what runs.
         restored: uid -> state from the restored checkpoint; empty to begin anew.
+        job: the job's id.
+        attempt: the deployment.
     """
 
-    def __init__(self, plan: PhysicalPlan, restored: Mapping[str, Any]) -> None:
-        self._by_vertex: dict[int, tuple[str, SplitEnumerator]] = {}
+    def __init__(self, plan: PhysicalPlan, restored: Mapping[str, Any], job: str, attempt: int) -> None:
+        self._by_vertex: dict[int, tuple[OperatorContext, SplitEnumerator]] = {}
         for vertex in plan.vertices:
             node = vertex.chain[0]
             if isinstance(node, SourceNode):
                 uid = node.uid or f"node-{node.id}"
-                self._by_vertex[vertex.id] = (uid, node.source.create_enumerator(restored.get(uid)))
+                place = OperatorContext(uid, node.name, 0, vertex.parallelism, attempt, job, 0, clock=None)
+                with blamed(place, "in create_enumerator()"):
+                    self._by_vertex[vertex.id] = (place, node.source.create_enumerator(restored.get(uid)))
 
     def next_splits(self, vertex: int, subtask: int) -> list[tuple[str, Any]] | None:
         """Splits for a reader that has none left."""
         if vertex not in self._by_vertex:
             raise InternalError(f"vertex {vertex} asked for splits but has no source")
-        splits = self._by_vertex[vertex][1].next_splits(subtask)
+        place, enumerator = self._by_vertex[vertex]
+        with blamed(place, f"in next_splits({subtask})"):
+            splits = enumerator.next_splits(subtask)
         return None if splits is None else [(split.id, split.position) for split in splits]
 
     def snapshot(self) -> dict[str, Any]:
         """Source uid -> state without what was handed out."""
-        return {uid: enumerator.snapshot() for uid, enumerator in self._by_vertex.values()}
+        states = {}
+        for place, enumerator in self._by_vertex.values():
+            with blamed(place, "in snapshot()"):
+                states[place.uid] = enumerator.snapshot()
+        return states
 
     def checkpoint_complete(self, checkpoint: int) -> None:
         """`checkpoint` is in the log."""
-        for _, enumerator in self._by_vertex.values():
-            enumerator.checkpoint_complete(checkpoint)
+        for place, enumerator in self._by_vertex.values():
+            with blamed(place, f"at the completion of checkpoint {checkpoint}"):
+                enumerator.checkpoint_complete(checkpoint)
 
-    def close(self) -> None:
-        """Release connections."""
-        for _, enumerator in self._by_vertex.values():
-            enumerator.close()
+    def close(self) -> list[Exception]:
+        """Release connections; gives what went wrong, because closing must not stop anything else."""
+        errors: list[Exception] = []
+        for place, enumerator in self._by_vertex.values():
+            try:
+                with blamed(place, "in close()"):
+                    enumerator.close()
+            except Exception as error:
+                errors.append(error)
+        return errors

@@ -311,7 +311,7 @@ class JobMaster:
         restored = [] if point is None else assign_state(self.plan, point.checkpoint)
         enumerators = {} if point is None else point.checkpoint.enumerators
         try:
-            self._enumerators = Enumerators(self.plan, enumerators)
+            self._enumerators = Enumerators(self.plan, enumerators, self.job, self.attempt)
         except Exception as error:
             self.attempt_failed(error)
             return
@@ -414,7 +414,8 @@ class JobMaster:
     def _end_attempt(self) -> None:
         self.checkpoints.suspend()
         if self._enumerators is not None:
-            self._enumerators.close()
+            for error in self._enumerators.close():
+                self.ports.listener.note(f"closing a source failed: {error}")
             self._enumerators = None
 
     def _idle(self, slot: int, message: m.Idle) -> None:
@@ -495,8 +496,12 @@ class JobMaster:
 
     def enumerators_complete(self, checkpoint: int) -> None:
         """Tell the enumerators."""
-        if self._enumerators is not None:
+        if self._enumerators is None:
+            return
+        try:
             self._enumerators.checkpoint_complete(checkpoint)
+        except Exception as error:
+            self.attempt_failed(error)
 
     def checkpoint_done(self, checkpoint: int, kind: RequestKind, took_ms: int) -> None:
         """A checkpoint is complete and committed; the final one ends the job."""
