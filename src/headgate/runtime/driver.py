@@ -7,6 +7,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from headgate.api.executor import JobResult, JobSpec
@@ -91,36 +92,35 @@ class _Driver:
         began = self._clock.monotonic_ms()
         point = self._restore_point()
         plan = adopt_key_groups(self._job, point)
-        disk, service, permit = self._open_storage()
-        probe = load_probe(self._job.config.get(o.PROBE))
-        background = BackgroundThread("headgate-checkpoints")
-        generation = 1 if permit is None else permit.generation
-        server = self._serve(generation)
-        gang = make_gang(GangContext(self._worker_spec(server.address, generation), self._gang_exited))
-        ports = MasterPorts(
-            self._clock, background, gang, SystemRandomness(), probe, self._mailbox.post, self._statistics
-        )
-        program = Program(self._id, plan, self._settings.worker, self._job.record_types)
-        self._master = JobMaster(
-            self._id,
-            self._job.name,
-            plan,
-            program,
-            self._settings,
-            ports,
-            service,
-            permit,
-            point,
-            None if disk is None else self._marker,
-        )
-        try:
-            self._loop()
-        finally:
-            server.close()
-            background.close()
+        with ExitStack() as opened:
+            disk, service, permit = self._open_storage()
             if disk is not None:
-                reachability.delete_marker(disk, self._marker)
+                opened.callback(reachability.delete_marker, disk, self._marker)
+            background = BackgroundThread("headgate-checkpoints")
+            opened.callback(background.close)
+            generation = 1 if permit is None else permit.generation
+            server = self._serve(generation)
+            opened.callback(server.close)
+            worker = self._worker_spec(server.address, generation)
+            ports = self._ports(background, make_gang(GangContext(worker, self._gang_exited)))
+            program = Program(self._id, plan, self._settings.worker, self._job.record_types)
+            marker = None if disk is None else self._marker
+            self._master = JobMaster(
+                self._id, self._job.name, plan, program, self._settings, ports, service, permit, point, marker
+            )
+            self._loop()
         return self._result(began)
+
+    def _ports(self, background: BackgroundThread, gang: Gang) -> MasterPorts:
+        return MasterPorts(
+            clock=self._clock,
+            background=background,
+            gang=gang,
+            randomness=SystemRandomness(),
+            probe=load_probe(self._job.config.get(o.PROBE)),
+            post=self._mailbox.post,
+            listener=self._statistics,
+        )
 
     def _loop(self) -> None:
         master = self._master
@@ -175,6 +175,8 @@ class _Driver:
         if uri is None:
             return None, None, None
         disk = open_disk(uri)
+        # Workers may have another working directory: they get the whole path.
+        self._settings = dataclasses.replace(self._settings, storage=disk.describe())
         reachability.probe(disk)
         reachability.write_marker(disk, self._marker)
         service = CheckpointService(disk, self._id, load_probe(self._job.config.get(o.PROBE)))
