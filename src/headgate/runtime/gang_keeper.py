@@ -10,7 +10,7 @@ from typing import Any
 from headgate.common.ports import Clock, Gang, Link
 from headgate.core.liveness import HeartbeatMonitor, LivenessReport
 from headgate.runtime.control import messages as m
-from headgate.runtime.roster import Member, Roster
+from headgate.runtime.roster import Roster
 
 GANG_EXIT_MS = 15_000
 """How long a cancelled gang may take to be reported gone before it is taken for fenced."""
@@ -80,12 +80,10 @@ class GangKeeper:
         """Who lapsed, and whose loop stands still, since the last look."""
         return self._monitor.check(self._clock.monotonic_ms())
 
-    def lose(self, slot: int) -> Member | None:
+    def lose(self, slot: int) -> None:
         """A worker is gone for good."""
         self._monitor.forget(slot)
-        member = self.roster.get(slot)
         self.roster.lose(slot)
-        return member
 
     def exited(self, gang: int) -> bool:
         """All workers are reported gone; False when that is old news."""
