@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headgate.core.alignment.barriers import Barrier
+
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
@@ -15,19 +17,6 @@ class Watermark:
 @dataclass(frozen=True, slots=True)
 class Idle:
     """This channel has nothing to say for a while and must not hold event time back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Barrier:
-    """Splits the stream into what belongs to `checkpoint` and what comes after.
-
-    Attributes:
-        checkpoint: its id.
-        trigger_ms: wall clock of the job master at the trigger; for the start delay.
-    """
-
-    checkpoint: int
-    trigger_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +32,5 @@ class EndOfData:
 
 
 Event = Watermark | Idle | Barrier | CancelMarker | EndOfData
+
+__all__ = ["Barrier", "CancelMarker", "EndOfData", "Event", "Idle", "Watermark"]

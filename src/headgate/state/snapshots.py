@@ -63,6 +63,7 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
             (a source's splits under ``"splits"``, a sink writer's state under ``"writer"``).
         committables: what a sink writer prepared; published once the checkpoint is in the log.
         watermark: the operator's event-time clock at the cut, in ms; None when it has none.
+        firing_to: event time up to which timers were about to fire, in ms; None when none was due.
     """
 
     uid: str
@@ -70,6 +71,76 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
     list_state: dict[str, list[Any]] = {}
     committables: list[Any] = []
     watermark: int | None = None
+    firing_to: int | None = None
+
+
+class InFlightPart(msgspec.Struct, frozen=True):
+    """Some elements of a stream, in order, as one blob.
+
+    Attributes:
+        handle: where the blob is.
+        size: its bytes.
+        records: how many records it holds; watermarks are not counted.
+    """
+
+    handle: StateHandle
+    size: int
+    records: int
+
+
+class InFlightStream(msgspec.Struct, frozen=True):
+    """What was under way on one channel when an unaligned checkpoint was drawn.
+
+    The records between two subtasks are told by their ends and kept as records, so that another
+    parallelism or another number of exchanges only means another way for them.
+
+    Attributes:
+        receiver: uid of the operator that would have taken the records in.
+        sender: uid of the operator that emitted them.
+        tag: the side output they came from, or None.
+        sender_subtask: which copy of the sender.
+        receiver_subtask: which copy of the receiver.
+        level: those of a lower level come first: records that were in flight in the restored
+            checkpoint already, and still are, precede what was emitted since.
+        from_output: found on the sender's side; follows what the same channel had on the receiver's.
+        keyed: whether each record has its key group beside it.
+        parts: the elements in order.
+        watermark: the channel's event time where the stream begins, in ms; None when that is
+            wherever the level below ends.
+        idle: whether the channel was idle there.
+        record_type: description of the serializer of typed records, or None.
+    """
+
+    receiver: str
+    sender: str
+    tag: str | None
+    sender_subtask: int
+    receiver_subtask: int
+    level: int = 0
+    from_output: bool = False
+    keyed: bool = False
+    parts: list[InFlightPart] = []
+    watermark: int | None = None
+    idle: bool = False
+    record_type: Any = None
+
+
+class InFlightShare(msgspec.Struct, frozen=True):
+    """The part of a stream that one subtask of the restored job takes over.
+
+    Attributes:
+        stream: the whole stream.
+        first_group: the first key group that it takes, of a keyed stream.
+        last_group: the last one (inclusive).
+        turn: of a stream that is dealt out, the first batch that it takes.
+        of: how many subtasks take turns; 1: everything is taken.
+    """
+
+    stream: InFlightStream
+    first_group: int | None = None
+    last_group: int | None = None
+    turn: int = 0
+    of: int = 1
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True):
@@ -87,6 +158,12 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
         bytes_written: new bytes in files.
         records_in: records taken in up to the cut, since the attempt began.
         records_out: records emitted up to the cut, since the attempt began.
+        in_flight: records that an unaligned checkpoint took along.
+        finished: whether the subtask had processed all its input.
+        unaligned: whether the barrier overtook records here.
+        bytes_processed: bytes of records read between the first barrier and the last.
+        bytes_persisted: bytes of records in flight that were stored.
+        slowest_channel: "uid[subtask]" of the sender whose barrier came last, or None.
     """
 
     vertex: int
@@ -100,6 +177,12 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
     bytes_written: int = 0
     records_in: int = 0
     records_out: int = 0
+    in_flight: list[InFlightStream] = []
+    finished: bool = False
+    unaligned: bool = False
+    bytes_processed: int = 0
+    bytes_persisted: int = 0
+    slowest_channel: str | None = None
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):
@@ -119,6 +202,8 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
         enumerators: source uid -> state of its split enumerator.
         totals: "vertex's operators, joined" -> records in and out since the job first began.
         state_types: operator uid -> state name -> description of its serializer.
+        in_flight: records that were under way; empty unless barriers overtook some.
+        finished: operator uid -> subtasks that had processed all their input.
     """
 
     job: str
@@ -134,3 +219,5 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     enumerators: dict[str, Any]
     state_types: dict[str, dict[str, Any]]
     totals: dict[str, tuple[int, int]] = {}
+    in_flight: list[InFlightStream] = []
+    finished: dict[str, list[int]] = {}

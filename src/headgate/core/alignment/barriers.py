@@ -1,0 +1,53 @@
+"""A barrier, and how it may travel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+
+class Alignment(Enum):
+    """What a barrier does to the records ahead of it and to the channels it comes from."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    """Nothing waits: records behind it may be processed before the snapshot."""
+    ALIGNED = "aligned"
+    """A channel waits behind it until it has come on all channels."""
+    UNALIGNED = "unaligned"
+    """It overtakes the records ahead of it, and these become part of the checkpoint."""
+    FORCED_ALIGNED = "forced-aligned"
+    """Of an unaligned checkpoint, on an exchange whose records cannot be part of a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Splits the stream into what belongs to `checkpoint` and what comes after.
+
+    Attributes:
+        checkpoint: its id.
+        trigger_ms: wall clock of the job master at the trigger; start delay and age count from it.
+        alignment: how it travels.
+        timeout_ms: an aligned one that is older than this becomes unaligned; None: it never does.
+        savepoint: whether a savepoint is drawn; those always align.
+    """
+
+    checkpoint: int
+    trigger_ms: int
+    alignment: Alignment = Alignment.ALIGNED
+    timeout_ms: int | None = None
+    savepoint: bool = False
+
+    @property
+    def overtakes(self) -> bool:
+        """Whether it overtakes records from the start."""
+        return self.alignment is Alignment.UNALIGNED
+
+    def as_unaligned(self) -> Barrier:
+        """The same barrier, once it waited too long."""
+        return replace(self, alignment=Alignment.UNALIGNED, timeout_ms=None)
+
+    def as_forced(self) -> Barrier:
+        """The same barrier for an exchange that always aligns; one that aligns anyway stays as it is."""
+        if self.alignment is not Alignment.UNALIGNED and self.timeout_ms is None:
+            return self
+        return replace(self, alignment=Alignment.FORCED_ALIGNED, timeout_ms=None)
