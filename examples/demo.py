@@ -3,7 +3,8 @@
     make demo
 
 Runs `examples/commits.py` with two workers and a checkpoint every second, slowed down to about
-twenty seconds so that there is something to see; `--fast` takes about five.
+twenty seconds so that there is something to see; `--fast` takes about five. At the end it shows what
+`headgate checkpoints --last` says; `--keep` keeps the checkpoints, to ask more.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 import headgate as hg
+from headgate.cli.checkpoints import CheckpointsRequest, show
 from headgate.deploy.spark.executor import SparkExecutor
 from headgate.runtime.events import JobListener
 
@@ -167,10 +169,24 @@ def report(result: hg.JobResult, saboteur: Saboteur, lines: int, duplicates: int
     CONSOLE.print(table)
 
 
+def diagnose(folder: Path, kept: bool) -> None:
+    """What `headgate checkpoints --last` says of the job, and where to ask again."""
+    checkpoints = folder / "checkpoints"
+    where = str(checkpoints) if kept else "<checkpoint directory>"
+    CONSOLE.print(f"[bold]headgate checkpoints {where} --last[/]", soft_wrap=True, highlight=False)
+    request = CheckpointsRequest(str(checkpoints), last=True)
+    CONSOLE.out(show(request, CONSOLE.width, CONSOLE.is_terminal), highlight=False)
+    if kept:
+        CONSOLE.print(f"The checkpoints are in {checkpoints}, the output beside them.", soft_wrap=True)
+    else:
+        CONSOLE.print("The checkpoints are deleted now; --keep leaves them in place.")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run, sabotage, verify; 0 when nothing was lost or doubled."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fast", action="store_true", help="take about 5 seconds instead of 20")
+    parser.add_argument("--keep", action="store_true", help="keep checkpoints and output, and tell where")
     options = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="headgate-demo-"))
     try:
@@ -179,8 +195,10 @@ def main(arguments: Sequence[str]) -> int:
         CONSOLE.print("Comparing with Spark SQL ...")
         lines, duplicates, missing = verify(folder)
         report(result, saboteur, lines, duplicates, missing)
+        diagnose(folder, options.keep)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
     exact = duplicates == 0 and missing == 0 and result.records_in["commits"] == EVENTS
     return 0 if exact and result.restarts >= 1 else 1
 

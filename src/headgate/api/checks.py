@@ -14,7 +14,7 @@ from headgate.api.sink import Sink
 from headgate.api.state import StateDeclaration, StateDescriptor, declared_state
 from headgate.common import options as o
 from headgate.common.config import Config
-from headgate.common.errors import ConfigError, PlanError, UsageError
+from headgate.common.errors import PlanError, UsageError
 from headgate.graph.explain import StateFact, type_text
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.rewrites import check_unique_uids, place
@@ -26,26 +26,11 @@ def check_program(nodes: Sequence[Node], config: Config) -> None:
     Raises:
         PlanError: the first thing that cannot run as written.
     """
-    check_guarantee(config)
     check_ends(nodes)
     check_unique_uids(nodes)
     states_of(nodes)
     if config.get(o.CHECKPOINTING_INTERVAL) is not None:
         check_uids_given(nodes)
-
-
-def check_guarantee(config: Config) -> None:
-    """Refuse a mode that this version does not have.
-
-    Raises:
-        ConfigError: the mode is at-least-once.
-    """
-    mode = config.get(o.CHECKPOINTING_MODE)
-    if mode is not o.CheckpointingMode.EXACTLY_ONCE:
-        raise ConfigError(
-            f"{o.CHECKPOINTING_MODE.key} is {mode.value} ({config.origin(o.CHECKPOINTING_MODE).text}), which "
-            "this version does not have yet; use EXACTLY_ONCE, which guarantees more"
-        )
 
 
 def check_ends(nodes: Sequence[Node]) -> None:
@@ -85,13 +70,17 @@ def stateful_part(node: Node) -> str | None:
     if isinstance(node, SourceNode):
         return "a position in its input"
     if isinstance(node, SinkNode):
-        commits = type(node.sink).create_committer is not Sink.create_committer
-        return "output that is committed with a checkpoint" if commits else None
+        return "output that is committed with a checkpoint" if _commits(node) else None
     if isinstance(node, KeyedProcessNode):
         if declared_state(node.function):
             return "state"
         return "timers" if _has_timers(node.function) else None
     return None
+
+
+def committing_sinks(nodes: Iterable[Node]) -> frozenset[int]:
+    """The sinks whose output becomes visible with a checkpoint, by node id."""
+    return frozenset(node.id for node in nodes if isinstance(node, SinkNode) and _commits(node))
 
 
 def states_of(nodes: Iterable[Node]) -> dict[int, list[StateFact]]:
@@ -138,6 +127,10 @@ def _declared(node: KeyedProcessNode) -> dict[str, StateDescriptor]:
 
 def _attributes(function: object) -> Iterable[tuple[str, Any]]:
     return getattr(function, "__dict__", {}).items()
+
+
+def _commits(node: SinkNode) -> bool:
+    return type(node.sink).create_committer is not Sink.create_committer
 
 
 def _has_timers(function: object) -> bool:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from headgate.api import launch
 from headgate.api.arguments import check_job_name
-from headgate.api.checks import check_connectors, check_guarantee, check_program, states_of
+from headgate.api.checks import check_connectors, check_program, committing_sinks, states_of
 from headgate.api.executor import Executor, JobResult, JobSpec
 from headgate.api.program import Program
 from headgate.api.reading import Readers
@@ -22,6 +22,7 @@ from headgate.common.config import Config, validate
 from headgate.common.errors import PlanError
 from headgate.common.registry import Kind, load
 from headgate.graph.explain import describe, render
+from headgate.graph.guarantees import Checkpointing
 from headgate.graph.logical import Node, SourceNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.graph.plan import edge_record_types, physical_plan
@@ -88,20 +89,45 @@ class Environment(Readers):
         every: str | int,
         mode: o.CheckpointingMode | str = o.CheckpointingMode.EXACTLY_ONCE,
         storage: str | None = None,
+        unaligned: bool | None = None,
+        aligned_timeout: str | int | None = None,
     ) -> Environment:
         """Take checkpoints.
 
         Args:
             every: time between the starts of two; text such as ``"1s"``, or ms.
-            mode: ``hg.EXACTLY_ONCE``.
+            mode: ``hg.EXACTLY_ONCE``, or ``hg.AT_LEAST_ONCE``, with which no channel waits for another
+                and records may count twice after a failure.
             storage: directory or URI that driver and workers both reach.
+            unaligned: whether barriers overtake records, which then become part of the checkpoint, so
+                that it completes under backpressure; needs ``hg.EXACTLY_ONCE``. None leaves the option
+                as it is.
+            aligned_timeout: how old an unaligned checkpoint may become before its barriers overtake;
+                text such as ``"5s"``, or ms. None leaves the option as it is, 0 at first: from the start.
 
         Raises:
-            ConfigError: a value is wrong.
+            ConfigError: a value is wrong. That two options contradict each other is found by
+                :meth:`plan` and :meth:`execute`, when all are known.
             PlanError: the job was executed already.
+
+        Example:
+            >>> import headgate as hg
+            >>> env = hg.Environment().checkpoints("10s", unaligned=True, aligned_timeout="5s")
+            >>> env.settings["execution.checkpointing.unaligned.enabled"]
+            'true'
+            >>> env.settings["execution.checkpointing.aligned-checkpoint-timeout"]
+            '5s'
         """
         self.config(o.CHECKPOINTING_INTERVAL.key, every).config(o.CHECKPOINTING_MODE.key, mode)
-        return self if storage is None else self.config(o.CHECKPOINTING_DIR.key, storage)
+        given = {
+            o.CHECKPOINTING_DIR.key: storage,
+            o.UNALIGNED.key: unaligned,
+            o.ALIGNED_TIMEOUT.key: aligned_timeout,
+        }
+        for key, value in given.items():
+            if value is not None:
+                self.config(key, value)
+        return self
 
     # -- looking
 
@@ -141,7 +167,8 @@ class Environment(Readers):
         """What :meth:`explain` shows, as plain values."""
         nodes = self.program.nodes()
         reserved = self._settings.get(o.RESERVED_SLOTS)
-        return describe(name, nodes, self._physical(nodes), states_of(nodes), reserved)
+        checkpointing = self._checkpointing(nodes)
+        return describe(name, nodes, self._physical(nodes), states_of(nodes), reserved, checkpointing)
 
     # -- running
 
@@ -196,11 +223,16 @@ class Environment(Readers):
     # -- inside
 
     def _physical(self, nodes: tuple[Node, ...]) -> PhysicalPlan:
-        check_guarantee(self._settings)
         groups = self._settings.get(o.MAX_PARALLELISM)
         return physical_plan(
             nodes, self._settings.get(o.PARALLELISM_DEFAULT), None if groups == -1 else groups
         )
+
+    def _checkpointing(self, nodes: tuple[Node, ...]) -> Checkpointing:
+        get = self._settings.get
+        if get(o.CHECKPOINTING_INTERVAL) is None:
+            return Checkpointing()
+        return Checkpointing(get(o.CHECKPOINTING_MODE), get(o.UNALIGNED), committing_sinks(nodes))
 
     @override
     def _begin(self, source: Source[Any], name: str, uid: str | None, record_type: Any) -> DataStream[Any]:

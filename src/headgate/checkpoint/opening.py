@@ -15,7 +15,7 @@ from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import StorageError
 from headgate.common.format_config import differences
 from headgate.common.ports import Disk
-from headgate.state.snapshots import CheckpointMetadata, FileRange
+from headgate.state.snapshots import CheckpointMetadata, FileRange, InFlightStream
 
 
 def referenced_ranges(metadata: CheckpointMetadata) -> Iterator[FileRange]:
@@ -24,6 +24,15 @@ def referenced_ranges(metadata: CheckpointMetadata) -> Iterator[FileRange]:
         for state in subtasks:
             if state.keyed is not None and isinstance(state.keyed.handle, FileRange):
                 yield state.keyed.handle
+    for stream in metadata.in_flight:
+        yield from in_flight_ranges(stream)
+
+
+def in_flight_ranges(stream: InFlightStream) -> Iterator[FileRange]:
+    """Every piece of a file that holds records in flight."""
+    for part in stream.parts:
+        if isinstance(part.handle, FileRange):
+            yield part.handle
 
 
 def open_checkpoint(uri: str) -> tuple[Disk, CheckpointMetadata]:

@@ -21,6 +21,7 @@ from headgate.checkpoint.layout import (
 )
 from headgate.checkpoint.metadata.registry import decode_metadata, encode_metadata
 from headgate.checkpoint.opening import (
+    in_flight_ranges,
     load_logged,
     load_named,
     referenced_ranges,
@@ -274,4 +275,5 @@ def _files(metadata: CheckpointMetadata) -> frozenset[str]:
 
 def _files_of_snapshot(snapshot: SubtaskSnapshot) -> list[str]:
     handles = (state.keyed.handle for state in snapshot.operators if state.keyed is not None)
-    return [handle.file for handle in handles if isinstance(handle, FileRange)]
+    names = [handle.file for handle in handles if isinstance(handle, FileRange)]
+    return names + [item.file for stream in snapshot.in_flight for item in in_flight_ranges(stream)]

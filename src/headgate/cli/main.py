@@ -8,7 +8,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -16,6 +16,9 @@ from headgate.cli.exit_codes import ending_of
 from headgate.cli.options_page import page
 from headgate.cli.run import RunRequest, assignments
 from headgate.cli.run import run as run_request
+
+PLAIN_WIDTH: Final = 160
+"""Characters of a line where the output is no terminal."""
 
 app = typer.Typer(
     name="headgate",
@@ -81,6 +84,37 @@ def plan(
         return json.dumps(facts, indent=2) if as_json else render(facts)
 
     _print(show)
+
+
+@app.command()
+def checkpoints(
+    path: Annotated[
+        str | None, typer.Argument(metavar="PATH", help="A checkpoint directory, or a job's folder in it.")
+    ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", help="The newest one in full, and why it was slow.")
+    ] = False,
+    checkpoint: Annotated[
+        int | None, typer.Option("--id", min=1, metavar="N", help="This one in full.")
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option("--job", metavar="NAME", help="Id or name of a job, where there are several."),
+    ] = None,
+    define: Options = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")] = False,
+) -> None:
+    """Show the checkpoints of a job, running or not, and where their time went."""
+
+    def text() -> str:
+        from headgate.cli.checkpoints import CheckpointsRequest, show
+
+        request = CheckpointsRequest(path, last, checkpoint, job, define or (), as_json)
+        terminal = sys.stdout.isatty()
+        width = shutil.get_terminal_size().columns if terminal else PLAIN_WIDTH
+        return show(request, width, terminal)
+
+    _print(text)
 
 
 @app.command()

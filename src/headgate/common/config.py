@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from headgate.common import options as o
 from headgate.common.config_option import ConfigOption
 from headgate.common.errors import ConfigError
-from headgate.common.options import OPTIONS, RestartStrategyType
+from headgate.common.options import OPTIONS, CheckpointingMode, RestartStrategyType
 from headgate.common.time import format_ms
 
 __all__ = ["Config", "ConfigOption", "Origin", "Setting", "effective_restart_strategy", "validate"]
@@ -209,7 +209,36 @@ def validate(config: Config) -> None:
             o.CHECKPOINTING_MAX_CONCURRENT,
             "a pause between checkpoints and two at the same time exclude each other",
         )
+    _check_unaligned(config)
     _refuse_settings_of_other_strategies(config)
+
+
+def _check_unaligned(config: Config) -> None:
+    unaligned = config.get(o.UNALIGNED)
+    if unaligned and config.get(o.CHECKPOINTING_MODE) is CheckpointingMode.AT_LEAST_ONCE:
+        raise _contradiction(
+            config,
+            o.UNALIGNED,
+            o.CHECKPOINTING_MODE,
+            "at-least-once never waits, so barriers need not overtake; set the mode to EXACTLY_ONCE or turn "
+            "unaligned checkpoints off",
+        )
+    if unaligned and config.get(o.CHECKPOINTING_MAX_CONCURRENT) > 1:
+        raise _contradiction(
+            config,
+            o.UNALIGNED,
+            o.CHECKPOINTING_MAX_CONCURRENT,
+            "records that were overtaken belong to one checkpoint; set the second to 1 or turn unaligned "
+            "checkpoints off",
+        )
+    # As with restart strategies: Spark's configuration serves many jobs, not all of them unaligned.
+    if not unaligned and config.origin(o.ALIGNED_TIMEOUT) >= Origin.PROGRAM:
+        raise _contradiction(
+            config,
+            o.ALIGNED_TIMEOUT,
+            o.UNALIGNED,
+            f"only unaligned checkpoints have a timeout; set {o.UNALIGNED.key}=true or drop the timeout",
+        )
 
 
 def _refuse_settings_of_other_strategies(config: Config) -> None:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from headgate.common.config_option import (
+    Boolean,
     Choice,
     ConfigOption,
     Duration,
@@ -31,7 +32,9 @@ class CheckpointingMode(StrEnum):
     """What a record's effect on state is after a failure."""
 
     EXACTLY_ONCE = "EXACTLY_ONCE"
+    """State reflects every record exactly once."""
     AT_LEAST_ONCE = "AT_LEAST_ONCE"
+    """Nothing waits for barriers; records may be reflected twice."""
 
 
 class RestartStrategyType(StrEnum):
@@ -65,7 +68,8 @@ CHECKPOINTING_MODE: Final = ConfigOption(
     "execution.checkpointing.mode",
     Choice(CheckpointingMode),
     CheckpointingMode.EXACTLY_ONCE,
-    "What state guarantees after a failure.",
+    "What state guarantees after a failure; with AT_LEAST_ONCE no channel waits for the barriers of the "
+    "others, and records may count twice.",
 )
 CHECKPOINTING_TIMEOUT: Final = ConfigOption(
     "execution.checkpointing.timeout",
@@ -102,6 +106,26 @@ CHECKPOINTING_NUM_RETAINED: Final = ConfigOption(
     Integer(1),
     1,
     "How many completed checkpoints are kept.",
+)
+UNALIGNED: Final = ConfigOption(
+    "execution.checkpointing.unaligned.enabled",
+    Boolean(),
+    False,
+    "Whether barriers overtake records, which then become part of the checkpoint, so that it completes under "
+    "backpressure; needs EXACTLY_ONCE and one checkpoint at a time.",
+)
+ALIGNED_TIMEOUT: Final = ConfigOption(
+    "execution.checkpointing.aligned-checkpoint-timeout",
+    Duration(),
+    0,
+    "With unaligned checkpoints, how old one may become while it aligns before its barriers overtake; 0ms is "
+    "unaligned from the start.",
+)
+IN_FLIGHT_SIZE_MAX: Final = ConfigOption(
+    "execution.checkpointing.unaligned.max-in-flight-size",
+    MemorySize(),
+    1024 * 1024 * 1024,
+    "How much of overtaken records one subtask takes along into one checkpoint; one that exceeds it fails.",
 )
 
 # --- dataflow

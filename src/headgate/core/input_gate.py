@@ -11,8 +11,8 @@ quicker.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Set
 from typing import Any
 
 from headgate.common.errors import InternalError
@@ -31,7 +31,8 @@ class InputGate:
     def __init__(self, channels: int, is_records: Callable[[Any], bool]) -> None:
         self._is_records = is_records
         self._queues: list[deque[Any]] = [deque() for _ in range(channels)]
-        self._ready: deque[int] = deque()
+        # The line of channels that may be read; ordered, and any of them leaves it in constant time.
+        self._ready: OrderedDict[int, None] = OrderedDict()
         self._blocked: set[int] = set()
         self._silent = set(range(channels))
 
@@ -40,42 +41,60 @@ class InputGate:
         queue = self._queues[channel]
         queue.append(element)
         if len(queue) == 1 and channel not in self._blocked:
-            self._ready.append(channel)
+            self._ready[channel] = None
         if channel in self._silent:
             self._silent.discard(channel)
             if not self._silent:
                 # A stable sort: among equals the order of arrival stays.
-                self._ready = deque(sorted(self._ready, key=lambda c: self._is_records(self._queues[c][0])))
+                line = sorted(self._ready, key=lambda c: self._is_records(self._queues[c][0]))
+                self._ready = OrderedDict.fromkeys(line)
 
     @property
     def available(self) -> bool:
         """Whether :meth:`poll` would give something."""
         return bool(self._ready) and not self._silent
 
-    def poll(self) -> tuple[int, Any] | None:
-        """The next element and its channel; None when nothing may be read."""
+    def poll(self, wanted: Callable[[Any], bool] | None = None) -> tuple[int, Any] | None:
+        """The next element and its channel; None when nothing may be read.
+
+        Args:
+            wanted: reads only an element for which this holds; other channels keep their places in line.
+
+        Raises:
+            InternalError: a blocked channel stood in line.
+        """
         if not self.available:
             return None
-        channel = self._ready.popleft()
+        channel = next(iter(self._ready)) if wanted is None else self._first(wanted)
+        if channel is None:
+            return None
         if channel in self._blocked:
             raise InternalError(f"polled channel {channel}, which is blocked")
         queue = self._queues[channel]
         element = queue.popleft()
         if queue:
-            self._ready.append(channel)
+            self._ready.move_to_end(channel)
+        else:
+            del self._ready[channel]
         return channel, element
 
-    def set_blocked(self, blocked: set[int]) -> None:
+    def _first(self, wanted: Callable[[Any], bool]) -> int | None:
+        return next((channel for channel in self._ready if wanted(self._queues[channel][0])), None)
+
+    def set_blocked(self, blocked: Set[int]) -> None:
         """Exactly these channels may not be read from now on."""
         if blocked == self._blocked:
             return
         for channel in sorted(self._blocked - blocked):
             if self._queues[channel]:
-                self._ready.append(channel)
-        newly = blocked - self._blocked
-        if newly:
-            self._ready = deque(channel for channel in self._ready if channel not in newly)
+                self._ready[channel] = None
+        for channel in blocked - self._blocked:
+            self._ready.pop(channel, None)
         self._blocked = set(blocked)
+
+    def waiting(self, channel: int) -> Iterator[Any]:
+        """The elements that wait on a channel, in order; they stay."""
+        return iter(self._queues[channel])
 
     def queued(self, channel: int) -> int:
         """How many elements wait on a channel."""

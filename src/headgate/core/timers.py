@@ -100,12 +100,17 @@ class TimerQueue(Generic[K]):
             self._drop_head()
         return self._heap[0] if self._heap else None
 
+    def has_due(self, up_to: int) -> bool:
+        """Whether a timer at or before `up_to` is left."""
+        head = self.next_time
+        return head is not None and head <= up_to
+
     def pop_due(self, up_to: int) -> Iterator[tuple[int, K]]:
         """Take the timers at or before `up_to` one by one, as (timestamp, key).
 
         A timer leaves the queue when it is yielded. The caller may register and delete in between:
-        what becomes due is yielded in its place, what is deleted is not. The iteration may be
-        abandoned at any point; what was not yielded stays.
+        what becomes due is yielded in its place, what is deleted is not. The iteration may be put
+        aside or abandoned at any point, and another one begun; what was not yielded stays.
         """
         # One frame per timestamp in progress; a second one when an earlier timer was registered.
         frames: list[tuple[int, Iterator[K]]] = []

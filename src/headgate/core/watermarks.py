@@ -23,6 +23,17 @@ class WatermarkValve:
         self._marks = [WATERMARK_MIN] * channels
         self._idle = [False] * channels
 
+    def seed(self, channel: int, watermark: int | None, idle: bool) -> None:
+        """Where a channel stood when its stream was interrupted; None when nothing is known."""
+        if watermark is not None:
+            self._marks[channel] = watermark
+        self._idle[channel] = idle
+        self._combine()
+
+    def position(self, channel: int) -> tuple[int, bool]:
+        """A channel's own watermark, and whether it is idle."""
+        return self._marks[channel], self._idle[channel]
+
     def advance(self, channel: int, watermark: int) -> int:
         """A channel's own watermark; gives the combined one."""
         self._idle[channel] = False

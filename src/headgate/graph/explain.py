@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headgate.graph.guarantees import NO_CHECKPOINTS, Checkpointing, always_aligned, sink_guarantees
 from headgate.graph.logical import (
     KeyedProcessNode,
     Node,
@@ -50,8 +51,17 @@ States = Mapping[int, Sequence[StateFact]]
 """Node id -> the states its function declares."""
 
 
+Guarantees = Mapping[int, str]
+"""Sink's node id -> what it may promise, in words."""
+
+
 def describe(
-    name: str, nodes: Iterable[Node], plan: PhysicalPlan, states: States, reserved_slots: int = 0
+    name: str,
+    nodes: Iterable[Node],
+    plan: PhysicalPlan,
+    states: States,
+    reserved_slots: int = 0,
+    checkpointing: Checkpointing = Checkpointing(),  # noqa: B008 - frozen
 ) -> dict[str, Any]:
     """Both graphs as plain values, ready for JSON.
 
@@ -61,7 +71,9 @@ def describe(
         plan: the job as it runs.
         states: what the functions declare.
         reserved_slots: kept free beside the gang.
+        checkpointing: what the guarantees of its sinks depend on.
     """
+    promised = sink_guarantees(plan, checkpointing)
     shapes = _Shapes(plan)
     uids = {node.id: node.uid for vertex in plan.vertices for node in vertex.chain}
     return {
@@ -69,9 +81,9 @@ def describe(
         "slots": plan.slots,
         "slots_reserved": reserved_slots,
         "max_parallelism": plan.max_parallelism,
-        "logical": [_logical(node, uids, states) for node in nodes],
-        "vertices": [_vertex(vertex, shapes, states) for vertex in plan.vertices],
-        "edges": [_edge(edge, shapes) for edge in plan.edges],
+        "logical": [_logical(node, uids, states, promised) for node in nodes],
+        "vertices": [_vertex(vertex, shapes, states, promised) for vertex in plan.vertices],
+        "edges": [_edge(edge, shapes, checkpointing.unaligned) for edge in plan.edges],
     }
 
 
@@ -173,7 +185,9 @@ def _keeps_columns(node: Node) -> bool:
     return isinstance(node, SelectNode)
 
 
-def _logical(node: Node, uids: Mapping[int, str | None], states: States) -> dict[str, Any]:
+def _logical(
+    node: Node, uids: Mapping[int, str | None], states: States, promised: Guarantees
+) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "id": node.id,
         "kind": type(node).__name__.removesuffix("Node"),
@@ -185,15 +199,15 @@ def _logical(node: Node, uids: Mapping[int, str | None], states: States) -> dict
         "record_type": type_text(node.record_type),
         "site": node.site,
     }
-    return facts | _details(node, states)
+    return facts | _details(node, states, promised)
 
 
-def _details(node: Node, states: States) -> dict[str, Any]:
+def _details(node: Node, states: States, promised: Guarantees) -> dict[str, Any]:
     match node:
         case SourceNode():
             return {"source": node.source.describe(), "boundedness": node.source.boundedness.value}
         case SinkNode():
-            return {"sink": node.sink.describe(), "guarantee": node.sink.guarantee}
+            return {"sink": node.sink.describe(), "guarantee": promised[node.id]}
         case KeyedProcessNode():
             found = [_state(fact) for fact in states.get(node.id, ())]
             return {"key": key_text(node.key), "state": found}
@@ -216,16 +230,16 @@ def _state(fact: StateFact) -> dict[str, Any]:
     return {"name": fact.name, "kind": fact.kind, "types": list(fact.types)}
 
 
-def _vertex(vertex: Vertex, shapes: _Shapes, states: States) -> dict[str, Any]:
+def _vertex(vertex: Vertex, shapes: _Shapes, states: States, promised: Guarantees) -> dict[str, Any]:
     return {
         "id": int(vertex.id),
         "name": vertex.name,
         "parallelism": vertex.parallelism,
-        "chain": [_operator(node, shapes, states) for node in vertex.chain],
+        "chain": [_operator(node, shapes, states, promised) for node in vertex.chain],
     }
 
 
-def _operator(node: Node, shapes: _Shapes, states: States) -> dict[str, Any]:
+def _operator(node: Node, shapes: _Shapes, states: States, promised: Guarantees) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "node": node.id,
         "name": node.name,
@@ -235,11 +249,11 @@ def _operator(node: Node, shapes: _Shapes, states: States) -> dict[str, Any]:
         "state": [_state(fact) for fact in states.get(node.id, ())],
     }
     if isinstance(node, SinkNode):
-        facts["guarantee"] = node.sink.guarantee
+        facts["guarantee"] = promised[node.id]
     return facts
 
 
-def _edge(edge: Edge, shapes: _Shapes) -> dict[str, Any]:
+def _edge(edge: Edge, shapes: _Shapes, unaligned: bool) -> dict[str, Any]:
     return {
         "id": int(edge.id),
         "source": int(edge.source),
@@ -248,6 +262,8 @@ def _edge(edge: Edge, shapes: _Shapes) -> dict[str, Any]:
         "target": int(edge.target),
         "partitioner": partitioner_text(edge.partitioner),
         "shape": shapes.of_edge(edge),
+        # Null where the question does not arise, because no checkpoint is unaligned.
+        "always_aligned": always_aligned(edge) if unaligned else None,
     }
 
 
@@ -279,7 +295,9 @@ def _vertex_lines(vertex: Mapping[str, Any], edges: Iterable[Mapping[str, Any]])
     for edge in edges:
         if edge["source"] == vertex["id"]:
             tag = "" if edge["tag"] is None else f" side output {edge['tag']!r}"
-            lines.append(f"    =>{tag} {edge['partitioner']} to vertex {edge['target']}, {edge['shape']}")
+            aligned = ", always aligned" if edge["always_aligned"] else ""
+            way = f"{edge['partitioner']} to vertex {edge['target']}, {edge['shape']}{aligned}"
+            lines.append(f"    =>{tag} {way}")
     return lines
 
 
@@ -290,5 +308,6 @@ def _operator_lines(operator: Mapping[str, Any]) -> list[str]:
     for state in operator["state"]:
         lines.append(f"      state {StateFact(state['name'], state['kind'], tuple(state['types']))}")
     if "guarantee" in operator:
-        lines.append(f"      guarantee {operator['guarantee']}")
+        promise = operator["guarantee"]
+        lines.append(f"      {promise if promise == NO_CHECKPOINTS else f'guarantee {promise}'}")
     return lines

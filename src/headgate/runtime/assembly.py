@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headgate.checkpoint.data_files import read_handle
 from headgate.common.errors import InternalError, ProtocolError
 from headgate.common.ids import ChannelId, EdgeId, SubtaskId, SubtaskIndex
 from headgate.common.ports import Disk
+from headgate.core.alignment.factory import make_handler
 from headgate.graph.logical import Node
-from headgate.graph.partitioners import Forward
+from headgate.graph.partitioners import Broadcast, Forward
 from headgate.graph.physical import Edge, Vertex
 from headgate.records.batch import Batch
 from headgate.records.detach import detached
@@ -21,13 +23,16 @@ from headgate.runtime.codec import ElementCodec
 from headgate.runtime.control.messages import Deploy
 from headgate.runtime.elements import Event
 from headgate.runtime.gate_task import GateTask, InputChannel
+from headgate.runtime.in_flight.catalog import StreamCatalog
+from headgate.runtime.in_flight.recovered import RecoveredInput
 from headgate.runtime.network.base import DataPlane
 from headgate.runtime.network.frames import Frame, FrameKind
 from headgate.runtime.operators.base import OperatorContext, Receiver
-from headgate.runtime.output import EdgeReceiver, OutputChannel, OutputEdge, Outputs
+from headgate.runtime.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
 from headgate.runtime.program import Program
-from headgate.runtime.task import SourceTask, Task
-from headgate.state.snapshots import OperatorSubtaskState
+from headgate.runtime.source_task import SourceTask
+from headgate.runtime.task import Task
+from headgate.state.snapshots import InFlightShare, OperatorSubtaskState
 
 _CREDIT = struct.Struct("<I")
 
@@ -131,6 +136,9 @@ class _Assembler:
         self._program, self._plan, self._slot = program, program.plan, slot
         self._deploy, self._host, self._ports, self._disk = deploy, host, ports, disk
         self._restored = {(v, s): states for v, s, states in deploy.restored}
+        self._in_flight = {(v, s): shares for v, s, shares in deploy.in_flight}
+        self._finished = set(deploy.finished)
+        self._catalog = StreamCatalog(program)
         self._codecs = {e.id: ElementCodec(program.record_types.get(e.id)) for e in self._plan.edges}
         self._tasks: dict[SubtaskId, Task] = {}
         self._exchange = Exchange()
@@ -154,14 +162,39 @@ class _Assembler:
             edges[edge.id] = self._output_edge(edge)
             outputs.edges.append(edges[edge.id])
         main, sides = self._receivers(vertex, outputs, edges)
-        operators = build_chain(vertex, self._context_of(vertex), main, sides)
+        shares = self._in_flight.get((vertex.id, self._slot), [])
+        nodes = {_uid(node): at for at, node in enumerate(vertex.chain)}
+        entries = {nodes[share.stream.receiver] for share in shares}
+        chain = build_chain(vertex, self._context_of(vertex), main, sides, entries)
         subtask = SubtaskId(vertex.id, SubtaskIndex(self._slot))
-        arguments = (subtask, operators, outputs, self._host, settings.step_target_ms)
+        arguments = (subtask, chain.operators, outputs, self._host, settings.step_target_ms)
+        recovered = self._recovered_input(shares, lambda uid: chain.places[nodes[uid]])
         senders = self._senders(vertex)
         if not senders:
-            return SourceTask(*arguments)
+            finished = (vertex.id, self._slot) in self._finished
+            return SourceTask(*arguments, recovered=recovered, finished=finished)
         channels = [self._input_channel(edge, sender) for edge, sender in senders]
-        return GateTask(*arguments, channels=channels)
+        handler = make_handler(
+            len(channels),
+            exactly_once=settings.exactly_once,
+            unaligned=settings.unaligned,
+            forced=frozenset(i for i, (edge, _) in enumerate(senders) if _always_aligned(edge)),
+        )
+        return GateTask(*arguments, recovered=recovered, channels=channels, handler=handler)
+
+    def _recovered_input(
+        self, shares: Sequence[InFlightShare], position_of: Callable[[str], int]
+    ) -> RecoveredInput | None:
+        if not shares:
+            return None
+        return RecoveredInput(
+            shares,
+            position_of,
+            lambda stream: self._catalog.codec_of(stream.sender, stream.tag),
+            lambda handle: read_handle(self._disk, handle),
+            self._plan.max_parallelism,
+            self._slot,
+        )
 
     def _receivers(
         self, vertex: Vertex, outputs: Outputs, edges: Mapping[int, OutputEdge]
@@ -182,7 +215,20 @@ class _Assembler:
         receivers = [self._slot] if forward else range(target.parallelism)
         channels = [self._output_channel(edge, receiver) for receiver in receivers]
         receiver = self._context_of(target)(target.chain[0])
-        return OutputEdge(edge.partitioner, channels, self._plan.max_parallelism, self._slot, receiver)
+        return OutputEdge(
+            edge.partitioner,
+            channels,
+            self._plan.max_parallelism,
+            self._slot,
+            receiver,
+            self._ends(edge),
+            receivers,
+        )
+
+    def _ends(self, edge: Edge) -> EdgeEnds:
+        sender = self._plan.vertices[edge.source].chain[edge.operator]
+        receiver = self._plan.vertices[edge.target].chain[0]
+        return EdgeEnds(edge.id, _uid(sender), edge.tag, _uid(receiver))
 
     def _output_channel(self, edge: Edge, receiver: int) -> OutputChannel:
         name = ChannelId(edge.id, SubtaskIndex(self._slot), SubtaskIndex(receiver))
@@ -199,7 +245,8 @@ class _Assembler:
 
     def _input_channel(self, edge: Edge, sender: int) -> InputChannel:
         name = ChannelId(edge.id, SubtaskIndex(sender), SubtaskIndex(self._slot))
-        return InputChannel(self._program.settings.credit_initial, self._credit_return(name))
+        credit = self._program.settings.credit_initial
+        return InputChannel(credit, self._credit_return(name), self._ends(edge), sender)
 
     def _credit_return(self, name: ChannelId) -> Callable[[int], None]:
         if name.sender == self._slot:
@@ -230,7 +277,7 @@ class _Assembler:
         states = self._restored.get((vertex.id, self._slot), [])
 
         def context(node: Node) -> OperatorContext:
-            uid = node.uid or f"node-{node.id}"
+            uid = _uid(node)
             mine: list[OperatorSubtaskState] = [state for state in states if state.uid == uid]
             return OperatorContext(
                 uid=uid,
@@ -243,6 +290,15 @@ class _Assembler:
                 clock=self._ports.clock,
                 restored=mine,
                 disk=self._disk,
+                step_target_ms=self._program.settings.step_target_ms,
             )
 
         return context
+
+
+def _uid(node: Node) -> str:
+    return node.uid or f"node-{node.id}"
+
+
+def _always_aligned(edge: Edge) -> bool:
+    return isinstance(edge.partitioner, Broadcast)

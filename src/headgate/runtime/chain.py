@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from headgate.common.errors import InternalError
@@ -41,31 +42,48 @@ _MAKERS: dict[type[Node], Callable[[OperatorContext, Any], Operator]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The linked operators of one subtask.
+
+    Attributes:
+        operators: head first.
+        places: index of a node in the vertex -> index of the operator that runs it.
+    """
+
+    operators: list[Operator]
+    places: Mapping[int, int]
+
+
 def build_chain(
     vertex: Vertex,
     context_of: Callable[[Node], OperatorContext],
     main: Receiver,
     sides: Mapping[tuple[int, str], Receiver],
-) -> list[Operator]:
-    """The linked operators of one subtask.
+    entries: Collection[int] = (),
+) -> Chain:
+    """Make and link the operators of one subtask.
 
     Args:
         vertex: the chain.
         context_of: where a node's operator runs.
         main: takes the last operator's output.
         sides: (index of the node in the chain, tag) -> who takes that side output.
+        entries: indices of nodes that also take in records from elsewhere; each begins an operator.
     """
     operators: list[Operator] = []
     owner: dict[int, Operator] = {}
+    places: dict[int, int] = {}
     index = 0
     while index < len(vertex.chain):
-        run = _fused_run(vertex.chain, index)
+        run = _fused_run(vertex.chain, index, entries)
         if run:
             operator: Operator = FusedOperator([context_of(node) for node in run], run)
         else:
             operator = _make(vertex.chain[index], context_of)
         width = max(1, len(run))
         owner.update(dict.fromkeys(range(index, index + width), operator))
+        places.update(dict.fromkeys(range(index, index + width), len(operators)))
         operators.append(operator)
         index += width
     for left, right in itertools.pairwise(operators):
@@ -73,13 +91,13 @@ def build_chain(
     operators[-1].next = main
     for (at, tag), receiver in sides.items():
         owner[at].side_outputs[tag] = receiver
-    return operators
+    return Chain(operators, places)
 
 
-def _fused_run(chain: tuple[Node, ...], start: int) -> list[Any]:
-    run = []
-    for node in chain[start:]:
-        if not isinstance(node, _FUSED):
+def _fused_run(chain: tuple[Node, ...], start: int, entries: Collection[int]) -> list[Any]:
+    run: list[Any] = []
+    for index, node in enumerate(chain[start:], start):
+        if not isinstance(node, _FUSED) or (run and index in entries):
             break
         run.append(node)
     return run

@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from headgate.checkpoint.history_file import HistoryFile
 from headgate.checkpoint.service import CheckpointService, may_be_published
 from headgate.checkpoint.store.log import CommitPermit
 from headgate.common.errors import FencedError, StorageError
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import AttemptId, CheckpointId, JobId
 from headgate.common.ports import Background, Clock, Probe
+from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.checkpoint import effects as e
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.failures import CheckpointFailureReason
+from headgate.core.checkpoint.pending import AckResult
 from headgate.graph.physical import PhysicalPlan, Vertex
+from headgate.runtime.checkpoint_history import CheckpointHistory
 from headgate.runtime.committers import Committers
 from headgate.runtime.control import messages as m
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, SubtaskSnapshot
@@ -62,6 +66,7 @@ class CheckpointMaster:
     Attributes:
         coordinator: the pure machine.
         latest: the newest completed checkpoint, whole; None before the first.
+        history: what happened to each checkpoint, for diagnosis.
     """
 
     def __init__(
@@ -77,14 +82,18 @@ class CheckpointMaster:
         background: Background,
         probe: Probe,
         post: Callable[[Callable[[], None]], None],
+        alignment: AlignmentSettings,
     ) -> None:
         self.coordinator = coordinator
+        self._alignment = alignment
         self.latest: CheckpointMetadata | None = None
         self._job, self._name, self._plan = job, job_name, plan
         self._service, self._permit = service, permit
         self._host, self._clock, self._background = host, clock, background
         self._probe, self._post = probe, post
         self._committers = Committers(plan)
+        file = None if service is None else HistoryFile(service.disk, job, job_name, _logged_in(service))
+        self.history = CheckpointHistory(plan, file, clock, background)
         self._begun: dict[int, tuple[int, int, dict[str, Any]]] = {}
         self._storing: CheckpointMetadata | None = None
         self._busy = self._attempt = 0
@@ -109,6 +118,7 @@ class CheckpointMaster:
         self._begun.clear()
         self._totals = totals
         self._attempt = attempt
+        self.history.deployed(tasks)
         self.coordinator.start(AttemptId(attempt), tasks, self._clock.monotonic_ms())
 
     def suspend(self) -> None:
@@ -118,6 +128,7 @@ class CheckpointMaster:
     def tick(self) -> None:
         """Time passed."""
         self.perform(self.coordinator.tick(self._clock.monotonic_ms()))
+        self.history.write_if_due()
 
     def request(self, kind: e.RequestKind) -> None:
         """Ask for a checkpoint."""
@@ -127,7 +138,9 @@ class CheckpointMaster:
         """A subtask's part is durable."""
         now = self._clock.monotonic_ms()
         attempt, checkpoint = AttemptId(message.attempt), CheckpointId(message.checkpoint)
-        _, effects = self.coordinator.acknowledge(attempt, checkpoint, message.snapshot, now)
+        result, effects = self.coordinator.acknowledge(attempt, checkpoint, message.snapshot, now)
+        if result is AckResult.SUCCESS:
+            self.history.acknowledged(checkpoint, message.snapshot)
         self.perform(effects)
 
     def declined(self, message: m.Decline) -> None:
@@ -168,7 +181,8 @@ class CheckpointMaster:
         self._run(work, lambda _: then(), self._host.recovery_failed)
 
     def close(self) -> None:
-        """Release the committers' connections, once what is under way there is through."""
+        """Write the history, and release the committers' connections once they are through."""
+        self.history.write()
         self._background.submit(self._committers.close, lambda _, __: None)
 
     # -- effects ---------------------------------------------------------------------------------
@@ -177,6 +191,7 @@ class CheckpointMaster:
         """Carry out effects in order."""
         for effect in effects:
             if isinstance(effect, e.TriggerCheckpoint):
+                self.history.triggered(effect)
                 self._trigger(effect)
             elif isinstance(effect, e.Finalize):
                 self._finalize(effect)
@@ -185,6 +200,7 @@ class CheckpointMaster:
             elif isinstance(effect, e.NotifyComplete):
                 self._complete(effect)
             elif isinstance(effect, e.NotifyAbort):
+                self.history.failed(effect.checkpoint, effect.reason, effect.detail)
                 self._host.broadcast(m.CheckpointAborted(self._attempt, effect.checkpoint))
             elif isinstance(effect, e.FailJob):
                 self._host.attempt_failed(_checkpoints_failed(effect))
@@ -201,7 +217,11 @@ class CheckpointMaster:
             return
         trigger_ms = self._clock.now_ms()
         self._begun[effect.checkpoint] = (trigger_ms, self._clock.monotonic_ms(), enumerators)
-        self._host.broadcast(m.Trigger(effect.attempt, effect.checkpoint, trigger_ms))
+        barrier = self._alignment.barrier(effect.checkpoint, trigger_ms)
+        alignment = barrier.alignment.value
+        self._host.broadcast(
+            m.Trigger(effect.attempt, effect.checkpoint, trigger_ms, alignment, barrier.timeout_ms)
+        )
 
     def _finalize(self, effect: e.Finalize[SubtaskSnapshot]) -> None:
         trigger_ms, _, enumerators = self._begun[effect.checkpoint]
@@ -226,12 +246,14 @@ class CheckpointMaster:
         metadata, self._storing = self._storing, None
         if error is None:
             self.latest = metadata
+            self.history.stored(checkpoint)
             self.perform(self.coordinator.stored(checkpoint, now))
             return
+        self.history.failed(checkpoint, CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, str(error))
         published = may_be_published(error)
         self.perform(self.coordinator.store_failed(checkpoint, str(error), published, now))
         if isinstance(error, FencedError):
-            self._host.fenced(error)
+            self._fenced(error)
 
     def _commit(self, checkpoint: CheckpointId) -> None:
         metadata = self.latest
@@ -248,6 +270,7 @@ class CheckpointMaster:
         )
 
     def _complete(self, effect: e.NotifyComplete) -> None:
+        self.history.committed(effect.checkpoint)
         began = self._begun.pop(effect.checkpoint, (0, self._clock.monotonic_ms(), {}))[1]
         self._host.broadcast(m.CheckpointComplete(self._attempt, effect.checkpoint))
         self._host.enumerators_complete(effect.checkpoint)
@@ -267,6 +290,10 @@ class CheckpointMaster:
         # What could not be deleted is found by the next sweep; it is no reason to stop a job.
         self._background.submit(work, lambda _, __: None)
 
+    def _fenced(self, error: FencedError) -> None:
+        self.history.fenced()
+        self._host.fenced(error)
+
     def _run(
         self,
         work: Callable[[], Any],
@@ -284,7 +311,7 @@ class CheckpointMaster:
             if error is None:
                 then(result)
             elif isinstance(error, FencedError):
-                self._host.fenced(error)
+                self._fenced(error)
             else:
                 otherwise(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
@@ -311,7 +338,18 @@ class CheckpointMaster:
                 uid: types for snapshot in effect.snapshots for uid, types in snapshot.state_types.items()
             },
             totals=add_totals(self._plan, self._totals, effect.snapshots),
+            in_flight=[stream for snapshot in effect.snapshots for stream in snapshot.in_flight],
+            finished=self._finished(effect.snapshots),
         )
+
+    def _finished(self, snapshots: Sequence[SubtaskSnapshot]) -> dict[str, list[int]]:
+        """Operator uid -> its subtasks that had processed all input."""
+        finished: dict[str, list[int]] = {}
+        for snapshot in snapshots:
+            if snapshot.finished:
+                for node in self._plan.vertices[snapshot.vertex].chain:
+                    finished.setdefault(node.uid or f"node-{node.id}", []).append(snapshot.subtask)
+        return finished
 
     def _operators(
         self, snapshots: Sequence[SubtaskSnapshot]
@@ -328,9 +366,9 @@ class CheckpointMaster:
             for node in vertex.chain:
                 uid = node.uid or f"node-{node.id}"
                 states = [said.get((vertex.id, s, uid)) for s in range(vertex.parallelism)]
+                parallelism[uid] = vertex.parallelism
                 if any(state is not None for state in states):
                     operators[uid] = [state or OperatorSubtaskState(uid) for state in states]
-                    parallelism[uid] = vertex.parallelism
         return operators, parallelism
 
 
@@ -349,6 +387,10 @@ def add_totals(
 def chain_name(vertex: Vertex) -> str:
     """The uids of a chain's operators, joined; stable as long as the chain is."""
     return " -> ".join(node.uid or f"node-{node.id}" for node in vertex.chain)
+
+
+def _logged_in(service: CheckpointService) -> Callable[[], list[int]]:
+    return lambda: [entry.checkpoint for entry in service.completed()]
 
 
 def _checkpoints_failed(effect: e.FailJob) -> Exception:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.errors import ProtocolError, UsageError
+from headgate.core.alignment.barriers import Alignment
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
@@ -29,7 +30,9 @@ _HEAD = struct.Struct("<IBB2x")
 _TIMED = 1
 _DYNAMIC, _TYPED = 0, 1
 _NUMBER = struct.Struct("<q")
-_PAIR = struct.Struct("<qq")
+_BARRIER = struct.Struct("<qqqBB")
+_ALIGNMENTS = list(Alignment)
+_NO_TIMEOUT = -1
 
 
 class ElementCodec:
@@ -68,17 +71,30 @@ class ElementCodec:
                 f"a {kind.name} frame of {len(payload)} bytes does not decode: {error}"
             ) from error
 
-    def _encode_rows(self, batch: RowBatch) -> tuple[FrameKind, Sequence[Part]]:
+    @property
+    def record_serializer(self) -> TypeSerializer[Any] | None:
+        """The serializer of records of the declared class; None where no class with fields is declared."""
+        return self._typed
+
+    def encode_plain(self, batch: RowBatch) -> Sequence[Part]:
+        """Payload of a ROWS frame, which never holds pickle.
+
+        Raises:
+            UsageError: only pickle can carry these records; :class:`NotPlainError` where it may.
+        """
         rows = batch.records
         if self._typed is not None and set(map(type, rows)) == {self._type}:
             try:
-                return FrameKind.ROWS, [*_head(batch, _TYPED), self._typed.encode_checked(rows)]
+                return [*_head(batch, _TYPED), self._typed.encode_checked(rows)]
             except UsageError:
                 pass  # Annotations bind nobody: a field holds something else than it says.
+        return [*_head(batch, _DYNAMIC), self._dynamic.encode_many(rows)]
+
+    def _encode_rows(self, batch: RowBatch) -> tuple[FrameKind, Sequence[Part]]:
         try:
-            return FrameKind.ROWS, [*_head(batch, _DYNAMIC), self._dynamic.encode_many(rows)]
+            return FrameKind.ROWS, self.encode_plain(batch)
         except NotPlainError:
-            return FrameKind.PICKLED_ROWS, [*_head(batch, _DYNAMIC), encode_rows(rows)]
+            return FrameKind.PICKLED_ROWS, [*_head(batch, _DYNAMIC), encode_rows(batch.records)]
 
     def _decode_batch(self, kind: FrameKind, payload: memoryview) -> Batch:
         count, flags, form = _HEAD.unpack_from(payload)
@@ -133,17 +149,34 @@ def _encode_event(event: Event) -> tuple[FrameKind, Sequence[Part]]:
     if isinstance(event, Watermark):
         return FrameKind.WATERMARK, [_NUMBER.pack(event.timestamp)]
     if isinstance(event, Barrier):
-        return FrameKind.BARRIER, [_PAIR.pack(event.checkpoint, event.trigger_ms)]
+        return FrameKind.BARRIER, [_pack_barrier(event)]
     if isinstance(event, CancelMarker):
         return FrameKind.CANCEL, [_NUMBER.pack(event.checkpoint)]
     return (FrameKind.IDLE if isinstance(event, Idle) else FrameKind.END_OF_DATA), []
+
+
+def _pack_barrier(barrier: Barrier) -> bytes:
+    timeout = _NO_TIMEOUT if barrier.timeout_ms is None else barrier.timeout_ms
+    alignment = _ALIGNMENTS.index(barrier.alignment)
+    return _BARRIER.pack(barrier.checkpoint, barrier.trigger_ms, timeout, alignment, barrier.savepoint)
+
+
+def _unpack_barrier(payload: memoryview) -> Barrier:
+    checkpoint, trigger_ms, timeout, alignment, savepoint = _BARRIER.unpack(payload)
+    return Barrier(
+        checkpoint,
+        trigger_ms,
+        _ALIGNMENTS[alignment],
+        None if timeout == _NO_TIMEOUT else timeout,
+        bool(savepoint),
+    )
 
 
 def _decode_event(kind: FrameKind, payload: memoryview) -> Event:
     if kind is FrameKind.WATERMARK:
         return Watermark(*_NUMBER.unpack(payload))
     if kind is FrameKind.BARRIER:
-        return Barrier(*_PAIR.unpack(payload))
+        return _unpack_barrier(payload)
     if kind is FrameKind.CANCEL:
         return CancelMarker(*_NUMBER.unpack(payload))
     if kind is FrameKind.IDLE:

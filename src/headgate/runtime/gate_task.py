@@ -1,31 +1,52 @@
-"""A subtask fed by other subtasks: input gate, alignment, event time over several channels."""
+"""A subtask fed by other subtasks: input gate, barriers, event time over several channels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from headgate.core.alignment.aligned import AbortSnapshot, AlignedBarrierHandler, Effect, TriggerSnapshot
+from headgate.core.alignment.barriers import Barrier
+from headgate.core.alignment.gate import CheckpointedInputGate, Clocks, Kind
+from headgate.core.alignment.handler import (
+    BarrierHandler,
+    CompleteCapture,
+    Effect,
+    TriggerSnapshot,
+)
 from headgate.core.credit import ReceiverCredit
-from headgate.core.input_gate import InputGate
 from headgate.core.watermarks import WatermarkValve
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
-from headgate.runtime.task import Task
+from headgate.runtime.drawing import BarrierMetrics
+from headgate.runtime.elements import CancelMarker, EndOfData, Event, Idle, Watermark
+from headgate.runtime.in_flight.capture import InFlightCapture, StreamKey
+from headgate.runtime.in_flight.recovered import RecoveredInput
+from headgate.runtime.output import EdgeEnds
+from headgate.runtime.task import Reading, Task, own
+
+_BATCHES = (RowBatch, ArrowBatch)
 
 
 class InputChannel:
-    """The receiving end of one channel: counts credit and gives it back."""
+    """The receiving end of one channel: counts credit and gives it back.
 
-    __slots__ = ("_return_credit", "credit")
+    Attributes:
+        credit: how many frames are owed.
+        ends: what the exchange is called in a checkpoint.
+        sender: the sending subtask.
+    """
 
-    def __init__(self, credit_initial: int, return_credit: Callable[[int], None]) -> None:
+    __slots__ = ("_return_credit", "credit", "ends", "sender")
+
+    def __init__(
+        self, credit_initial: int, return_credit: Callable[[int], None], ends: EdgeEnds, sender: int
+    ) -> None:
         self.credit = ReceiverCredit(credit_initial)
         self._return_credit = return_credit
+        self.ends, self.sender = ends, sender
 
     def consumed(self) -> None:
         """One frame is used up."""
@@ -35,82 +56,173 @@ class InputChannel:
 
 
 class GateTask(Task):
-    """A subtask that reads from channels."""
+    """A subtask that reads from channels.
 
-    def __init__(self, *args: Any, channels: list[InputChannel]) -> None:
-        super().__init__(*args)
+    Args:
+        channels: their receiving ends.
+        handler: decides about barriers.
+    """
+
+    def __init__(
+        self, *args: Any, channels: Sequence[InputChannel], handler: BarrierHandler, **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
         self.channels = channels
-        self._gate = InputGate(len(channels), _is_batch)
-        self._handler = AlignedBarrierHandler(len(channels))
+        self._gate = CheckpointedInputGate(len(channels), handler, _kind_of, _size_of)
         self._valve = WatermarkValve(len(channels))
         self._open = set(range(len(channels)))
-        self._batch: Batch | None = None
-        self._channel = self._cursor = 0
-        self._last_mark: int | None = None
-        self._barrier = Barrier(0, 0)
-        self._start_delay_ms = 0.0
+        self._metrics = BarrierMetrics(0.0, 0.0, False)
 
-    def deliver(self, channel: int, element: Any) -> None:
+    def deliver(self, channel: int, element: Batch | Event) -> None:
         """An element arrived on a channel."""
-        if _is_batch(element):
+        if isinstance(element, _BATCHES):
             self.channels[channel].credit.received()
         self._gate.put(channel, element)
 
-    def step(self) -> bool:
-        """Process part of a batch, or one event."""
-        if self._batch is None and not self._gate.available:
+    # -- barriers --------------------------------------------------------------------------------
+
+    def _attend(self) -> bool:
+        """Barriers do not wait for credit, nor for timers that are still to fire."""
+        worked = super()._attend()
+        due = self._gate.next_timeout()
+        if self._gate.urgent or (due is not None and self.host.clock.precise_ms() > due):
+            self._perform(self._gate.announce(self._clocks()))
+            worked = True
+        if self._may_pass_events_only() and self._gate.available:
+            while (polled := self._gate.poll(self._clocks(), only_control=True)) is not None:
+                self._perform(polled[2])
+                worked = True
+        self._pass_captured()
+        return worked
+
+    def _may_pass_events_only(self) -> bool:
+        if self._recovered is not None or self._reading is not None:
             return False
-        if not self.outputs.available:
-            self.pace.blocked()
+        return self.head.busy or not self.outputs.available
+
+    def _clocks(self) -> Clocks:
+        clock = self.host.clock
+        return Clocks(clock.now_ms(), clock.precise_ms())
+
+    def _barrier_timeout(self) -> int | None:
+        held, due = super()._barrier_timeout(), self._gate.next_timeout()
+        if due is None:
+            return held
+        return int(due) + 1 if held is None else min(held, int(due) + 1)
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, TriggerSnapshot):
+                self._draw(effect)
+            elif isinstance(effect, CompleteCapture):
+                self._pass_captured()
+                self._note_metrics(effect.alignment_ms)
+                self.drawing.inputs_complete(effect.checkpoint)
+            else:
+                self.drawing.decline(effect.checkpoint, effect.reason)
+
+    def _draw(self, effect: TriggerSnapshot) -> None:
+        unaligned = effect.barrier.overtakes
+        self._metrics = BarrierMetrics(effect.start_delay_ms, effect.alignment_ms, unaligned)
+        self._note_metrics(effect.alignment_ms)
+        take = self._take_inputs if unaligned else None
+        self.drawing.draw(effect.barrier, self._metrics, self.counters(), self.ended, take)
+
+    def _note_metrics(self, alignment_ms: float) -> None:
+        metrics, gate = self._metrics, self._gate
+        metrics.alignment_ms, metrics.bytes_processed = alignment_ms, gate.bytes_processed
+        if gate.last_channel is not None:
+            channel = self.channels[gate.last_channel]
+            metrics.slowest_channel = f"{channel.ends.sender}[{channel.sender}]"
+
+    def aborted(self, checkpoint: int) -> None:
+        """See :class:`Task`."""
+        self._gate.abort(checkpoint)
+        super().aborted(checkpoint)
+
+    # -- records in flight -----------------------------------------------------------------------
+
+    def _take_inputs(self, capture: InFlightCapture) -> None:
+        """Everything that has arrived and is not processed, channel by channel, in order."""
+        self._take_recovered(capture)
+        for index in range(len(self.channels)):
+            mark, idle = self._valve.position(index)
+            capture.begin(self._key(index), None if self._recovered is not None else mark, idle)
+        reading = self._reading
+        if reading is not None and reading.channel is not None:
+            key = self._key(reading.channel)
+            capture.add(key, reading.remainder())
+            if reading.mark is not None:
+                capture.add(key, Watermark(reading.mark))
+        self._pass_captured()
+
+    def _pass_captured(self) -> None:
+        for channel, element in self._gate.take_captured():
+            capture = self.drawing.capture
+            if capture is not None and not isinstance(element, EndOfData):
+                capture.add(self._key(channel), element)
+
+    def _key(self, channel: int) -> StreamKey:
+        end = self.channels[channel]
+        return StreamKey(
+            receiver=end.ends.receiver,
+            sender=end.ends.sender,
+            tag=end.ends.tag,
+            sender_subtask=end.sender,
+            receiver_subtask=self.id.subtask,
+            level=0 if self._recovered is None else self._recovered.levels(),
+            from_output=False,
+        )
+
+    def _recovery_over(self, recovered: RecoveredInput) -> None:
+        names = [(end.ends.sender, end.ends.tag, end.sender) for end in self.channels]
+        for index, (mark, idle) in enumerate(recovered.seeds(names)):
+            self._valve.seed(index, mark, idle)
+
+    # -- input -----------------------------------------------------------------------------------
+
+    def _input_waits(self) -> bool:
+        return self._gate.available
+
+    def _take_input(self) -> bool:
+        polled = self._gate.poll(self._clocks())
+        if polled is None:
             return False
-        if self._batch is None:
-            polled = self._gate.poll()
-            assert polled is not None
-            channel, element = polled
-            if not _is_batch(element):
-                self._event(channel, element)
-                self.outputs.note_step(self.host.clock.monotonic_ms())
-                return True
+        channel, element, effects = polled
+        if isinstance(element, _BATCHES):
             self._begin(channel, element)
-        self._go_on()
-        self.outputs.note_step(self.host.clock.monotonic_ms())
+        else:
+            self._event(channel, element)
+        self._perform(effects)
+        self._pass_captured()
         return True
 
     def _begin(self, channel: int, batch: Batch) -> None:
         """A batch from a channel; its records are late or not by all channels' time."""
-        self._channel, self._cursor = channel, 0
-        self._last_mark = None
+        if self.drawing.unstored(batch):
+            batch = own(batch)
+        mark = None
         if batch.watermarks is not None and len(self.channels) > 1:
-            self._last_mark = int(batch.watermarks[-1])
+            mark = int(batch.watermarks[-1])
             bound = self._valve.bound_by_others(channel)
             marks = np.clip(batch.watermarks, self._valve.combined, None)
-            marks = np.minimum(marks, max(bound, self._valve.combined))
-            batch = _owned(batch, marks)
-        self._batch = batch
+            batch = _marked(batch, np.minimum(marks, max(bound, self._valve.combined)))
+        self._reading = Reading(batch, 0, channel, mark)
+        self._process(self._reading)
 
-    def _go_on(self) -> None:
-        batch = self._batch
-        assert batch is not None
-        start = self._cursor
-        stop = min(len(batch), start + self.pace.records)
-        with self.pace.step() as step:
-            step.records = stop - start
-            self.head.process(batch.slice(start, stop))
-        self.records_in += stop - start
-        self._cursor = stop
-        if stop == len(batch):
-            self._batch = None
-            if self._last_mark is not None:
-                # The records carried time with them; the event that tells everybody follows.
-                self._valve.advance(self._channel, self._last_mark)
-            self.channels[self._channel].consumed()
+    def _batch_done(self, reading: Reading) -> None:
+        if reading.channel is None:
+            super()._batch_done(reading)
+            return
+        if reading.mark is not None:
+            # The records carried time with them; the event that tells everybody follows.
+            self._valve.advance(reading.channel, reading.mark)
+        self.channels[reading.channel].consumed()
 
     def _event(self, channel: int, event: Any) -> None:
         kind = type(event)
         if kind is Watermark:
             self._advance(self._valve.advance(channel, event.timestamp))
-        elif kind is Barrier:
-            self._on_barrier(channel, event)
         elif kind is EndOfData:
             self._open.discard(channel)
             if not self._open:
@@ -119,35 +231,21 @@ class GateTask(Task):
             self._advance(self._valve.idle(channel))
             if self._valve.is_idle():
                 self.head.idle()
-        elif kind is CancelMarker:
-            self._perform(self._handler.cancel(event.checkpoint))
-
-    def _advance(self, watermark: int) -> None:
-        if watermark > self.watermark:
-            self.watermark = watermark
-            with self.pace.step():
-                self.head.watermark(watermark)
-
-    def _on_barrier(self, channel: int, barrier: Barrier) -> None:
-        if barrier.checkpoint > self._handler.current:
-            self._barrier = barrier
-            self._start_delay_ms = max(0.0, self.host.clock.now_ms() - barrier.trigger_ms)
-        self._perform(self._handler.barrier(channel, barrier.checkpoint, self.host.clock.monotonic_ms()))
-
-    def _perform(self, effects: list[Effect]) -> None:
-        self._gate.set_blocked(self._handler.blocked)
-        for effect in effects:
-            if isinstance(effect, TriggerSnapshot):
-                self.draw(self._barrier, self._start_delay_ms, effect.alignment_ms)
-            elif isinstance(effect, AbortSnapshot):
-                self.outputs.cancel(CancelMarker(effect.checkpoint))
-                self.host.checkpoint_declined(self.id, effect.checkpoint, effect.reason)
 
 
-def _is_batch(element: Any) -> bool:
-    return isinstance(element, (RowBatch, ArrowBatch))
+def _kind_of(element: Any) -> Kind:
+    if isinstance(element, _BATCHES):
+        return Kind.RECORDS
+    if isinstance(element, Barrier):
+        return Kind.BARRIER
+    return Kind.CANCEL if isinstance(element, CancelMarker) else Kind.OTHER
 
 
-def _owned(batch: Any, marks: Any) -> Batch:
+def _size_of(element: Any) -> int:
+    size: int = element.nbytes()
+    return size
+
+
+def _marked(batch: Any, marks: Any) -> Batch:
     timed: Batch = batch.with_times(batch.timestamps, marks)
     return timed

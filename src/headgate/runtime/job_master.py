@@ -33,12 +33,12 @@ from headgate.core.failover import restart_strategy
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.checkpoint_master import CheckpointMaster
 from headgate.runtime.control import messages as m
+from headgate.runtime.deployment import Deployment
 from headgate.runtime.enumerators import Enumerators
 from headgate.runtime.events import JobListener
 from headgate.runtime.gang_keeper import GangKeeper
 from headgate.runtime.job_settings import JobSettings
 from headgate.runtime.program import Program
-from headgate.runtime.restore import assign_state, without_committables
 from headgate.runtime.worker import rebuild_error
 from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
 
@@ -133,6 +133,7 @@ class JobMaster:
             ports.background,
             ports.probe,
             ports.post,
+            settings.alignment,
         )
 
     @property
@@ -308,7 +309,6 @@ class JobMaster:
     def _deploy(self) -> None:
         self.attempt += 1
         point = self._point
-        restored = [] if point is None else assign_state(self.plan, point.checkpoint)
         enumerators = {} if point is None else point.checkpoint.enumerators
         try:
             self._enumerators = Enumerators(self.plan, enumerators, self.job, self.attempt)
@@ -316,24 +316,18 @@ class JobMaster:
             self.attempt_failed(error)
             return
         self.ports.listener.deploying(self.attempt, None if point is None else point.checkpoint.checkpoint)
-        peers = {member.register.slot: member.register.data_address for member in self._roster.members()}
+        deployment = Deployment(
+            attempt=self.attempt,
+            generation=self.checkpoints.generation,
+            program=self._program,
+            peers={each.register.slot: each.register.data_address for each in self._roster.members()},
+            storage=self.settings.storage,
+            marker=self._marker,
+        )
+        messages = deployment.messages(self.plan, point)
         for member in self._roster.members():
-            slot = member.register.slot
-            mine = [(v, s, without_committables(states)) for v, s, states in restored if s == slot]
             member.begin_attempt()
-            member.link.send(
-                m.Deploy(
-                    attempt=self.attempt,
-                    generation=self.checkpoints.generation,
-                    program=self._program,
-                    peers=peers,
-                    restored=mine,
-                    restored_checkpoint=None if point is None else point.checkpoint.checkpoint,
-                    restored_storage=None if point is None else point.storage,
-                    storage=self.settings.storage,
-                    marker=self._marker,
-                )
-            )
+            member.link.send(messages[member.register.slot])
 
     def _deployed(self, slot: int) -> None:
         member = self._roster.get(slot)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headgate.common import options as o
 from headgate.common.config import Config, effective_restart_strategy
 from headgate.core import failover
+from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.checkpoint.requests import CheckpointSettings
 from headgate.runtime.program import WorkerSettings
 
@@ -17,6 +18,7 @@ class JobSettings:
 
     Attributes:
         checkpoints: when to draw them.
+        alignment: how their barriers travel.
         storage: URI of their directory; None when checkpoints are off.
         restart: the strategy.
         heartbeat_interval_ms: between two heartbeats of a worker.
@@ -27,6 +29,7 @@ class JobSettings:
     """
 
     checkpoints: CheckpointSettings
+    alignment: AlignmentSettings
     storage: str | None
     restart: failover.RestartSpec
     heartbeat_interval_ms: int
@@ -40,6 +43,11 @@ def job_settings(config: Config) -> JobSettings:
     """Resolve a validated configuration."""
     get = config.get
     interval = get(o.CHECKPOINTING_INTERVAL)
+    alignment = AlignmentSettings(
+        exactly_once=get(o.CHECKPOINTING_MODE) is o.CheckpointingMode.EXACTLY_ONCE,
+        unaligned=get(o.UNALIGNED),
+        timeout_ms=get(o.ALIGNED_TIMEOUT),
+    )
     return JobSettings(
         checkpoints=CheckpointSettings(
             interval_ms=interval,
@@ -49,18 +57,27 @@ def job_settings(config: Config) -> JobSettings:
             tolerable_failures=get(o.CHECKPOINTING_TOLERABLE_FAILURES),
             num_retained=get(o.CHECKPOINTING_NUM_RETAINED),
         ),
+        alignment=alignment,
         storage=get(o.CHECKPOINTING_DIR) if interval is not None else None,
         restart=_restart(config),
         heartbeat_interval_ms=get(o.HEARTBEAT_INTERVAL),
         heartbeat_timeout_ms=get(o.HEARTBEAT_TIMEOUT),
         lease_ms=get(o.LEASE),
         redeploy_timeout_ms=get(o.REDEPLOY_TIMEOUT),
-        worker=WorkerSettings(
-            step_target_ms=get(o.STEP_TARGET),
-            buffer_timeout_ms=get(o.BUFFER_TIMEOUT),
-            credit_initial=get(o.CREDIT_INITIAL),
-            frame_size_max=get(o.FRAME_SIZE_MAX),
-        ),
+        worker=_worker(config, alignment),
+    )
+
+
+def _worker(config: Config, alignment: AlignmentSettings) -> WorkerSettings:
+    get = config.get
+    return WorkerSettings(
+        step_target_ms=get(o.STEP_TARGET),
+        buffer_timeout_ms=get(o.BUFFER_TIMEOUT),
+        credit_initial=get(o.CREDIT_INITIAL),
+        frame_size_max=get(o.FRAME_SIZE_MAX),
+        exactly_once=alignment.exactly_once,
+        unaligned=alignment.unaligned,
+        in_flight_bytes_max=get(o.IN_FLIGHT_SIZE_MAX),
     )
 
 

@@ -8,11 +8,13 @@ nothing grows beyond one step's output.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from headgate.common.ids import EdgeId
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.credit import SenderCredit
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Partitioner, Rebalance
@@ -83,6 +85,34 @@ class OutputChannel:
         self.flush()
         self._pass_on(event)
 
+    def overtake(self, barrier: Barrier) -> list[Batch | Event]:
+        """Send a barrier ahead of everything that is here; gives what it overtook, which leaves later."""
+        overtaken = [*_storable(self._waiting), *self._fragments]
+        self._lane.deliver(barrier)
+        return overtaken
+
+    def holds_barrier(self, checkpoint: int) -> bool:
+        """Whether a barrier waits here behind records that have no credit."""
+        return self._place_of(checkpoint) is not None
+
+    def release_barrier(self, checkpoint: int) -> list[Batch | Event]:
+        """Let a waiting barrier overtake; gives what was ahead of it, nothing if none waits."""
+        place = self._place_of(checkpoint)
+        if place is None:
+            return []
+        barrier = self._waiting[place]
+        assert isinstance(barrier, Barrier)
+        overtaken = _storable(list(self._waiting)[:place])
+        del self._waiting[place]
+        self._lane.deliver(barrier.as_unaligned())
+        return overtaken
+
+    def _place_of(self, checkpoint: int) -> int | None:
+        for place, element in enumerate(self._waiting):
+            if isinstance(element, Barrier) and element.checkpoint == checkpoint:
+                return place
+        return None
+
     def grant(self, frames: int) -> None:
         """The receiver consumed `frames` frames."""
         self.credit.grant(frames)
@@ -102,6 +132,11 @@ class OutputChannel:
         if isinstance(element, (RowBatch, ArrowBatch)):
             self.credit.spend()
         self._lane.deliver(element)
+
+
+def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
+    """What a checkpoint keeps: an ended sender says so again, and barriers are of this run only."""
+    return [e for e in elements if not isinstance(e, (Barrier, CancelMarker, EndOfData))]
 
 
 def merge(fragments: Sequence[Batch]) -> list[Batch]:
@@ -143,6 +178,32 @@ def _join(run: list[Any]) -> Batch:
     return concat_columns(run) if isinstance(run[0], ArrowBatch) else concat_rows(run)
 
 
+@dataclass(frozen=True, slots=True)
+class EdgeEnds:
+    """The two ends of an exchange, under names that outlive a change of the plan.
+
+    Attributes:
+        edge: its number in the present plan.
+        sender: uid of the operator that emits.
+        tag: the side output, or None.
+        receiver: uid of the operator that takes in.
+    """
+
+    edge: EdgeId
+    sender: str
+    tag: str | None
+    receiver: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """What a barrier has overtaken on its way out to one receiver."""
+
+    ends: EdgeEnds
+    receiver: int
+    elements: list[Batch | Event]
+
+
 class OutputEdge:
     """One exchange of one sending subtask: the channels, and who gets what.
 
@@ -152,6 +213,12 @@ class OutputEdge:
         max_parallelism: number of key groups.
         first: the receiver that comes first where they take turns.
         receiver: the operator that the keys are read for, to be named when a record has none.
+        ends: what the exchange is called in a checkpoint.
+        receivers: the receiving subtask of each channel.
+
+    Attributes:
+        always_aligned: whether no barrier may overtake here. After a restore a subtask's copy of
+            broadcast records would have to come from the same old subtask as its state.
     """
 
     def __init__(
@@ -161,8 +228,13 @@ class OutputEdge:
         max_parallelism: int,
         first: int = 0,
         receiver: OperatorContext | None = None,
+        ends: EdgeEnds | None = None,
+        receivers: Sequence[int] = (),
     ) -> None:
         self.channels = channels
+        self.always_aligned = isinstance(partitioner, Broadcast)
+        self.ends = ends or EdgeEnds(EdgeId(0), "", None, "")
+        self.receivers = receivers or range(len(channels))
         self._receiver = receiver
         self._partitioner, self._max_parallelism = partitioner, max_parallelism
         self._turn = first
@@ -253,10 +325,43 @@ class Outputs:
         self._flush_all()
         self._broadcast(EndOfData())
 
-    def barrier(self, barrier: Barrier) -> None:
-        """Split every channel's stream here."""
-        self._flush_all()
-        self._broadcast(barrier)
+    def barrier(self, barrier: Barrier) -> list[Overtaken]:
+        """Split every channel's stream here; gives what an unaligned barrier has overtaken."""
+        if not barrier.overtakes:
+            self._flush_all()
+            for edge in self.edges:
+                for channel in edge.channels:
+                    channel.event(barrier.as_forced() if edge.always_aligned else barrier)
+            return []
+        # A watermark that was reached but not told yet is under way like the records before it.
+        untold: list[Event] = [Watermark(self._watermark)] if self._watermark > self._sent else []
+        overtaken: list[Overtaken] = []
+        for edge in self.edges:
+            for receiver, channel in zip(edge.receivers, edge.channels, strict=True):
+                if edge.always_aligned:
+                    for event in (*untold, barrier.as_forced()):
+                        channel.event(event)
+                else:
+                    elements = channel.overtake(barrier)
+                    overtaken.append(Overtaken(edge.ends, receiver, [*elements, *untold]))
+        return overtaken
+
+    def holds_barrier(self, checkpoint: int) -> bool:
+        """Whether a barrier that may overtake waits for credit in some channel."""
+        return any(channel.holds_barrier(checkpoint) for _, _, channel in self._overtakable())
+
+    def release_barrier(self, checkpoint: int) -> list[Overtaken]:
+        """The barrier waited too long: where it still waits, it overtakes."""
+        return [
+            Overtaken(ends, receiver, channel.release_barrier(checkpoint))
+            for ends, receiver, channel in self._overtakable()
+        ]
+
+    def _overtakable(self) -> Iterator[tuple[EdgeEnds, int, OutputChannel]]:
+        for edge in self.edges:
+            if not edge.always_aligned:
+                for receiver, channel in zip(edge.receivers, edge.channels, strict=True):
+                    yield edge.ends, receiver, channel
 
     def cancel(self, marker: CancelMarker) -> None:
         """Tell downstream not to wait."""

@@ -27,6 +27,9 @@ class WorkerSettings:
         credit_initial: frames in flight per channel.
         frame_size_max: bytes of the largest frame accepted from a peer.
         inline_size_max: snapshots up to this many bytes travel in the acknowledgement.
+        exactly_once: whether channels wait for each other's barriers.
+        unaligned: whether barriers may overtake records.
+        in_flight_bytes_max: overtaken records that one subtask takes along into one checkpoint.
     """
 
     step_target_ms: int = 10
@@ -34,6 +37,9 @@ class WorkerSettings:
     credit_initial: int = 4
     frame_size_max: int = 64 * 1024 * 1024
     inline_size_max: int = 20 * 1024
+    exactly_once: bool = True
+    unaligned: bool = False
+    in_flight_bytes_max: int = 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 Keyed state goes by key-group range, lists are shared out round-robin when the parallelism changed,
 event time becomes the least of the old subtasks'. State is matched by uid and never dropped silently.
+Records in flight find their way in `in_flight/shares.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +15,8 @@ import msgspec
 from headgate.common.errors import UsageError
 from headgate.common.keygroups import key_group_range
 from headgate.common.time import WATERMARK_MIN
-from headgate.graph.physical import PhysicalPlan
+from headgate.graph.physical import PhysicalPlan, Vertex
+from headgate.runtime.in_flight.shares import check_receivers, old_parallelism
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
 Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
@@ -57,6 +59,7 @@ def check_compatible(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None
             f"{', '.join(map(repr, orphans))}, but the program has no operator with that uid; "
             "give the operator its old uid back"
         )
+    check_receivers(plan, checkpoint)
 
 
 def _has_state(state: OperatorSubtaskState) -> bool:
@@ -70,24 +73,32 @@ def share_operator(
     """The states of one operator for each of `parallelism` subtasks."""
     if len(old) == parallelism:
         return [[state] for state in old]
-    mark = _least(old)
+    mark = _least(state.watermark for state in old)
+    firing = _firing_to(old, mark)
     lists = [_share_lists(old, parallelism, index) for index in range(parallelism)]
     shares: list[list[OperatorSubtaskState]] = []
     for index in range(parallelism):
         first, last = key_group_range(max_parallelism, parallelism, index)
-        share = [OperatorSubtaskState(old[0].uid, None, lists[index], [], mark)]
+        share = [OperatorSubtaskState(old[0].uid, None, lists[index], [], mark, firing)]
         for state in old:
             keyed = state.keyed
             if keyed is not None and keyed.first_group <= last and first <= keyed.last_group:
-                share.append(OperatorSubtaskState(state.uid, keyed, {}, [], mark))
+                share.append(OperatorSubtaskState(state.uid, keyed, {}, [], mark, firing))
         shares.append(share)
     return shares
 
 
-def _least(old: Sequence[OperatorSubtaskState]) -> int | None:
+def _least(marks: Iterable[int | None]) -> int | None:
     # A subtask that never saw a record has no opinion of the time.
-    marks = [s.watermark for s in old if s.watermark is not None and s.watermark != WATERMARK_MIN]
-    return min(marks, default=None)
+    return min((mark for mark in marks if mark is not None and mark != WATERMARK_MIN), default=None)
+
+
+def _firing_to(old: Sequence[OperatorSubtaskState], mark: int | None) -> int | None:
+    """How far timers may fire at once: where every old subtask has been, or was about to go."""
+    least = _least(s.watermark if s.firing_to is None else s.firing_to for s in old)
+    if least is None or (mark is not None and least <= mark):
+        return None
+    return least
 
 
 def _share_lists(old: Sequence[OperatorSubtaskState], parallelism: int, index: int) -> dict[str, list[Any]]:
@@ -99,6 +110,40 @@ def _share_lists(old: Sequence[OperatorSubtaskState], parallelism: int, index: i
     return shared
 
 
+def assign_finished(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> set[tuple[int, int]]:
+    """(vertex, subtask) of those that had processed all their input and do not run again.
+
+    A chain is finished where all its operators are. When all copies of an operator were finished, so
+    are all of today, whatever their number. When only some were, the others' work is shared out anew
+    with another parallelism, and nobody counts as finished.
+    """
+    before = old_parallelism(checkpoint)
+    finished: set[tuple[int, int]] = set()
+    for vertex in plan.vertices:
+        subtasks = set(range(vertex.parallelism))
+        for node in vertex.chain:
+            subtasks &= _finished_copies(vertex, node.uid or "", checkpoint, before)
+        finished.update((vertex.id, subtask) for subtask in subtasks)
+    return finished
+
+
+def _finished_copies(
+    vertex: Vertex, uid: str, checkpoint: CheckpointMetadata, before: Mapping[str, int]
+) -> set[int]:
+    listed = set(checkpoint.finished.get(uid, ()))
+    # Without the old parallelism nobody knows whether these are all; to run again does no harm.
+    old = before.get(uid)
+    if old is None:
+        return set()
+    if listed == set(range(old)):
+        return set(range(vertex.parallelism))
+    return listed if old == vertex.parallelism else set()
+
+
 def without_committables(states: Sequence[OperatorSubtaskState]) -> list[OperatorSubtaskState]:
     """The same states for workers: what was prepared is the job master's to commit."""
     return [msgspec.structs.replace(state, committables=[]) for state in states]
+
+
+def assign_finished(plan, checkpoint):  # placeholder
+    return set()

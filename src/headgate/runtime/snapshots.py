@@ -7,10 +7,11 @@ from typing import Any
 
 from headgate.checkpoint.data_files import DataFileWriter
 from headgate.checkpoint.layout import data_file_name
-from headgate.common.ids import CheckpointId, Fence
+from headgate.common.ids import CheckpointId, Fence, SubtaskId
 from headgate.common.ports import Clock, Disk
-from headgate.runtime.task import DrawnSnapshot
-from headgate.state.snapshots import Inline, StateHandle, SubtaskSnapshot
+from headgate.runtime.drawing import DrawnSnapshot
+from headgate.runtime.network.frames import Part
+from headgate.state.snapshots import FileRange, Inline, StateHandle, SubtaskSnapshot
 
 
 class SnapshotWriter:
@@ -41,13 +42,12 @@ class SnapshotWriter:
             subtask=drawn.subtask.subtask,
             operators=states,
             state_types=drawn.state_types,
-            start_delay_ms=drawn.start_delay_ms,
-            alignment_ms=drawn.alignment_ms,
             sync_ms=drawn.sync_ms,
             async_ms=clock.precise_ms() - began,
             bytes_written=files.written,
             records_in=drawn.counters.records_in,
             records_out=drawn.counters.records_out,
+            finished=drawn.finished,
         )
 
     def store(self, drawn: DrawnSnapshot, number: int, parts: Sequence[Any]) -> tuple[StateHandle, int]:
@@ -59,6 +59,40 @@ class SnapshotWriter:
         checkpoint = CheckpointId(drawn.checkpoint)
         name = data_file_name(fence.job, checkpoint, fence.generation, fence.attempt, drawn.subtask)
         return DataFileWriter(self._disk).write(f"{name}-{number}", parts), size
+
+    def store_sections(
+        self, subtask: SubtaskId, checkpoint: int, number: int, sections: Sequence[Sequence[Part]]
+    ) -> list[StateHandle]:
+        """Put records in flight where they belong: all sections in one file, or all inline.
+
+        Args:
+            subtask: whose.
+            checkpoint: which.
+            number: tells the files of one subtask's checkpoint apart.
+            sections: the bytes of each part, in pieces.
+
+        Returns:
+            the handle of each section.
+
+        Raises:
+            StorageError: the storage refused.
+        """
+        size = sum(memoryview(part).nbytes for parts in sections for part in parts)
+        if self._disk is None or size <= self._inline_max:
+            return [Inline(b"".join(parts)) for parts in sections]
+        fence = self._fence
+        name = data_file_name(fence.job, CheckpointId(checkpoint), fence.generation, fence.attempt, subtask)
+        plain = [[memoryview(part) for part in parts] for parts in sections]
+        return list(DataFileWriter(self._disk).write_sections(f"{name}-f{number}", plain))
+
+    def delete(self, handle: StateHandle) -> None:
+        """Remove the file of a handle that no checkpoint will refer to, with all its sections.
+
+        Raises:
+            StorageError: it cannot be removed; a sweep will.
+        """
+        if self._disk is not None and isinstance(handle, FileRange):
+            self._disk.delete(handle.file)
 
 
 class _Files:

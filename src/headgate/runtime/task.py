@@ -1,58 +1,35 @@
-"""One subtask: its chain, where its records come from, and its part in checkpoints.
+"""One subtask: its chain, what it reads next, and its part in checkpoints.
 
 Everything here runs in the worker's one loop thread, a step at a time. A step is about as long as
-`execution.step-target`, so a barrier never waits for a long batch.
+`execution.step-target`, so a barrier never waits for a long batch. What cannot wait comes first in
+a turn: barriers that overtake, then timers that are due, then records of a restored checkpoint, and
+only then new input.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from headgate.api.source import PollStatus
 from headgate.common.ids import SubtaskId
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
-from headgate.core.alignment.aligned import SUBSUMED
+from headgate.records.batch import Batch
+from headgate.records.detach import detached
+from headgate.records.row_batch import RowBatch
 from headgate.runtime.control.messages import Counters
-from headgate.runtime.elements import Barrier
+from headgate.runtime.drawing import Drawing, SnapshotHost
+from headgate.runtime.in_flight.capture import InFlightCapture
+from headgate.runtime.in_flight.recovered import RecoveredInput
 from headgate.runtime.logs import TaskContext
-from headgate.runtime.operators.base import Operator, PendingState, blamed
+from headgate.runtime.operators.base import Operator, blamed
 from headgate.runtime.operators.source import SourceOperator
 from headgate.runtime.output import Outputs
 from headgate.runtime.pace import Pace
 
-SPLIT_RETRY_MS = 100
-NOTHING_RETRY_MS = 2
 
-
-@dataclass(frozen=True, slots=True)
-class DrawnSnapshot:
-    """The synchronous part of a subtask's snapshot, ready for the asynchronous one."""
-
-    subtask: SubtaskId
-    checkpoint: int
-    pending: Sequence[PendingState]
-    start_delay_ms: float
-    alignment_ms: float
-    sync_ms: float
-    counters: Counters
-    state_types: dict[str, dict[str, Any]]
-
-
-class TaskHost(Protocol):
+class TaskHost(SnapshotHost, Protocol):
     """What a subtask asks of its worker."""
-
-    clock: Any
-
-    def snapshot_drawn(self, drawn: DrawnSnapshot) -> None:
-        """Finish beside the loop, then acknowledge."""
-        ...
-
-    def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:
-        """This subtask will not draw `checkpoint`."""
-        ...
 
     def request_splits(self, subtask: SubtaskId) -> None:
         """A reader has nothing left to read."""
@@ -63,6 +40,30 @@ class TaskHost(Protocol):
         ...
 
 
+class Reading:
+    """A batch that is being processed, slice by slice.
+
+    Attributes:
+        batch: the records.
+        cursor: the first one that is not processed yet.
+        operator: which operator of the chain takes them in.
+        channel: the input channel they came from; None when they are of a restored checkpoint.
+        mark: the watermark that is in force behind them; None when none moves.
+    """
+
+    __slots__ = ("batch", "channel", "cursor", "mark", "operator")
+
+    def __init__(self, batch: Batch, operator: int, channel: int | None, mark: int | None) -> None:
+        self.batch, self.operator, self.channel, self.mark = batch, operator, channel, mark
+        self.cursor = 0
+
+    def remainder(self) -> Batch:
+        """What is not processed yet; from now on a copy is processed, since this is stored elsewhere."""
+        rest = self.batch.slice(self.cursor, len(self.batch))
+        self.batch, self.cursor = own(rest), 0
+        return rest
+
+
 class Task(ABC):
     """What all subtasks share.
 
@@ -70,6 +71,7 @@ class Task(ABC):
         id: vertex and subtask.
         operators: the chain, head first.
         outputs: the chain's end.
+        drawing: its part in checkpoints.
         log_context: what log lines say while it runs.
         ended: whether all input is processed. The subtask lives on for barriers.
     """
@@ -81,14 +83,19 @@ class Task(ABC):
         outputs: Outputs,
         host: TaskHost,
         step_target_ms: int,
+        recovered: RecoveredInput | None = None,
     ) -> None:
         self.id, self.operators, self.outputs, self.host = subtask, operators, outputs, host
         self.head = operators[0]
+        self.drawing = Drawing(subtask, operators, outputs, host)
         self.log_context = TaskContext()
         self.ended = False
         self.records_in = 0
         self.watermark = WATERMARK_MIN
         self.pace = Pace(host.clock, step_target_ms)
+        self._recovered = recovered
+        self._reading: Reading | None = None
+        self._ending = False
         self._opened: list[Operator] = []
 
     def open(self) -> None:
@@ -98,17 +105,125 @@ class Task(ABC):
             with blamed(operator.context, "in open()"):
                 operator.open()
 
-    @abstractmethod
     def step(self) -> bool:
         """Do up to one step of work; False when there was nothing to do."""
+        worked = self._attend()
+        if not self._has_work():
+            return worked
+        if not self.outputs.available:
+            self.pace.blocked()
+            return worked
+        if self._work():
+            self.outputs.note_step(self.host.clock.monotonic_ms())
+            worked = True
+        return worked
+
+    def _attend(self) -> bool:
+        """What waits neither for records nor for credit: barriers that overtake."""
+        return self.drawing.tend(self.host.clock.now_ms())
+
+    def _has_work(self) -> bool:
+        """Whether :meth:`_work` has something to do, if the outputs take it."""
+        return (
+            self.head.busy or self._reading is not None or self._recovered is not None or self._input_waits()
+        )
+
+    def _work(self) -> bool:
+        if self.head.busy:
+            with self.pace.step():
+                self.head.go_on()
+            self._end_if_through()
+        elif self._reading is not None:
+            self._process(self._reading)
+        elif self._recovered is not None:
+            self._recover(self._recovered)
+        else:
+            return self._take_input()
+        return True
+
+    @abstractmethod
+    def _input_waits(self) -> bool:
+        """Whether there may be new input."""
+
+    @abstractmethod
+    def _take_input(self) -> bool:
+        """Take in a batch or an event; False when there was none after all."""
+
+    def _process(self, reading: Reading) -> None:
+        """One slice of a batch."""
+        start = reading.cursor
+        stop = min(len(reading.batch), start + self.pace.records)
+        with self.pace.step() as step:
+            taken = self.operators[reading.operator].process_some(reading.batch.slice(start, stop))
+            step.records = taken
+        if reading.operator == 0:
+            self.records_in += taken
+        reading.cursor = start + taken
+        if reading.cursor == len(reading.batch):
+            self._reading = None
+            self._batch_done(reading)
+
+    def _batch_done(self, reading: Reading) -> None:
+        """All records of a batch are processed."""
+        if reading.channel is None and reading.operator == 0 and reading.mark is not None:
+            self._advance(reading.mark)
+
+    def _recover(self, recovered: RecoveredInput) -> None:
+        """Records that were under way in the restored checkpoint come before all others."""
+        polled = recovered.poll()
+        if polled is None:
+            self._recovered = None
+            self._recovery_over(recovered)
+            return
+        operator, batch, mark = polled
+        if batch is not None:
+            self._reading = Reading(batch, operator, None, mark)
+            self._process(self._reading)
+        elif operator == 0:
+            self._advance(mark)
+
+    @abstractmethod
+    def _recovery_over(self, recovered: RecoveredInput) -> None:
+        """From now on new input is read."""
+
+    def _take_recovered(self, capture: InFlightCapture) -> None:
+        """What a restored checkpoint had in flight and is in flight still, for the next one."""
+        recovered, reading = self._recovered, self._reading
+        if recovered is None:
+            return
+        partly = None
+        if reading is not None and reading.channel is None:
+            partly = reading.remainder()
+        for key, watermark, idle, elements in recovered.remainder(partly):
+            capture.begin(key, watermark, idle)
+            for element in elements:
+                capture.add(key, element)
+
+    def _advance(self, watermark: int) -> None:
+        if watermark > self.watermark:
+            self.watermark = watermark
+            with self.pace.step():
+                self.head.watermark(watermark)
 
     def next_wakeup(self) -> int | None:
         """When the subtask wants to step without being fed, in monotonic ms."""
-        return self.outputs.next_flush()
+        times = [self.outputs.next_flush(), self._barrier_timeout()]
+        return min((time for time in times if time is not None), default=None)
+
+    def _barrier_timeout(self) -> int | None:
+        """When a barrier that waits will have waited too long (monotonic ms)."""
+        wall = self.drawing.next_timeout()
+        return None if wall is None else self._monotonic(wall)
+
+    def _monotonic(self, wall_ms: int) -> int:
+        """A wall-clock time on the clock of the loop."""
+        clock = self.host.clock
+        due: int = clock.monotonic_ms() + max(0, wall_ms - clock.now_ms())
+        return due
 
     def next_processing_time(self) -> int | None:
         """The earliest wall-clock ms that an operator waits for; after the last record none does."""
-        if self.ended:
+        if self.ended or self.head.busy:
             return None
         if not self.outputs.available:
             return None  # credit will wake the loop; until then nothing could be emitted
@@ -123,44 +238,34 @@ class Task(ABC):
         now = self.host.clock.now_ms()
         if due > now:
             return False
-        for operator in self.operators:
-            operator.fire_processing_time(now)
+        with self.pace.step():
+            for operator in self.operators:
+                operator.fire_processing_time(now)
         self.outputs.note_step(self.host.clock.monotonic_ms())
         return True
 
-    def draw(self, barrier: Barrier, start_delay_ms: float, alignment_ms: float) -> None:
-        """Emit the barrier, then take the synchronous part of every operator's snapshot."""
-        began = self.host.clock.monotonic_ms()
-        self.outputs.barrier(barrier)
-        pending = []
-        for operator in self.operators:
-            with blamed(operator.context, f"for checkpoint {barrier.checkpoint}"):
-                if (state := operator.snapshot(barrier.checkpoint)) is not None:
-                    pending.append(state)
-        types = {op.context.uid: found for op in self.operators if (found := op.state_types())}
-        sync_ms = self.host.clock.monotonic_ms() - began
-        self.host.snapshot_drawn(
-            DrawnSnapshot(
-                subtask=self.id,
-                checkpoint=barrier.checkpoint,
-                pending=pending,
-                start_delay_ms=start_delay_ms,
-                alignment_ms=alignment_ms,
-                sync_ms=sync_ms,
-                counters=self.counters(),
-                state_types=types,
-            )
-        )
+    def aborted(self, checkpoint: int) -> None:
+        """The job master gave `checkpoint` up."""
+        self.drawing.aborted(checkpoint)
 
     def checkpoint_complete(self, checkpoint: int) -> None:
         """`checkpoint` is in the log and committed."""
+        self.drawing.machine.complete(checkpoint)
         for operator in self.operators:
             with blamed(operator.context, f"at the completion of checkpoint {checkpoint}"):
                 operator.checkpoint_complete(checkpoint)
 
     def end(self) -> None:
         """The last record was processed: let event time run out, then say so downstream."""
+        self._ending = True
         self.head.watermark(WATERMARK_MAX)
+        self._end_if_through()
+
+    def _end_if_through(self) -> None:
+        # The last timers may take many steps; barriers pass between them.
+        if not self._ending or self.head.busy:
+            return
+        self._ending = False
         self.head.end_of_data()
         self.ended = True
         self.host.data_ended(self.id, self.counters())
@@ -195,101 +300,6 @@ class Task(ABC):
         )
 
 
-class SourceTask(Task):
-    """A subtask that begins with a reader."""
-
-    head: SourceOperator
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._asked = False
-        self._resume_at = 0
-        self._answered = False
-        self._deferred: Barrier | None = None
-
-    def open(self) -> None:
-        """See :class:`Task`; a reader with restored splits knows what it has to read."""
-        super().open()
-        self._answered = not self.head.needs_split
-
-    def step(self) -> bool:
-        """Read and process one batch."""
-        if self.ended:
-            return False
-        if not self.outputs.available:
-            self.pace.blocked()
-            return False
-        if self._resume_at > self.host.clock.monotonic_ms():
-            return False
-        with self.pace.step() as step:
-            polled = self.head.poll(self.pace.records)
-            if isinstance(polled, PollStatus):
-                return self._no_records(polled)
-            self.records_in += len(polled)
-            step.records = len(polled)
-            self.head.process(polled)
-        self._know()
-        self.outputs.note_step(self.host.clock.monotonic_ms())
-        return True
-
-    def end(self) -> None:
-        """See :class:`Task`."""
-        super().end()
-        self._know()
-
-    def next_wakeup(self) -> int | None:
-        """See :class:`Task`."""
-        flush = super().next_wakeup()
-        if self.ended or not self.outputs.available:
-            return flush
-        return self._resume_at if flush is None else min(flush, self._resume_at)
-
-    def splits_assigned(self, splits: list[Any] | None) -> None:
-        """The enumerator answered."""
-        # Before the splits are taken over: in a deferred checkpoint the enumerator still holds them.
-        self._know()
-        if splits is None:
-            # `_asked` stays: there is nobody to ask any more.
-            self.head.reader.no_more_splits()
-            self._resume_at = 0
-            return
-        self._asked = False
-        if splits:
-            self.head.reader.add_splits(splits)
-            self._resume_at = 0
-        else:
-            self._resume_at = self.host.clock.monotonic_ms() + SPLIT_RETRY_MS
-            self.outputs.note_step(self.host.clock.monotonic_ms())
-
-    def trigger(self, barrier: Barrier) -> None:
-        """The coordinator asks for a checkpoint: this is position S_n.
-
-        A reader that does not know yet whether it will read anything first learns it, so that the
-        barrier is never the first sign of its channels.
-        """
-        if not self._answered:
-            if self._deferred is not None:
-                self.host.checkpoint_declined(self.id, self._deferred.checkpoint, SUBSUMED)
-            self._deferred = barrier
-            return
-        self.draw(barrier, max(0.0, self.host.clock.now_ms() - barrier.trigger_ms), 0.0)
-
-    def _know(self) -> None:
-        """It is known now whether this reader has something to read: draw what waited for that."""
-        self._answered = True
-        if self._deferred is not None:
-            barrier, self._deferred = self._deferred, None
-            self.trigger(barrier)
-
-    def _no_records(self, status: PollStatus) -> bool:
-        if status is PollStatus.END_OF_INPUT:
-            self.end()
-            return True
-        if not self._asked and self.head.needs_split:
-            self._asked = True
-            self.host.request_splits(self.id)
-        now = self.host.clock.monotonic_ms()
-        self._resume_at = now + NOTHING_RETRY_MS
-        if self._answered:
-            self.outputs.note_step(now)
-        return False
+def own(batch: Batch) -> Batch:
+    """The batch for somebody who may change its rows."""
+    return detached(batch) if isinstance(batch, RowBatch) else batch

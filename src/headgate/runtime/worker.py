@@ -27,14 +27,20 @@ from headgate.checkpoint.storage.reachability import NotSharedError, check_marke
 from headgate.common import errors
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.ports import Background, Clock, Disk, Link, Probe
+from headgate.core.alignment.barriers import Alignment
 from headgate.runtime.assembly import Assembly, assemble
 from headgate.runtime.control import messages as m
+from headgate.runtime.drawing import DrawnSnapshot
 from headgate.runtime.elements import Barrier
+from headgate.runtime.finishing import Finishing
+from headgate.runtime.in_flight.capture import CaptureLimits, InFlightCapture
+from headgate.runtime.in_flight.catalog import StreamCatalog
 from headgate.runtime.logs import TaskContext, clear_task_context, use_task_context
 from headgate.runtime.network.base import DataPlane
 from headgate.runtime.program import program_from_bytes
 from headgate.runtime.snapshots import SnapshotWriter
-from headgate.runtime.task import DrawnSnapshot, SourceTask
+from headgate.runtime.source_task import SourceTask
+from headgate.state.snapshots import SubtaskSnapshot
 
 _LOG = logging.getLogger(__name__)
 
@@ -86,7 +92,7 @@ class Worker:
         self.state = WorkerState.IDLE
         self.progress, self.attempt = 0, 0
         self._assembly: Assembly | None = None
-        self._snapshots: SnapshotWriter | None = None
+        self._finishing: Finishing | None = None
         self._threads_before = _thread_idents()
 
     # -- what the job master says ----------------------------------------------------------------
@@ -107,7 +113,13 @@ class Worker:
         assert self._assembly is not None
         kind = type(message)
         if kind is m.Trigger:
-            barrier = Barrier(message.checkpoint, message.trigger_ms)
+            barrier = Barrier(
+                message.checkpoint,
+                message.trigger_ms,
+                Alignment(message.alignment),
+                message.timeout_ms,
+                message.savepoint,
+            )
             for source in self._assembly.sources:
                 source.trigger(barrier)
         elif kind is m.AssignSplits:
@@ -121,6 +133,9 @@ class Worker:
         elif kind is m.CheckpointComplete:
             for task in self._assembly.tasks.values():
                 task.checkpoint_complete(message.checkpoint)
+        elif kind is m.CheckpointAborted:
+            for task in self._assembly.tasks.values():
+                task.aborted(message.checkpoint)
 
     def _deploy(self, message: m.Deploy) -> None:
         if message.attempt <= self.attempt:
@@ -136,7 +151,15 @@ class Worker:
         if disk is not None and message.marker is not None:
             _check_shared(disk, message.marker)
         fence = Fence(self.job, Generation(message.generation), AttemptId(message.attempt))
-        self._snapshots = SnapshotWriter(disk, program.settings.inline_size_max, fence)
+        self._finishing = Finishing(
+            SnapshotWriter(disk, program.settings.inline_size_max, fence),
+            StreamCatalog(program),
+            CaptureLimits(total_bytes=program.settings.in_flight_bytes_max),
+            self.ports.background,
+            self.clock,
+            self.ports.post,
+            self,
+        )
         restored = (
             None if message.restored_storage is None else self.ports.open_disk(message.restored_storage)
         )
@@ -166,7 +189,10 @@ class Worker:
         self._dispose()
 
     def _dispose(self) -> None:
-        assembly, self._assembly, self._snapshots = self._assembly, None, None
+        assembly, self._assembly = self._assembly, None
+        finishing, self._finishing = self._finishing, None
+        if finishing is not None:
+            finishing.close()
         if assembly is None:
             return
         self.ports.data.close_attempt()
@@ -234,33 +260,43 @@ class Worker:
 
     # -- what subtasks ask for -------------------------------------------------------------------
 
+    def open_capture(self, subtask: SubtaskId, checkpoint: int) -> InFlightCapture:
+        """Where the records in flight of a snapshot go."""
+        assert self._finishing is not None
+        return self._finishing.open_capture(subtask, checkpoint)
+
     def snapshot_drawn(self, drawn: DrawnSnapshot) -> None:
         """Finish the snapshot beside the loop, then acknowledge."""
-        attempt, writer = self.attempt, self._snapshots
-        assert writer is not None
+        assert self._finishing is not None
         self.ports.probe.reached("snapshot.drawn")
+        self._finishing.begin(drawn)
 
-        def done(result: Any, error: BaseException | None) -> None:
-            self.ports.post(lambda: self._snapshot_finished(attempt, drawn, result, error))
+    def snapshot_void(self, subtask: SubtaskId, checkpoint: int) -> None:
+        """The checkpoint was given up while its snapshot was being written."""
+        assert self._finishing is not None
+        self._finishing.void(subtask, checkpoint)
 
-        self.ports.background.submit(lambda: writer.finish(drawn, self.clock), done)
-
-    def _snapshot_finished(
-        self, attempt: int, drawn: DrawnSnapshot, snapshot: Any, error: BaseException | None
-    ) -> None:
-        if attempt != self.attempt or self.state is not WorkerState.RUNNING:
-            return
-        if error is not None:
-            reason = f"{type(error).__name__}: {error}"
-            vertex, subtask = drawn.subtask
-            self.ports.link.send(
-                m.Decline(attempt, drawn.checkpoint, vertex, subtask, "CHECKPOINT_ASYNC_EXCEPTION", reason)
-            )
-        else:
-            # Also when the checkpoint was given up meanwhile: the job master then discards the files.
+    def acknowledge(self, subtask: SubtaskId, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
+        """A snapshot is durable."""
+        if self._ended_snapshot(subtask, checkpoint):
             self.ports.probe.reached("ack.before")
-            self.ports.link.send(m.Acknowledge(attempt, drawn.checkpoint, snapshot))
+            self.ports.link.send(m.Acknowledge(self.attempt, checkpoint, snapshot))
             self.ports.probe.reached("ack.after")
+
+    def could_not_finish(self, subtask: SubtaskId, checkpoint: int, error: BaseException) -> None:
+        """A snapshot could not be written."""
+        if self._ended_snapshot(subtask, checkpoint):
+            reason = f"{type(error).__name__}: {error}"
+            self.ports.link.send(
+                m.Decline(self.attempt, checkpoint, *subtask, "CHECKPOINT_ASYNC_EXCEPTION", reason)
+            )
+
+    def _ended_snapshot(self, subtask: SubtaskId, checkpoint: int) -> bool:
+        """Whether anybody still wants to hear of it."""
+        assembly = self._assembly
+        if assembly is None or self.state is not WorkerState.RUNNING:
+            return False
+        return assembly.tasks[subtask].drawing.machine.finished(checkpoint)
 
     def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:
         """This subtask will not draw `checkpoint`."""

@@ -109,6 +109,10 @@ class InFlightStream(msgspec.Struct, frozen=True):
             wherever the level below ends.
         idle: whether the channel was idle there.
         record_type: description of the serializer of typed records, or None.
+        lineage: tells streams apart that have the same ends: those of several old receivers that one
+            subtask took over and could not finish keep their own order and their own event time.
+        former: whether `sender_subtask` counts the sender's copies at an earlier parallelism, so that
+            no running copy continues this stream; it is -1 where the stream stands for several copies.
     """
 
     receiver: str
@@ -123,6 +127,8 @@ class InFlightStream(msgspec.Struct, frozen=True):
     watermark: int | None = None
     idle: bool = False
     record_type: Any = None
+    lineage: int = 0
+    former: bool = False
 
 
 class InFlightShare(msgspec.Struct, frozen=True):

@@ -218,9 +218,16 @@ class OperatorHarness:
         self._operator = _operator(context, self.function, key)
         self._operator.next = _Collector(self.outputs)
         self._operator.side_outputs = _Sides(self._sides)
-        mark = None if stored is None else stored.watermark
-        self.watermark = WATERMARK_MIN if mark is None else mark
         self._operator.open()
+        self.watermark = self._fire_rest(stored)
+
+    def _fire_rest(self, stored: OperatorSubtaskState | None) -> int:
+        """Fire what a snapshot left unfired; gives the watermark that is then in force."""
+        while self._operator.busy:
+            self._operator.go_on()
+        if stored is None or stored.watermark is None:
+            return WATERMARK_MIN
+        return stored.watermark if stored.firing_to is None else max(stored.watermark, stored.firing_to)
 
     def _declared(self) -> dict[str, Any]:
         return declared_state(self.function) if isinstance(self.function, KeyedProcessFunction) else {}

@@ -71,11 +71,55 @@ def test_a_checkpoint_interval_that_is_none_is_refused(every: object) -> None:
         hg.Environment().checkpoints(every=every)  # type: ignore[arg-type]
 
 
-def test_at_least_once_is_refused_in_one_sentence() -> None:
-    """A guarantee that is not built yet is not pretended."""
+def test_checkpoints_may_be_at_least_once_or_unaligned() -> None:
+    """The rest of the short form; what is not given stays as it was."""
+    env = hg.Environment().checkpoints("1s", mode=hg.AT_LEAST_ONCE)
+    assert env.settings == {
+        "execution.checkpointing.interval": "1s",
+        "execution.checkpointing.mode": "AT_LEAST_ONCE",
+    }
+    env = hg.Environment().checkpoints("1s", unaligned=True, aligned_timeout=5000)
+    env.checkpoints("2s")
+    assert env.settings == {
+        "execution.checkpointing.aligned-checkpoint-timeout": "5s",
+        "execution.checkpointing.interval": "2s",
+        "execution.checkpointing.mode": "EXACTLY_ONCE",
+        "execution.checkpointing.unaligned.enabled": "true",
+    }
+    env.checkpoints("2s", unaligned=False)
+    assert env.settings["execution.checkpointing.unaligned.enabled"] == "false"
+
+
+@pytest.mark.parametrize("timeout", ["-1s", -5, "soon"])
+def test_an_aligned_timeout_that_is_none_is_refused(timeout: object) -> None:
+    """The refusal names the option behind the argument."""
+    with pytest.raises(hg.ConfigError, match=r"execution\.checkpointing\.aligned-checkpoint-timeout"):
+        hg.Environment().checkpoints("1s", unaligned=True, aligned_timeout=timeout)  # type: ignore[arg-type]
+
+
+def test_at_least_once_can_be_planned() -> None:
+    """A mode that is wanted is had."""
     env = small(hg.Environment(config=STORED))
     env.config("execution.checkpointing.mode", hg.AT_LEAST_ONCE)
-    with pytest.raises(hg.ConfigError, match="AT_LEAST_ONCE"):
+    assert len(env.plan().vertices) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (
+            {"unaligned": True, "mode": hg.AT_LEAST_ONCE},
+            r"unaligned\.enabled is true .*mode is AT_LEAST_ONCE",
+        ),
+        ({"aligned_timeout": "5s"}, r"aligned-checkpoint-timeout is 5s .*unaligned\.enabled is false"),
+    ],
+)
+def test_contradicting_kinds_of_checkpoints_are_refused_with_the_plan(
+    arguments: dict[str, object], named: str
+) -> None:
+    """Both options are named when all settings are in."""
+    env = small().checkpoints("1s", storage="/there", **arguments)  # type: ignore[arg-type]
+    with pytest.raises(hg.ConfigError, match=named):
         env.plan()
 
 
@@ -259,9 +303,26 @@ def test_explain_gives_text_and_json() -> None:
     (keyed,) = [node for node in facts["logical"] if node["kind"] == "KeyedProcess"]
     assert keyed["state"] == [{"name": "count", "kind": "value", "types": ["int"]}]
     assert "state count: value[int]" in env.explain()
-    assert "guarantee at-least-once" in env.explain()
     with pytest.raises(hg.PlanError, match="'text' or 'json'"):
         env.explain(format="yaml")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "safe", "plain"),
+    [
+        ({}, "no guarantee: checkpoints are off", "no guarantee: checkpoints are off"),
+        (STORED, "exactly-once", "state exactly-once, output at-least-once"),
+        (STORED | {"execution.checkpointing.mode": "AT_LEAST_ONCE"}, "at-least-once", "at-least-once"),
+    ],
+)
+def test_explain_states_the_guarantee_of_each_sink(settings: dict[str, str], safe: str, plain: str) -> None:
+    """The checkpoints that are set, and whether the sink commits, decide; its own claim alone does not."""
+    env = hg.Environment(parallelism=2, config=settings)
+    counts = env.from_source(Numbers(), uid="in").key_by(str).process(Count(), uid="count")
+    counts.sink_to(Safe(), uid="safe")
+    counts.sink_to(Shelf())
+    sinks = [node["guarantee"] for node in env.describe()["logical"] if node["kind"] == "Sink"]
+    assert sinks == [safe, plain]
 
 
 def test_collect_runs_the_job_and_collect_later_waits_for_it() -> None:

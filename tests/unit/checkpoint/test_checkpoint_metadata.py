@@ -16,6 +16,8 @@ from headgate.common.format_config import fingerprint
 from headgate.state.snapshots import (
     CheckpointMetadata,
     FileRange,
+    InFlightPart,
+    InFlightStream,
     Inline,
     KeyedStateHandle,
     OperatorSubtaskState,
@@ -53,6 +55,25 @@ def example(**changes: Any) -> CheckpointMetadata:
     return msgspec.structs.replace(metadata, **changes)
 
 
+IN_FLIGHT = InFlightStream(
+    receiver="streaks",
+    sender="parse",
+    tag="late",
+    sender_subtask=1,
+    receiver_subtask=0,
+    level=2,
+    from_output=True,
+    keyed=True,
+    parts=[
+        InFlightPart(FileRange("job/chk-7/g2-a3-v1-s0-f1", 3, 10, 99), 10, 4),
+        InFlightPart(Inline(b"\x00\xff"), 2, 0),
+    ],
+    watermark=-(2**63),
+    idle=True,
+    record_type={"kind": "dataclass", "version": 1, "fields": {"x": {"kind": "int", "version": 1}}},
+)
+
+
 def packed(body: bytes, version: int = 1) -> bytes:
     """The envelope, packed here independently."""
     digest = hashlib.sha256(body).digest()
@@ -64,6 +85,26 @@ def test_round_trip() -> None:
     data = encode_metadata(example())
     assert decode_metadata(data, WHERE) == example()
     assert encode_metadata(example()) == data
+
+
+def test_records_in_flight_and_finished_subtasks_round_trip() -> None:
+    """Every field of a stream in flight, set or left at its default."""
+    bare = InFlightStream("streaks", "parse", None, 0, 1)
+    metadata = example(in_flight=[IN_FLIGHT, bare], finished={"in": [0, 1]})
+    back = decode_metadata(encode_metadata(metadata), WHERE)
+    assert back == metadata
+    assert list(back.in_flight[0].record_type) == ["kind", "version", "fields"]
+
+
+def test_metadata_from_before_records_in_flight_is_read() -> None:
+    """Fields that were added since are absent in older bodies of the same version."""
+    fields = msgspec.to_builtins(example(), builtin_types=(bytes,))
+    for name in ("in_flight", "finished"):
+        del fields[name]
+    for subtasks in fields["operators"].values():
+        for state in subtasks:
+            del state["firing_to"]
+    assert decode_metadata(packed(msgspec.msgpack.encode(fields)), WHERE) == example()
 
 
 def test_layout_is_frozen() -> None:

@@ -108,6 +108,9 @@ def test_an_unknown_key_names_the_nearest(key: str, nearest: str | None) -> None
         ("taskmanager.network.frame-size-max=big", "a size"),
         ("execution.checkpointing.interval=0ms", "at least 1ms"),
         ("headgate.network.bind-host= ", "text that is not empty"),
+        ("execution.checkpointing.unaligned.enabled=perhaps", "true or false"),
+        ("execution.checkpointing.aligned-checkpoint-timeout=-1s", "cannot be negative"),
+        ("execution.checkpointing.unaligned.max-in-flight-size=0b", "a size of at least 1b"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused(assignment: str, said: str) -> None:
@@ -206,6 +209,40 @@ def test_a_configuration_travels_as_text_and_as_pickle() -> None:
         ),
         (
             [
+                "execution.checkpointing.unaligned.enabled=true",
+                "execution.checkpointing.mode=AT_LEAST_ONCE",
+            ],
+            [
+                "execution.checkpointing.unaligned.enabled is true (command line)",
+                "execution.checkpointing.mode is AT_LEAST_ONCE (command line)",
+                "set the mode to EXACTLY_ONCE or turn unaligned checkpoints off",
+            ],
+        ),
+        (
+            [
+                "execution.checkpointing.unaligned.enabled=true",
+                "execution.checkpointing.max-concurrent-checkpoints=2",
+            ],
+            [
+                "execution.checkpointing.unaligned.enabled is true (command line)",
+                "execution.checkpointing.max-concurrent-checkpoints is 2 (command line)",
+                "set the second to 1 or turn unaligned checkpoints off",
+            ],
+        ),
+        (
+            ["execution.checkpointing.aligned-checkpoint-timeout=5s"],
+            [
+                "execution.checkpointing.aligned-checkpoint-timeout is 5s (command line)",
+                "execution.checkpointing.unaligned.enabled is false (default)",
+                "set execution.checkpointing.unaligned.enabled=true or drop the timeout",
+            ],
+        ),
+        (
+            ["execution.checkpointing.aligned-checkpoint-timeout=0ms"],
+            ["aligned-checkpoint-timeout is 0ms (command line)", "unaligned.enabled is false (default)"],
+        ),
+        (
+            [
                 "restart-strategy.type=exponential-delay",
                 "restart-strategy.exponential-delay.initial-backoff=2min",
             ],
@@ -236,6 +273,20 @@ def test_contradictions_name_both_sides(settings: list[str], named: list[str]) -
         ["execution.checkpointing.interval=1s", "execution.checkpointing.dir=/var/checkpoints"],
         ["execution.checkpointing.min-pause=1s"],
         ["execution.checkpointing.max-concurrent-checkpoints=2"],
+        ["execution.checkpointing.mode=AT_LEAST_ONCE"],
+        [
+            "execution.checkpointing.mode=AT_LEAST_ONCE",
+            "execution.checkpointing.max-concurrent-checkpoints=2",
+        ],
+        ["execution.checkpointing.unaligned.enabled=true"],
+        [
+            "execution.checkpointing.unaligned.enabled=true",
+            "execution.checkpointing.aligned-checkpoint-timeout=5s",
+        ],
+        [
+            "execution.checkpointing.unaligned.enabled=false",
+            "execution.checkpointing.max-concurrent-checkpoints=2",
+        ],
         ["pipeline.max-parallelism=5", "parallelism.default=5"],
         ["restart-strategy.type=fixed-delay", "restart-strategy.fixed-delay.attempts=3"],
     ],
@@ -248,6 +299,29 @@ def test_what_just_fits_is_accepted(settings: list[str]) -> None:
 def test_sparks_configuration_may_serve_jobs_with_other_strategies() -> None:
     """Parameters of a strategy not in force are an error in a job, not in a cluster's settings."""
     validate(Config().with_spark({"spark.headgate.restart-strategy.fixed-delay.attempts": "3"}))
+
+
+def test_sparks_configuration_may_hold_a_timeout_for_unaligned_jobs() -> None:
+    """A cluster's timeout is there for the jobs that are unaligned; the others run as before."""
+    timeout = {"spark.headgate.execution.checkpointing.aligned-checkpoint-timeout": "5s"}
+    validate(Config().with_spark(timeout))
+    enabled = {"execution.checkpointing.unaligned.enabled": True}
+    config = Config().with_spark(timeout).with_program(enabled)
+    validate(config)
+    assert config.get(o.ALIGNED_TIMEOUT) == 5000
+
+
+def test_a_contradiction_across_layers_names_each_origin() -> None:
+    """What the cluster sets and what the program sets are told apart."""
+    config = (
+        Config()
+        .with_spark({"spark.headgate.execution.checkpointing.unaligned.enabled": "true"})
+        .with_program({"execution.checkpointing.mode": "AT_LEAST_ONCE"})
+    )
+    with pytest.raises(
+        ConfigError, match=r"enabled is true \(Spark configuration\) and .* AT_LEAST_ONCE \(program\)"
+    ):
+        validate(config)
 
 
 @pytest.mark.parametrize(

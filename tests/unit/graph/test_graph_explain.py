@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import pytest
 from graph_samples import Sketch
 
+from headgate.common.options import CheckpointingMode
 from headgate.graph.explain import StateFact, describe, key_text, partitioner_text, render, type_text
+from headgate.graph.guarantees import Checkpointing
 from headgate.graph.logical import MapNode, SelectNode
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Rebalance
 from headgate.graph.plan import physical_plan
 
 
-def explained(s: Sketch, states: dict[int, list[StateFact]] | None = None) -> dict[str, object]:
+def explained(
+    s: Sketch,
+    states: dict[int, list[StateFact]] | None = None,
+    checkpointing: Checkpointing = Checkpointing(),  # noqa: B008 - frozen
+) -> dict[str, Any]:
     """The facts of a sketch."""
-    return describe("job", s.nodes, physical_plan(s.nodes, 2), states or {}, reserved_slots=1)
+    return describe("job", s.nodes, physical_plan(s.nodes, 2), states or {}, 1, checkpointing)
 
 
 def test_columns_survive_the_key_exchange_up_to_the_per_record_function() -> None:
@@ -65,8 +73,9 @@ def test_text_names_all_that_matters() -> None:
     keyed = s.keyed(
         s.source(columns=True, uid="in"), uid="streaks", name="Streak", record_type=tuple[str, int]
     )
-    s.sink(keyed, name="out")
-    text = render(explained(s, {keyed.id: [StateFact("count", "value", ("int",))]}))
+    sink = s.sink(keyed, name="out")
+    checkpointing = Checkpointing(CheckpointingMode.EXACTLY_ONCE, committing=frozenset({sink.id}))
+    text = render(explained(s, {keyed.id: [StateFact("count", "value", ("int",))]}, checkpointing))
     for expected in (
         "needs 2 slots and 1 reserved; 128 key groups",
         "KeyedProcess 'Streak'  uid 'streaks'  from 1  key 'who'  emits tuple[str, int]  at job.py:2",
@@ -74,11 +83,44 @@ def test_text_names_all_that_matters() -> None:
         "=> by key 'who' to vertex 1, columns",
         "converts columns -> rows",
         "state count: value[int]",
-        "guarantee exactly-once",
+        "      guarantee exactly-once",
     ):
         assert expected in text
     assert "uid 'sink-3'" in text
     assert "Sink 'out'  uid" not in text, "a made-up uid is not shown as the user's"
+
+
+def test_both_graphs_state_the_guarantee_in_force() -> None:
+    """As written and as it runs, a sink promises the same: what the mode allows, not what it claims."""
+    s = Sketch()
+    sink = s.sink(s.keyed(s.source()))
+    facts = explained(s, checkpointing=Checkpointing(CheckpointingMode.EXACTLY_ONCE))
+    said = "state exactly-once, output at-least-once"
+    assert facts["logical"][sink.id]["guarantee"] == said
+    assert facts["vertices"][1]["chain"][-1]["guarantee"] == said
+    assert f"      guarantee {said}" in render(facts).splitlines()
+    assert "      guarantee no guarantee" not in render(explained(s))
+    assert "      no guarantee: checkpoints are off" in render(explained(s)).splitlines()
+
+
+@pytest.mark.parametrize("unaligned", [True, False])
+def test_exchanges_that_always_align_are_shown_for_unaligned_checkpoints(unaligned: bool) -> None:
+    """A broadcast aligns always; without unaligned checkpoints there is nothing to tell."""
+    s = Sketch()
+    s.sink(s.map(s.travel(s.source(), Broadcast())))
+    s.sink(s.map(s.travel(s.source(), Rebalance())))
+    facts = explained(s, checkpointing=Checkpointing(CheckpointingMode.EXACTLY_ONCE, unaligned))
+    shown = [(edge["partitioner"], edge["always_aligned"]) for edge in facts["edges"]]
+    lines = [line.strip() for line in render(facts).splitlines() if "=>" in line]
+    if unaligned:
+        assert shown == [("broadcast", True), ("rebalance", False)]
+        assert lines == [
+            "=> broadcast to vertex 1, rows, always aligned",
+            "=> rebalance to vertex 3, rows",
+        ]
+    else:
+        assert shown == [("broadcast", None), ("rebalance", None)]
+        assert lines == ["=> broadcast to vertex 1, rows", "=> rebalance to vertex 3, rows"]
 
 
 def test_a_side_output_is_shown_with_its_tag() -> None:

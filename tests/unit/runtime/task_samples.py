@@ -8,16 +8,58 @@ from typing import Any
 from operator_samples import ManualClock, Recorder, context
 
 from headgate.api.source import NOTHING_AVAILABLE, Split
-from headgate.common.ids import SubtaskId, SubtaskIndex, VertexId
+from headgate.common.ids import EdgeId, SubtaskId, SubtaskIndex, VertexId
+from headgate.core.alignment.factory import make_handler
 from headgate.graph.partitioners import Forward
+from headgate.runtime.drawing import DrawnSnapshot
 from headgate.runtime.gate_task import GateTask, InputChannel
+from headgate.runtime.in_flight.capture import StreamKey
 from headgate.runtime.operators.base import Operator, PendingState, ReadyState
 from headgate.runtime.operators.source import SourceOperator
-from headgate.runtime.output import EdgeReceiver, OutputChannel, OutputEdge, Outputs
-from headgate.runtime.task import DrawnSnapshot, SourceTask
+from headgate.runtime.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
+from headgate.runtime.source_task import SourceTask
 from headgate.state.snapshots import OperatorSubtaskState
 
 TASK = SubtaskId(VertexId(0), SubtaskIndex(0))
+
+
+IN = EdgeEnds(EdgeId(0), "before", None, "op")
+OUT = EdgeEnds(EdgeId(1), "op", None, "after")
+
+
+class Captured:
+    """What a checkpoint takes along, kept in memory; an `InFlightCapture` to a subtask."""
+
+    def __init__(self) -> None:
+        self.begun: dict[StreamKey, tuple[int | None, bool]] = {}
+        self.streams: dict[StreamKey, list[Any]] = {}
+        self.sealed = self.cancelled = False
+
+    def begin(self, key: StreamKey, watermark: int | None, idle: bool) -> None:
+        self.begun[key] = (watermark, idle)
+
+    def add(self, key: StreamKey, element: Any) -> None:
+        assert not self.sealed
+        self.streams.setdefault(key, []).append(element)
+
+    def seal(self) -> None:
+        self.sealed = True
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def unstored(self, batch: Any) -> bool:
+        return any(element is batch for stream in self.streams.values() for element in stream)
+
+    def of(self, sender: int, *, output: bool = False) -> list[Any]:
+        """What was taken from one channel: of the inputs by sender, of the outputs by receiver."""
+        return [
+            element
+            for key, stream in self.streams.items()
+            for element in stream
+            if key.from_output is output
+            and (key.receiver_subtask if output else key.sender_subtask) == sender
+        ]
 
 
 class RememberingHost:
@@ -27,7 +69,16 @@ class RememberingHost:
         self.clock = clock
         self.drawn: list[DrawnSnapshot] = []
         self.declined: list[tuple[int, str]] = []
+        self.captures: dict[int, Captured] = {}
+        self.void: list[int] = []
         self.requests = self.ends = 0
+
+    def open_capture(self, subtask: SubtaskId, checkpoint: int) -> Any:
+        self.captures[checkpoint] = Captured()
+        return self.captures[checkpoint]
+
+    def snapshot_void(self, subtask: SubtaskId, checkpoint: int) -> None:
+        self.void.append(checkpoint)
 
     def snapshot_drawn(self, drawn: DrawnSnapshot) -> None:
         self.drawn.append(drawn)
@@ -98,16 +149,29 @@ class Watching(Operator):
 class Rig:
     """A gate task of one operator with one output channel, and everything around it."""
 
-    def __init__(self, channels: int, credit: int = 100, cost_ms: float = 0, input_credit: int = 100) -> None:
+    def __init__(
+        self,
+        channels: int,
+        credit: int = 100,
+        cost_ms: float = 0,
+        input_credit: int = 100,
+        *,
+        exactly_once: bool = True,
+        unaligned: bool = False,
+        forced: frozenset[int] = frozenset(),
+    ) -> None:
         self.clock = ManualClock(1_000)
         self.host, self.lane, self.granted = RememberingHost(self.clock), Lane(), [0] * channels
         self.outputs = Outputs(10)
-        self.edge = OutputEdge(Forward(), [OutputChannel(self.lane, credit)], 128)
+        self.edge = OutputEdge(Forward(), [OutputChannel(self.lane, credit)], 128, ends=OUT)
         self.outputs.edges.append(self.edge)
         self.operator = Watching(self.clock, cost_ms)
         self.operator.next = EdgeReceiver(self.outputs, [self.edge], True)
-        inputs = [InputChannel(input_credit, self._granting(c)) for c in range(channels)]
-        self.task = GateTask(TASK, [self.operator], self.outputs, self.host, 10, channels=inputs)
+        inputs = [InputChannel(input_credit, self._granting(c), IN, c) for c in range(channels)]
+        handler = make_handler(channels, exactly_once=exactly_once, unaligned=unaligned, forced=forced)
+        self.task = GateTask(
+            TASK, [self.operator], self.outputs, self.host, 10, channels=inputs, handler=handler
+        )
         self.task.open()
 
     def _granting(self, channel: int) -> Any:

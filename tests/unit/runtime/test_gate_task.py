@@ -12,7 +12,7 @@ from task_samples import Rig
 
 from headgate.common.errors import InternalError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
-from headgate.core.alignment.aligned import ON_CANCELLATION_BARRIER, SUBSUMED
+from headgate.core.alignment.handler import ON_CANCELLATION_BARRIER, SUBSUMED
 from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
 
 SIGN = Watermark(WATERMARK_MIN)
@@ -43,7 +43,7 @@ def test_the_snapshot_holds_exactly_what_stood_before_the_barriers() -> None:
     story = [e.rows() if hasattr(e, "rows") else e for e in rig.lane.elements]
     assert story == [[1, 3], SIGN, Barrier(1, 990), [2], Barrier(2, 0)]
     drawn = rig.host.drawn[0]
-    assert (drawn.checkpoint, drawn.start_delay_ms, drawn.alignment_ms) == (1, 10, 50)
+    assert (drawn.checkpoint, drawn.metrics.start_delay_ms, drawn.metrics.alignment_ms) == (1, 10, 50)
     assert (drawn.counters.records_in, drawn.counters.records_out) == (2, 2)
 
 

@@ -11,10 +11,13 @@ from task_samples import TASK, CountingReader, RememberingHost, Rig, SourceRig, 
 from headgate.api.source import END_OF_INPUT, NOTHING_AVAILABLE, Split
 from headgate.common.errors import UserFunctionError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
-from headgate.core.alignment.aligned import SUBSUMED
+from headgate.core.alignment.handler import SUBSUMED
+from headgate.runtime.drawing import BarrierMetrics
 from headgate.runtime.elements import Barrier, EndOfData, Watermark
+from headgate.runtime.in_flight.recovered import RecoveredInput
 from headgate.runtime.output import Outputs
-from headgate.runtime.task import SPLIT_RETRY_MS, Task
+from headgate.runtime.source_task import SPLIT_RETRY_MS
+from headgate.runtime.task import Task
 
 SIGN = Watermark(WATERMARK_MIN)
 
@@ -73,7 +76,7 @@ def test_a_barrier_waits_until_the_reader_knows_whether_it_reads() -> None:
     rig.task.trigger(Barrier(2, 995))
     assert splits_of(rig, 1) == [["2-4", None]]
     assert emitted(rig) == [SIGN, Barrier(1, 990), 0, 1, Barrier(2, 995)]
-    assert rig.host.drawn[1].start_delay_ms == 5
+    assert rig.host.drawn[1].metrics.start_delay_ms == 5
 
 
 def test_a_newer_barrier_takes_the_place_of_a_waiting_one() -> None:
@@ -207,8 +210,14 @@ class Rebel(Watching):
 class IdleTask(Task):
     """A subtask without input."""
 
-    def step(self) -> bool:
+    def _input_waits(self) -> bool:
         return False
+
+    def _take_input(self) -> bool:
+        return False
+
+    def _recovery_over(self, recovered: RecoveredInput) -> None:
+        """Has none."""
 
 
 def chain_of(*wheres: str) -> tuple[Task, list[Rebel]]:
@@ -232,7 +241,7 @@ def test_errors_between_records_name_the_operator(where: str, text: str) -> None
     task, _ = chain_of("", where, "")
     with pytest.raises(UserFunctionError, match=f"no {where}") as caught:
         task.open()
-        task.draw(Barrier(4, 0), 0, 0)
+        task.drawing.draw(Barrier(4, 0), BarrierMetrics(0, 0, False), task.counters(), False)
         task.checkpoint_complete(4)
         task.close()
     assert caught.value.record == f"none ({text})"

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.state.snapshots import OperatorSubtaskState, SubtaskSnapshot
+from headgate.state.snapshots import InFlightShare, OperatorSubtaskState, SubtaskSnapshot
 
 
 class Register(msgspec.Struct, frozen=True, tag="register"):
@@ -38,6 +38,8 @@ class Deploy(msgspec.Struct, frozen=True, tag="deploy"):
         restored_storage: URI of the root that the restored files are named from, or None.
         storage: URI of the checkpoint directory, or None.
         marker: token of a file that the worker must see there.
+        in_flight: (vertex, subtask) -> records that were under way and come before all others.
+        finished: (vertex, subtask) of readers that had read everything.
     """
 
     attempt: int
@@ -49,6 +51,8 @@ class Deploy(msgspec.Struct, frozen=True, tag="deploy"):
     restored_storage: str | None
     storage: str | None
     marker: str | None
+    in_flight: list[tuple[int, int, list[InFlightShare]]] = []
+    finished: list[tuple[int, int]] = []
 
 
 class Deployed(msgspec.Struct, frozen=True, tag="deployed"):
@@ -58,11 +62,21 @@ class Deployed(msgspec.Struct, frozen=True, tag="deployed"):
 
 
 class Trigger(msgspec.Struct, frozen=True, tag="trigger"):
-    """Job master: source subtasks, draw checkpoint `checkpoint`."""
+    """Job master: source subtasks, draw checkpoint `checkpoint`.
+
+    Attributes:
+        trigger_ms: wall clock at the trigger.
+        alignment: how the barrier travels, as in `core.alignment.barriers.Alignment`.
+        timeout_ms: an aligned barrier that is older overtakes; None: it never does.
+        savepoint: whether it is one.
+    """
 
     attempt: int
     checkpoint: int
     trigger_ms: int
+    alignment: str = "aligned"
+    timeout_ms: int | None = None
+    savepoint: bool = False
 
 
 class Acknowledge(msgspec.Struct, frozen=True, tag="acknowledge"):

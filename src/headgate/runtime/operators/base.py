@@ -81,6 +81,7 @@ class OperatorContext:
         clock: a `common.ports.Clock`.
         restored: what the operator's subtasks of the restored checkpoint said, for this subtask.
         disk: where restored state lies.
+        step_target_ms: how long timers may fire before others get their turn, in ms; None: any time.
     """
 
     uid: str
@@ -93,6 +94,7 @@ class OperatorContext:
     clock: Any
     restored: list[OperatorSubtaskState] = field(default_factory=list)
     disk: Any = None
+    step_target_ms: int | None = None
 
     @property
     def label(self) -> str:
@@ -112,9 +114,30 @@ class Operator:
     def open(self) -> None:
         """Make ready; state is restored here."""
 
+    @property
+    def busy(self) -> bool:
+        """Whether timers are due that have not fired: :meth:`go_on` comes before any new input.
+
+        New input is records, a watermark, idleness and the end of the data; a snapshot may be taken.
+        It may be so right after :meth:`open`. Only the head of a chain can be busy.
+        """
+        return False
+
+    def go_on(self) -> None:
+        """Fire for another slice; after the last one what waited for it (a watermark) is passed on."""
+
     def process(self, batch: Batch) -> None:
         """Take records."""
         self.next.process(batch)
+
+    def process_some(self, batch: Batch) -> int:
+        """Take records from the front; gives how many.
+
+        They are fewer than all only when the operator became :attr:`busy` before the next one: the
+        caller keeps the rest, and gives it when :meth:`go_on` has come to an end.
+        """
+        self.process(batch)
+        return len(batch)
 
     def watermark(self, timestamp: int) -> None:
         """Event time has passed `timestamp`."""

@@ -2,6 +2,9 @@
 
 A batch is processed in runs. A run ends where a timer is due, judged by the watermark that each
 record carries, so timers fire between the same two records whatever the size of the batches.
+
+Due timers fire in slices. Between two slices the operator is *busy*: it takes no input, but a barrier
+may be drawn, and a restored operator goes on where the snapshot was taken.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import numpy as np
 
 from headgate.api.functions import KeyedProcessFunction, OnTimerContext
 from headgate.api.state import declared_state
-from headgate.common.errors import UsageError
+from headgate.common.errors import InternalError, UsageError
 from headgate.common.keygroups import key_group_range
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.timers import TimerQueue
@@ -29,6 +32,7 @@ from headgate.runtime.operators.base import (
     keys_blamed,
     user_error,
 )
+from headgate.runtime.operators.firing import Firing, Slice
 from headgate.runtime.operators.keyed_loop import LoopShape, compile_keyed_loop
 from headgate.runtime.operators.keyed_state import PendingKeyedState, open_backend, split_handles
 from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
@@ -117,6 +121,8 @@ class KeyedProcessOperator(Operator):
         self._ctx = KeyContext(self._side, context.clock)
         self._timers = self._ctx.timers
         self._mark = WATERMARK_MIN
+        self._firing: Firing | None = None
+        self._wall_firing: Firing | None = None
 
     def open(self) -> None:
         """Restore state and timers, give the function its handles, call its `open`."""
@@ -128,51 +134,114 @@ class KeyedProcessOperator(Operator):
         self._eager, self._bound = split_handles(self._backend)
         for name, handle in self._backend.handles.items():
             setattr(self._function, name, handle)
-        marks = [s.watermark for s in where.restored if s.watermark is not None]
-        self._mark = self._timers.current_watermark = min(marks, default=WATERMARK_MIN)
+        self._restore_time()
         self._function.open(where)
 
-    def process(self, batch: Batch) -> None:
+    def _restore_time(self) -> None:
+        """Event time goes on where the snapshot was taken, which may be in the middle of firing."""
+        restored = self.context.restored
+        marks = [s.watermark for s in restored if s.watermark is not None]
+        self._mark = self._timers.current_watermark = min(marks, default=WATERMARK_MIN)
+        reached = [s.watermark if s.firing_to is None else s.firing_to for s in restored]
+        target = max(self._mark, min((time for time in reached if time is not None), default=self._mark))
+        if target > self._mark or self._timers.event.has_due(target):
+            # Whether the watermark was to be passed on is not stored: it is in force in any case.
+            self._begin_firing(target, announce=target > self._mark)
+
+    @property
+    def busy(self) -> bool:
         """See :class:`Operator`."""
+        return self._firing is not None
+
+    def go_on(self) -> None:
+        """See :class:`Operator`."""
+        firing = self._firing
+        if firing is None:
+            return
+        out = _Output()
+        fired = self._fire_slice(firing, out, self._slice())
+        self._emit(out)
+        if fired and firing.announce:
+            self.next.watermark(firing.target)
+
+    def process(self, batch: Batch) -> None:
+        """See :class:`Operator`; here timers fire to the end."""
+        rest = batch
+        while (done := self.process_some(rest)) < len(rest):
+            rest = rest.slice(done, len(rest))
+            self._fire_all()
+        self._fire_all()
+
+    def process_some(self, batch: Batch) -> int:
+        """See :class:`Operator`."""
+        self._refuse_while_busy("records")
         out = _Output()
         if batch.watermarks is None:
             self._ctx.timestamp = None
-            _Run(self, batch, out, [], None, None)(0, len(batch))
+            done = _Run(self, batch, out, [], None, None)(0, len(batch))
         else:
-            self._run_timed(batch, out)
+            done = self._run_timed(batch, out)
         self._emit(out)
+        return done
 
     def watermark(self, timestamp: int) -> None:
-        """Fire what is due, then pass the watermark on."""
-        if timestamp > self._mark:
-            out = _Output()
-            self._fire_event_time(timestamp, out)
-            self._emit(out)
-        self.next.watermark(timestamp)
+        """Fire what is due, then pass the watermark on; perhaps only later, by :meth:`go_on`."""
+        self._refuse_while_busy("a watermark")
+        if timestamp <= self._mark:
+            self.next.watermark(timestamp)
+            return
+        self._begin_firing(timestamp, announce=True)
+        self.go_on()
+
+    def idle(self) -> None:
+        """See :class:`Operator`."""
+        self._refuse_while_busy("idleness")
+        self.next.idle()
+
+    def end_of_data(self) -> None:
+        """See :class:`Operator`."""
+        self._refuse_while_busy("the end of the data")
+        self.next.end_of_data()
 
     def next_processing_time(self) -> int | None:
         """See :class:`Operator`."""
         return self._timers.processing.next_time
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """See :class:`Operator`."""
-        out = _Output()
-        self._ctx.time_domain = "processing"
-        for timestamp, key in self._timers.processing.pop_due(now_ms):
-            self._call_timer(timestamp, key, out)
-        self._ctx.time_domain = "event"
+        """See :class:`Operator`; fires for one slice, and what remains is still due."""
+        out, time = _Output(), self._slice()
+        fired = self._fire_wall_slice(now_ms, out, time)
         if self._mark > WATERMARK_MIN:
             # Outputs of the wall clock carry the event time that was reached.
             out.times = [self._mark] * len(out.records)
             out.marks = list(out.times)
-            # What was registered for a time that has passed fires now, not at the next record.
-            self._fire_event_time(self._mark, out)
+            if fired and self._firing is None:
+                # What was registered for a time that has passed fires now, not at the next record.
+                self._fire_event_time(self._mark, out, time)
         self._emit(out)
+
+    def _fire_wall_slice(self, now_ms: int, out: _Output, time: Slice) -> bool:
+        """Processing-time timers in order, for a slice; True when all that are due have fired."""
+        queue, firing = self._timers.processing, self._wall_firing
+        if firing is None or firing.target > now_ms:  # the wall clock may have been set back
+            firing = Firing(now_ms, queue.pop_due(now_ms))
+        self._wall_firing = None
+        self._ctx.time_domain = "processing"
+        for timestamp, key in firing.due:
+            self._call_timer(timestamp, key, out)
+            time.left -= 1
+            if not time.left and time.over():
+                if queue.has_due(firing.target):
+                    self._wall_firing = firing
+                break
+        self._ctx.time_domain = "event"
+        return self._wall_firing is None
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """See :class:`Operator`."""
+        target = None if self._firing is None else self._firing.target
         return PendingKeyedState(
-            self.context.uid, self._backend.groups, self._backend.snapshot_sync(), self._mark
+            self.context.uid, self._backend.groups, self._backend.snapshot_sync(), self._mark, target
         )
 
     def state_types(self) -> dict[str, Any]:
@@ -188,7 +257,22 @@ class KeyedProcessOperator(Operator):
             self.next.process(out.batch())
         self._side.emit(self)
 
-    def _run_timed(self, batch: Batch, out: _Output) -> None:
+    def _slice(self) -> Slice:
+        return Slice(self.context.clock, self.context.step_target_ms)
+
+    def _refuse_while_busy(self, what: str) -> None:
+        if self._firing is not None:
+            raise InternalError(
+                f"{self.context.label} was given {what} while timers up to {self._firing.target} are being "
+                "fired; expected go_on() until it is no longer busy; please report this"
+            )
+
+    def _fire_all(self) -> None:
+        while self._firing is not None:
+            self.go_on()
+
+    def _run_timed(self, batch: Batch, out: _Output) -> int:
+        """Records from the front and the timers between them; gives how many records."""
         assert batch.watermarks is not None
         assert batch.timestamps is not None
         # After a change of parallelism a reader may restart behind the time reached here.
@@ -196,9 +280,10 @@ class KeyedProcessOperator(Operator):
         times, marks = batch.timestamps.tolist(), limits.tolist()
         origins: list[int] = []
         run = _Run(self, batch, out, origins, times, marks)
-        position, count = 0, len(batch)
+        position, count, time = 0, len(batch), self._slice()
         while position < count:
-            self._fire_event_time(marks[position], out)
+            if not self._fire_event_time(marks[position], out, time):
+                return position
             stop = self._run_end(limits, position)
             self._timers.event.limit, self._timers.event.interrupt = marks[stop - 1], False
             position = run(position, stop)
@@ -207,7 +292,8 @@ class KeyedProcessOperator(Operator):
             origins.clear()
             self._mark = max(self._mark, marks[position - 1])
         # What was registered behind the last record's watermark fires now, not at the next batch.
-        self._fire_event_time(self._mark, out)
+        self._fire_event_time(self._mark, out, time)
+        return count
 
     def _run_end(self, marks: Any, position: int) -> int:
         """The first record from `position` on before which a timer that is known now must fire."""
@@ -216,24 +302,54 @@ class KeyedProcessOperator(Operator):
             return len(marks)
         return position + max(1, int(np.searchsorted(marks[position:], due, side="left")))
 
-    def _fire_event_time(self, timestamp: int, out: _Output) -> None:
-        """Timers due at watermark `timestamp`, in order; then that watermark is in force."""
-        queue = self._timers.event
-        allowed = END_TIMERS_MAX + len(queue) if timestamp == WATERMARK_MAX else None
-        while (due := queue.next_time) is not None and due <= timestamp:
+    def _fire_event_time(self, timestamp: int, out: _Output, time: Slice) -> bool:
+        """Bring watermark `timestamp` in force; False when the slice ended before all timers had fired."""
+        if self._timers.event.has_due(timestamp):
+            self._begin_firing(timestamp)
+            assert self._firing is not None
+            return self._fire_slice(self._firing, out, time)
+        self._reach(timestamp)
+        return True
+
+    def _begin_firing(self, target: int, *, announce: bool = False) -> None:
+        at_end = target == WATERMARK_MAX
+        allowed = END_TIMERS_MAX + len(self._timers.event) if at_end else None
+        self._firing = Firing(target, announce=announce, allowed=allowed)
+
+    def _fire_slice(self, firing: Firing, out: _Output, time: Slice) -> bool:
+        """Timers due at the target, in order, for a slice; True when all have fired: it is in force then."""
+        queue, target = self._timers.event, firing.target
+        while True:
+            for timestamp, key in firing.due:
+                self._fire_one(firing, timestamp, key, out)
+                time.left -= 1
+                if not time.left and time.over() and queue.has_due(target):
+                    return False
+            due = queue.next_time
+            if due is None or due > target:
+                break
             # A timer's outputs belong before the watermark that fired it.
-            mark = max(self._mark, min(due - 1, timestamp))
-            self._timers.current_watermark = self._mark = mark
-            for fired, key in queue.pop_due(due):
-                before = len(out.records)
-                if allowed is not None:
-                    allowed -= 1
-                    self._check_end(allowed, fired, key)
-                self._call_timer(fired, key, out)
-                fresh = len(out.records) - before
-                out.times.extend([fired] * fresh)
-                out.marks.extend([mark] * fresh)
-        self._mark = max(self._mark, timestamp)
+            self._reach(min(due - 1, target))
+            firing.due = queue.pop_due(due)
+        self._firing = None
+        self._reach(target)
+        return True
+
+    def _fire_one(self, firing: Firing, timestamp: int, key: Any, out: _Output) -> None:
+        if firing.allowed is not None:
+            firing.allowed -= 1
+            self._check_end(firing.allowed, timestamp, key)
+        before = len(out.records)
+        self._call_timer(timestamp, key, out)
+        fresh = len(out.records) - before
+        if fresh:
+            out.times.extend([timestamp] * fresh)
+            out.marks.extend([self._mark] * fresh)
+
+    def _reach(self, mark: int) -> None:
+        """Event time is at `mark`, unless it is further already."""
+        if mark > self._mark:
+            self._mark = mark
         self._timers.current_watermark = self._mark
 
     def _check_end(self, allowed: int, timestamp: int, key: Any) -> None:

@@ -39,6 +39,7 @@ class PendingKeyedState:
     groups: tuple[int, int]
     pending: PendingSnapshot
     watermark: int
+    firing_to: int | None = None
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
         """See `runtime.operators.base.PendingState`."""
@@ -46,4 +47,4 @@ class PendingKeyedState:
         size = sum(map(len, parts))
         handle = files.write(self.uid, parts)
         keyed = KeyedStateHandle(*self.groups, handle, size)
-        return OperatorSubtaskState(self.uid, keyed, watermark=self.watermark)
+        return OperatorSubtaskState(self.uid, keyed, watermark=self.watermark, firing_to=self.firing_to)

@@ -18,7 +18,12 @@ BAD_RECORDS = "bad-records"
 
 
 class SourceOperator(Operator):
-    """A reader of one subtask."""
+    """A reader of one subtask.
+
+    Attributes:
+        finished: whether the restored checkpoint says that everything was read: then there is no
+            reader. Set before :meth:`open`.
+    """
 
     reader: SourceReader[Any]
 
@@ -26,9 +31,12 @@ class SourceOperator(Operator):
         super().__init__(context)
         self._source = source
         self._opened = False
+        self.finished = False
 
     def open(self) -> None:
         """Create the reader and give it the restored splits."""
+        if self.finished:
+            return
         where = self.context
         self.reader = self._source.create_reader(
             SourceReaderContext(where.uid, where.subtask, where.parallelism)
@@ -71,12 +79,14 @@ class SourceOperator(Operator):
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """See :class:`Operator`."""
-        splits = [[split.id, split.position] for split in self.reader.snapshot()]
+        read = self.reader.snapshot() if self._opened else []
+        splits = [[split.id, split.position] for split in read]
         return ReadyState(OperatorSubtaskState(self.context.uid, None, {"splits": splits}))
 
     def checkpoint_complete(self, checkpoint: int) -> None:
         """See :class:`Operator`."""
-        self.reader.checkpoint_complete(checkpoint)
+        if self._opened:
+            self.reader.checkpoint_complete(checkpoint)
 
     def close(self) -> None:
         """See :class:`Operator`."""

@@ -1,0 +1,182 @@
+"""What must hold when a topology ran: output, order, final state, nothing late, files of every cut readable."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from typing_extensions import override
+
+from headgate.checkpoint.opening import verify_files
+from headgate.common.errors import StorageError
+from headgate.state.snapshots import CheckpointMetadata
+from headgate.testing.simulation.checks import Checks, Violation
+from headgate.testing.simulation.disk import SimDisk
+from headgate.testing.simulation.world import World
+from sim.checkers import keyed_values
+from sim.store import STORES, Store
+from sim.topology import Topology
+from sim.topology_answer import Answer, Stream, answer_of
+from sim.topology_job import LATE, Counting
+
+Row = tuple[str, str, int, int]
+
+
+class TopologyChecks(Checks):
+    """Everything that can be said about a topology's run.
+
+    Args:
+        topology: what runs.
+        exactly_once: otherwise records may come again where alignment would have been needed.
+        keep_stores: of a job that goes on from a checkpoint: what is published stays.
+        order: whether lanes must be in order; another parallelism sends them other ways.
+
+    Attributes:
+        in_flight: records that completed checkpoints held beside state, altogether.
+    """
+
+    def __init__(
+        self, topology: Topology, exactly_once: bool = True, keep_stores: bool = False, order: bool = True
+    ) -> None:
+        super().__init__()
+        self.topology, self.answer = topology, answer_of(topology)
+        self._exactly_once, self._order, self.in_flight = exactly_once, order, 0
+        LATE.clear()
+        if not keep_stores:
+            STORES.update({uid: Store() for uid in self.answer.sinks})
+
+    @override
+    def begins(self, world: World) -> None:
+        def publishing(_: str) -> None:
+            world.faults.reached(world.driver, "sink.publishing")
+
+        for uid in self.answer.sinks:
+            STORES[uid].on_publish = publishing
+
+    @override
+    def checkpoint(self, world: World, checkpoint: int) -> None:
+        super().checkpoint(world, checkpoint)
+        cut = world.master.checkpoints.latest
+        if cut is None or cut.checkpoint != checkpoint:
+            raise Violation(f"checkpoint {checkpoint} completed, but the latest is {cut and cut.checkpoint}")
+        try:
+            verify_files(SimDisk(world.files), cut)
+        except StorageError as error:
+            raise Violation(f"completed checkpoint {checkpoint} cannot be read: {error}") from error
+        self.in_flight += records_in_flight(cut)
+
+    @override
+    def ended(self, world: World) -> None:
+        super().ended(world)
+        complain(self.answer, self.published(), self._exactly_once, self._order)
+        self._demand_final_state(world)
+        left = {uid: sorted(STORES[uid].prepared) for uid in self.answer.sinks if STORES[uid].prepared}
+        if left:
+            raise Violation(f"prepared output was left behind: {left}")
+
+    def published(self) -> dict[str, list[Row]]:
+        """Sink uid -> its visible records, those of each subtask in order."""
+        return {uid: STORES[uid].records() for uid in self.answer.sinks}
+
+    def _demand_final_state(self, world: World) -> None:
+        cut = world.master.checkpoints.latest
+        if cut is None:
+            raise Violation("the job ended without a checkpoint")
+        disk = SimDisk(world.files)
+        for uid, right in self.answer.counted.items():
+            if not self._exactly_once and uid not in self.answer.free:
+                continue
+            function = Counting(self.topology.step(uid))
+            counts = keyed_values(disk, cut, uid, function, "count")
+            totals = keyed_values(disk, cut, uid, function, "total")
+            found = {key: (counts[key], totals[key]) for key in counts}
+            if found != right:
+                raise Violation(
+                    f"the final state of {uid!r} differs: {_differences(found, right)} "
+                    f"(key, (count, sum) found, expected)"
+                )
+
+
+def records_in_flight(cut: CheckpointMetadata) -> int:
+    """Records that a checkpoint holds beside state."""
+    return sum(part.records for stream in cut.in_flight for part in stream.parts)
+
+
+def complain(
+    answer: Answer, got: Mapping[str, list[Row]], exactly_once: bool = True, order: bool = True
+) -> None:
+    """Compare the sinks' records with the answer.
+
+    Args:
+        answer: what must come out.
+        got: sink uid -> its records, those of each subtask in order.
+        exactly_once: otherwise records may come again where alignment would have been needed.
+        order: whether lanes must be in order.
+
+    Raises:
+        Violation: naming a sink and what is wrong with its records.
+    """
+    if LATE:
+        raise Violation(f"{len(LATE)} records came behind the watermark, first {LATE[0]}")
+    for uid, stream in answer.sinks.items():
+        exact = exactly_once or stream.free
+        if uid in answer.sums:
+            _demand_sums(uid, got[uid], answer.counted[answer.sums[uid]], stream, exact)
+        else:
+            _demand_records(uid, Counter(row[:3] for row in got[uid]), stream, exact)
+        if order and exact and stream.ordered:
+            _demand_order(uid, got[uid], stream)
+
+
+def _demand_records(uid: str, got: Counter[Any], stream: Stream, exact: bool) -> None:
+    right = stream.facts
+    if not exact:
+        right = Counter(told.fact for told in stream.told if told.sure)
+    missing, surplus = right - got, got - right
+    if missing or (surplus and exact):
+        raise Violation(
+            f"sink {uid!r} holds {got.total()} records, expected {right.total()}; "
+            f"{missing.total()} missing {_some(missing)}; {surplus.total()} too many {_some(surplus)}"
+        )
+
+
+def _demand_sums(
+    uid: str, got: Iterable[Row], right: Mapping[str, tuple[int, int]], stream: Stream, exact: bool
+) -> None:
+    rows = list(got)
+    idents, expected = Counter(row[0] for row in rows), Counter(told.item.ident for told in stream.told)
+    if expected - idents or (exact and idents != expected):
+        raise Violation(
+            f"sink {uid!r} holds running sums {_some(idents - expected)} too many, "
+            f"misses {_some(expected - idents)}"
+        )
+    if not exact:
+        return
+    last = {key: value for ident, key, value, _ in rows if ident == f"{key}/{right[key][0]:04d}"}
+    sums = {key: total for key, (_, total) in right.items()}
+    # Behind a broadcast each number comes as often as there are subtasks, always with the same sum.
+    if last != sums:
+        raise Violation(f"the last sums in sink {uid!r} differ: {_differences(last, sums)}")
+
+
+def _demand_order(uid: str, got: Iterable[Row], stream: Stream) -> None:
+    place = {told.item.ident: (told.lane, told.rank) for told in stream.told}
+    lanes: dict[object, list[tuple[tuple[int, ...], str]]] = defaultdict(list)
+    for row in got:
+        lane, rank = place[row[0]]
+        lanes[lane].append((rank, row[0]))
+    for lane, ranks in lanes.items():
+        for before, after in zip(ranks, ranks[1:], strict=False):
+            if after[0] <= before[0]:
+                raise Violation(f"in sink {uid!r}, lane {lane}: {after[1]} came after {before[1]}")
+
+
+def _differences(found: Mapping[str, Any], right: Mapping[str, Any]) -> list[Any]:
+    keys = sorted(found.keys() | right.keys())
+    return [(k, found.get(k), right.get(k)) for k in keys if found.get(k) != right.get(k)][:4]
+
+
+def _some(records: Counter[Any]) -> str:
+    shown = sorted(records.items(), key=repr)
+    return f"{shown[:4]}{'...' if len(shown) > 4 else ''}"

@@ -1,0 +1,157 @@
+"""Worlds for random jobs: functions that cost virtual time, and jobs that begin from a checkpoint."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from typing_extensions import override
+
+from headgate.api.executor import JobSpec
+from headgate.checkpoint.service import CheckpointService
+from headgate.checkpoint.storage import reachability
+from headgate.common.ids import JobId
+from headgate.runtime.driver import adopt_key_groups
+from headgate.runtime.job_master import JobMaster, MasterPorts, RestorePoint
+from headgate.runtime.program import Program
+from headgate.state.snapshots import CheckpointMetadata
+from headgate.testing.simulation.checks import Checks
+from headgate.testing.simulation.clock import SimClock, SimRandom
+from headgate.testing.simulation.disk import SimFiles
+from headgate.testing.simulation.faults import NO_FAULTS, FaultMix
+from headgate.testing.simulation.processes import WorkerProcess
+from headgate.testing.simulation.world import JOB_ID, MARKER, World
+
+URI = "sim://disk"
+
+
+class Spent:
+    """Virtual ms that functions have cost, in the one thread of a simulation."""
+
+    ms = 0.0
+
+
+def cost(virtual_ms: float) -> None:
+    """Called by a job's function: its worker's loop stands still for so long; nothing outside a CostlyWorld."""
+    Spent.ms += virtual_ms
+
+
+class _CostlyClock(SimClock):
+    @override
+    def precise_ms(self) -> float:
+        return super().precise_ms() + Spent.ms
+
+
+class CostlyWorld(World):
+    """A world in which a worker's loop is busy for as long as its functions said that they cost.
+
+    Heartbeats and background threads go on meanwhile, and steps measure the cost, so the loop makes
+    shorter ones: a slow operator gives its senders backpressure as in real life.
+    """
+
+    def __init__(
+        self,
+        job: JobSpec,
+        seed: int,
+        mix: FaultMix = NO_FAULTS,
+        checks: Checks | None = None,
+        story_max: int | None = 200,
+    ) -> None:
+        Spent.ms = 0.0
+        self._busy_until: dict[str, int] = {}
+        super().__init__(job, seed, mix, checks, story_max)
+
+    @override
+    def new_clock(self) -> SimClock:
+        return _CostlyClock(self.line, self.rng, self.rng.randint(-50, 50), self._step_ms)
+
+    @override
+    def _actions_of(
+        self, worker: WorkerProcess, now: int
+    ) -> Iterator[tuple[str, int | None, Callable[[], Any]]]:
+        busy = self._busy_until.get(worker.name, 0) > now
+        for name, since, action in super()._actions_of(worker, now):
+            if name != worker.name:
+                yield name, since, action
+            elif not busy:
+                yield name, since, self._measured(worker)
+
+    @override
+    def _next_time(self, now: int) -> int | None:
+        times = [until for until in self._busy_until.values() if until > now]
+        following = super()._next_time(now)
+        return min(times if following is None else [*times, following], default=None)
+
+    def _measured(self, worker: WorkerProcess) -> Callable[[], str]:
+        def act() -> str:
+            before = Spent.ms
+            said = worker.act()
+            took = Spent.ms - before
+            if took:
+                self._busy_until[worker.name] = self.now() + round(took)
+            return said
+
+        return act
+
+
+class RestoredWorld(CostlyWorld):
+    """A world whose job begins from a checkpoint of another one, and reads that one's files.
+
+    Args:
+        job: the changed program.
+        seed: decides everything.
+        checkpoint: where it begins.
+        files: the disk that the other job left behind; copied.
+        mix: which faults.
+        checks: what must hold.
+        story_max: lines of story to keep.
+    """
+
+    def __init__(
+        self,
+        job: JobSpec,
+        seed: int,
+        checkpoint: CheckpointMetadata,
+        files: SimFiles,
+        mix: FaultMix = NO_FAULTS,
+        checks: Checks | None = None,
+        story_max: int | None = 200,
+    ) -> None:
+        self._point, self._left = RestorePoint(checkpoint, URI), files
+        super().__init__(replace(job, plan=adopt_key_groups(job, self._point)), seed, mix, checks, story_max)
+
+    @override
+    def _make_master(self) -> JobMaster:
+        # An id of its own, as every execution has: the log and the files of the job before are not its own.
+        before = {name.partition("/")[0] for name in self._left.files if name.startswith(JOB_ID)}
+        self.job_id = f"{JOB_ID}-{len(before)}"
+        self.files.files.update(self._left.files)
+        driver, disk = self.driver, self.driver.disk()
+        marker = f"{MARKER}{len(before)}"
+        reachability.write_marker(disk, marker)
+        service = CheckpointService(disk, JobId(self.job_id), self.probe(driver))
+        ports = MasterPorts(
+            driver.clock,
+            driver.background,
+            self.gang,
+            SimRandom(random.Random(f"{self.seed} chance")),
+            self.probe(driver),
+            driver.post,
+            self.checks.listener(self),
+        )
+        program = Program(self.job_id, self.job.plan, self.settings.worker, self.job.record_types)
+        driver.master = JobMaster(
+            JobId(self.job_id),
+            self.job.name,
+            self.job.plan,
+            program,
+            self.settings,
+            ports,
+            service,
+            service.claim(),
+            self._point,
+            marker,
+        )
+        return driver.master

@@ -1,0 +1,224 @@
+"""Where the history of a job's checkpoints is kept: one small file that is replaced as a whole.
+
+::
+
+    <job>/history/checkpoints.json
+
+It stands outside the folders of the checkpoints, so nothing that deletes or counts these sees it. It
+serves diagnosis only: no job depends on it, and a damaged one is begun anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from headgate.checkpoint.layout import job_folder
+from headgate.checkpoint.storage.local import LocalDisk
+from headgate.checkpoint.storage.uris import local_path
+from headgate.common.errors import StorageError
+from headgate.common.ids import JobId
+from headgate.common.ports import Disk
+from headgate.core.checkpoint.failures import CheckpointFailureReason
+from headgate.core.checkpoint.history import CheckpointRecord, CheckpointStatus, SubtaskRecord
+from headgate.core.checkpoint.slowest import Hop, SlowestPath, amount, slowest_path, span
+
+# The readers of a history need what is in it; they find it here.
+__all__ = [
+    "FOLDER",
+    "FORMAT_VERSION",
+    "RECORDS_MAX",
+    "CheckpointRecord",
+    "CheckpointStatus",
+    "History",
+    "HistoryFile",
+    "Hop",
+    "SlowestPath",
+    "SubtaskRecord",
+    "amount",
+    "decode_history",
+    "encode_history",
+    "find_histories",
+    "history_name",
+    "plain",
+    "read_history",
+    "slowest_path",
+    "span",
+]
+
+FOLDER: Final = "history"
+FORMAT_VERSION: Final = 1
+RECORDS_MAX: Final = 50
+"""Checkpoints that are kept: the newest."""
+
+_FILE: Final = "checkpoints.json"
+_LOG: Final = logging.getLogger("headgate.checkpoints")
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The file as a whole.
+
+    Attributes:
+        job: the job's id.
+        job_name: the name given to `execute`.
+        records: by checkpoint id, oldest first.
+        format_version: of the file.
+    """
+
+    job: str
+    job_name: str
+    records: tuple[CheckpointRecord, ...]
+    format_version: int = FORMAT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    format_version: int
+
+
+def history_name(job: JobId) -> str:
+    """The file of a job's history.
+
+    Example:
+        >>> history_name(JobId("streaks"))
+        'streaks/history/checkpoints.json'
+    """
+    return f"{job_folder(job)}/{FOLDER}/{_FILE}"
+
+
+def encode_history(history: History) -> bytes:
+    """The bytes of the file."""
+    return msgspec.json.encode(history)
+
+
+def plain(value: Any) -> Any:
+    """A record, a path or a history as dicts and lists, for JSON."""
+    return msgspec.to_builtins(value)
+
+
+def decode_history(data: bytes, where: str) -> History:
+    """The history in `data`.
+
+    Args:
+        data: all bytes of the file.
+        where: the file, for messages.
+
+    Raises:
+        StorageError: the bytes are damaged, or of a version that this program cannot read.
+    """
+    try:
+        version = msgspec.json.decode(data, type=_Version).format_version
+        if version == FORMAT_VERSION:
+            return msgspec.json.decode(data, type=History)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StorageError(
+            f"{where} is no history of checkpoints: {error}; it is damaged or of a foreign program, and can "
+            "be deleted: no checkpoint depends on it"
+        ) from None
+    raise StorageError(
+        f"{where} has format version {version}, this program reads {FORMAT_VERSION}; use the version of "
+        "Headgate that wrote it"
+    )
+
+
+class HistoryFile:
+    """The history of one job, for its job master; used by one background thread only.
+
+    What an earlier job master of the same job left is taken over at the first write.
+
+    Args:
+        disk: the checkpoint storage.
+        job: whose checkpoints.
+        job_name: the name given to `execute`.
+        completed: ids of the checkpoints in the log, asked for once: what was under way when an earlier
+            job master ended is complete if the log holds it.
+    """
+
+    def __init__(
+        self, disk: Disk, job: JobId, job_name: str, completed: Callable[[], Collection[int]] = tuple
+    ) -> None:
+        self._disk, self._job, self._job_name, self._completed = disk, job, job_name, completed
+        self._name = history_name(job)
+        self._earlier: dict[int, CheckpointRecord] | None = None
+
+    def write(self, records: Iterable[CheckpointRecord]) -> None:
+        """Replace the file by what was there before this job master, and `records`.
+
+        Raises:
+            StorageError: it cannot be read or written.
+        """
+        if self._earlier is None:
+            self._earlier = {record.checkpoint: record for record in self._load()}
+        kept = self._earlier | {record.checkpoint: record for record in records}
+        newest = tuple(kept[checkpoint] for checkpoint in sorted(kept)[-RECORDS_MAX:])
+        self._disk.create(self._name, [encode_history(History(self._job, self._job_name, newest))])
+
+    def _load(self) -> list[CheckpointRecord]:
+        try:
+            data = self._disk.read(self._name)
+        except FileNotFoundError:
+            return []
+        try:
+            records = decode_history(data, self._disk.describe(self._name)).records
+        except StorageError as error:
+            _LOG.warning("the history of checkpoints begins anew: %s", error)
+            return []
+        logged = self._completed()
+        return [_settled(record, record.checkpoint in logged) for record in records]
+
+
+def _settled(record: CheckpointRecord, logged: bool) -> CheckpointRecord:
+    """What became of a checkpoint of a job master that has ended."""
+    if logged and record.status is not CheckpointStatus.COMPLETED:
+        return replace(record, status=CheckpointStatus.COMPLETED, reason=None, detail="")
+    if record.status is CheckpointStatus.IN_PROGRESS:
+        reason = CheckpointFailureReason.JOB_FAILOVER_REGION.name
+        detail = "its job master ended before it was complete"
+        return replace(record, status=CheckpointStatus.FAILED, reason=reason, detail=detail)
+    return record
+
+
+def find_histories(uri: str) -> list[Path]:
+    """The histories below a path, that of the job that wrote last first.
+
+    Args:
+        uri: path or ``file:`` URI of a checkpoint directory, a job's folder, or a checkpoint's folder.
+
+    Raises:
+        ConfigError: the scheme is not supported.
+        StorageError: there is no such path, or no history in it.
+    """
+    path = Path(local_path(uri))
+    if not path.exists():
+        raise StorageError(
+            f"{path} does not exist; give the checkpoint directory of a job, or the job's folder in it"
+        )
+    inside = f"{FOLDER}/{_FILE}"
+    found = [place for place in (path / inside, path.parent / inside) if place.is_file()][:1]
+    if not found:
+        found = sorted(path.glob(f"*/{inside}"), key=lambda place: place.stat().st_mtime_ns, reverse=True)
+    if not found:
+        raise StorageError(
+            f"{path} holds no history of checkpoints (expected <job>/{inside}); a job writes it as soon as "
+            "it has checkpoints switched on and has triggered one"
+        )
+    return found
+
+
+def read_history(file: Path) -> History:
+    """The history in a file that :func:`find_histories` found.
+
+    Raises:
+        StorageError: it cannot be read, is damaged, or has another format version.
+    """
+    try:
+        data = LocalDisk(file.parent).read(file.name)
+    except FileNotFoundError:
+        raise StorageError(f"{file} does not exist any more") from None
+    return decode_history(data, str(file))

@@ -1,0 +1,169 @@
+"""``headgate checkpoints``: finds the history of a job's checkpoints and shows it, or one of them in full."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.checkpoint.history_file import (
+    CheckpointRecord,
+    CheckpointStatus,
+    History,
+    find_histories,
+    plain,
+    read_history,
+    slowest_path,
+)
+from headgate.cli.checkpoints_page import detail, overview
+from headgate.common import options as o
+from headgate.common.config import Config
+from headgate.common.errors import StorageError, UsageError
+
+_JOBS_NAMED: Final = 5
+"""Other jobs that are named at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointsRequest:
+    """What the user typed.
+
+    Attributes:
+        path: checkpoint directory, a job's folder in it, or a checkpoint's folder; None: as configured.
+        last: show the newest that ended, in full.
+        checkpoint: show the one with this id, in full.
+        job: id or name of the job, where there are several.
+        options: ``key=value`` texts behind ``-D``.
+        as_json: one JSON object.
+    """
+
+    path: str | None = None
+    last: bool = False
+    checkpoint: int | None = None
+    job: str | None = None
+    options: Sequence[str] = ()
+    as_json: bool = False
+
+
+def show(request: CheckpointsRequest, width: int, color: bool = False) -> str:
+    """What the command prints.
+
+    Args:
+        request: what the user typed.
+        width: of a line, in characters.
+        color: whether the text goes to a terminal.
+
+    Raises:
+        UsageError: there is nothing to show; says why.
+    """
+    if request.last and request.checkpoint is not None:
+        raise UsageError("--last and --id exclude each other; give one of them")
+    try:
+        files = find_histories(_path(request))
+        file = files[0] if request.job is None else _of_job(files, request.job)
+        history = read_history(file)
+    except StorageError as error:
+        # Nothing failed but the question: no job ran here.
+        raise UsageError(str(error)) from error
+    record = _chosen(history, request)
+    if request.as_json:
+        return json.dumps(_facts(history, file, record), indent=2)
+    if record is None:
+        return overview(history, width, color) + _others(files, file, request)
+    return detail(record, _remark(history, record, request), width, color)
+
+
+def _path(request: CheckpointsRequest) -> str:
+    configured = Config().with_command_line(request.options).get(o.CHECKPOINTING_DIR)
+    path = request.path if request.path is not None else configured
+    if path is None:
+        raise UsageError(
+            "no checkpoint directory is given; name it as PATH, or set it by "
+            f"-D {o.CHECKPOINTING_DIR.key}=PATH"
+        )
+    return path
+
+
+def _of_job(files: list[Path], job: str) -> Path:
+    """The newest history of a job, by its id or else by its name."""
+    for file in files:
+        if _job_id(file) == job:
+            return file
+    for file in files:
+        try:
+            if read_history(file).job_name == job:
+                return file
+        except StorageError:
+            continue  # a damaged one has no name
+    raise UsageError(f"there is no history of job {job!r} here; there is one of {_named(files)}")
+
+
+def _chosen(history: History, request: CheckpointsRequest) -> CheckpointRecord | None:
+    """The checkpoint to show in full; None for all of them."""
+    if request.checkpoint is not None:
+        for record in history.records:
+            if record.checkpoint == request.checkpoint:
+                return record
+        kept = (
+            f"{history.records[0].checkpoint} to {history.records[-1].checkpoint}"
+            if history.records
+            else "none"
+        )
+        raise UsageError(
+            f"checkpoint {request.checkpoint} is not in the history of job {history.job!r}; it keeps {kept}"
+        )
+    if not request.last:
+        return None
+    ended = [record for record in history.records if record.status is not CheckpointStatus.IN_PROGRESS]
+    if not (ended or history.records):
+        raise UsageError(f"job {history.job!r} has triggered no checkpoint yet")
+    return (ended or history.records)[-1]
+
+
+def _remark(history: History, record: CheckpointRecord, request: CheckpointsRequest) -> str:
+    """What to know about the choice of `record`; empty when there is nothing."""
+    remarks = []
+    if request.last and record.status is CheckpointStatus.FAILED:
+        completed = [r.checkpoint for r in history.records if r.status is CheckpointStatus.COMPLETED]
+        last = (
+            f"the last completed one is {completed[-1]} (--id {completed[-1]})"
+            if completed
+            else "none completed"
+        )
+        remarks.append(f"the newest checkpoint failed and is shown; {last}")
+    later = [r.checkpoint for r in history.records if r.checkpoint > record.checkpoint]
+    if request.last and later:
+        remarks.append(f"checkpoint {later[-1]} is in progress (--id {later[-1]})")
+    return "; ".join(remarks)
+
+
+def _facts(history: History, file: Path, record: CheckpointRecord | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {"job": history.job, "job_name": history.job_name, "file": str(file)}
+    if record is None:
+        return {**facts, "checkpoints": [_record_facts(each) for each in history.records]}
+    return {**facts, "checkpoint": _record_facts(record), "slowest_path": plain(slowest_path(record))}
+
+
+def _record_facts(record: CheckpointRecord) -> dict[str, Any]:
+    sums = {"size": record.size, "bytes_in_flight": record.bytes_in_flight, "unaligned": record.unaligned}
+    facts: dict[str, Any] = {**plain(record), **sums, "reason_text": record.reason_text}
+    return facts
+
+
+def _others(files: list[Path], shown: Path, request: CheckpointsRequest) -> str:
+    others = [file for file in files if file != shown]
+    if not others or request.job is not None:
+        return ""
+    return f"\nthe newest job is shown; choose another with --job: {_named(others)}"
+
+
+def _named(files: list[Path]) -> str:
+    names = ", ".join(_job_id(file) for file in files[:_JOBS_NAMED])
+    more = len(files) - _JOBS_NAMED
+    return f"{names} and {more} more" if more > 0 else names
+
+
+def _job_id(file: Path) -> str:
+    return file.resolve().parents[1].name

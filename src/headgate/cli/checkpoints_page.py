@@ -1,0 +1,195 @@
+"""How checkpoints look on the terminal: the table of all, and one in full with its slowest path."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from headgate.checkpoint.history_file import (
+    CheckpointRecord,
+    CheckpointStatus,
+    History,
+    Hop,
+    SlowestPath,
+    SubtaskRecord,
+    amount,
+    slowest_path,
+    span,
+)
+
+_STYLES: Final = {
+    CheckpointStatus.COMPLETED: "green",
+    CheckpointStatus.FAILED: "red",
+    CheckpointStatus.IN_PROGRESS: "yellow",
+}
+_FIGURES: Final = (
+    "acknowledged",
+    "start delay",
+    "alignment",
+    "processed",
+    "persisted",
+    "sync",
+    "async",
+    "written",
+)
+_ALWAYS: Final = ("acknowledged", "start delay", "alignment", "sync", "async")
+_WIDEST: Final = 1_000
+_SHOWN_MS: Final = 0.05
+"""Parts of a hop that took less are left out."""
+
+
+def overview(history: History, width: int, color: bool = False) -> str:
+    """A line for each checkpoint, newest first.
+
+    Args:
+        history: all that is known.
+        width: of a line, in characters.
+        color: whether the text goes to a terminal.
+    """
+    table = _table(
+        ["id", "kind", "status", "triggered (UTC)", ">took", ">state", ">in flight", "unaligned", "slowest"]
+    )
+    for record in reversed(history.records):
+        table.add_row(
+            str(record.checkpoint),
+            record.kind,
+            f"[{_STYLES[record.status]}]{record.status.value}[/]",
+            _time(record.trigger_ms),
+            span(record.duration_ms),
+            amount(record.size),
+            amount(record.bytes_in_flight),
+            "yes" if record.unaligned else "no",
+            escape(_slowest(record)),
+        )
+    title = f"job {history.job_name!r} ({history.job}): {len(history.records)} checkpoints"
+    return _text([escape(title), table], width, color)
+
+
+def detail(record: CheckpointRecord, remark: str, width: int, color: bool = False) -> str:
+    """One checkpoint: its subtasks, the slowest path, and why it was slow.
+
+    Args:
+        record: the checkpoint.
+        remark: why this one is shown; may be empty.
+        width: of a line, in characters.
+        color: whether the text goes to a terminal.
+    """
+    path = slowest_path(record)
+    return _text([*_head(record, remark), _subtasks(record, path), *foot(path)], width, color)
+
+
+def foot(path: SlowestPath) -> list[RenderableType]:
+    """The slowest path as a line of hops with their times, and the cause."""
+    hops = [_hop(hop, first=number == 0) for number, hop in enumerate(path.hops)]
+    ends = {"stored": path.storing_ms, "committed": path.committing_ms}
+    hops += [f"{name} {span(ms)}" for name, ms in ends.items() if ms >= _SHOWN_MS]
+    line = " -> ".join(hops) or "none"
+    return [f"[bold]slowest path:[/] {escape(line)}", f"[bold]why:[/] {escape(path.why)}"]
+
+
+def _head(record: CheckpointRecord, remark: str) -> list[RenderableType]:
+    status = f"[{_STYLES[record.status]}]{record.status.value}[/]"
+    facts = [
+        f"{record.kind}, attempt {record.attempt}, triggered {_time(record.trigger_ms)} UTC",
+        f"took {span(record.duration_ms)}",
+        f"state {amount(record.size)}",
+        f"in flight {amount(record.bytes_in_flight)}",
+    ]
+    lines: list[RenderableType] = [escape(remark)] if remark else []
+    lines.append(f"[bold]checkpoint {record.checkpoint}[/] {status}: {escape(', '.join(facts))}")
+    if record.reason is not None:
+        because = record.reason_text + (f": {record.detail}" if record.detail else "")
+        lines.append(f"[bold]failed because[/] {escape(because)}")
+    return lines
+
+
+def _subtasks(record: CheckpointRecord, path: SlowestPath) -> Table:
+    """A line for each subtask; what is nothing everywhere has no column."""
+    figures = {seen.task: _figures(seen) for seen in record.subtasks}
+    shown = [
+        name
+        for name in _FIGURES
+        if name in _ALWAYS or any(row[name] not in ("0 ms", "0 B") for row in figures.values())
+    ]
+    table = _table(["", "subtask", *(f">{name}" for name in shown), ""])
+    on_path = {(hop.vertex, hop.subtask) for hop in path.hops}
+    for task in sorted({*figures, *record.missing}):
+        mark, label = "*" if task in on_path else "", escape(record.topology.label(task))
+        seen = record.subtask(task)
+        if seen is None:
+            table.add_row(mark, label, *["-"] * len(shown), "[red]not acknowledged[/]")
+        else:
+            table.add_row(mark, label, *(figures[task][name] for name in shown), _notes(seen))
+    return table
+
+
+def _figures(seen: SubtaskRecord) -> dict[str, str]:
+    values = (
+        span(seen.ack_latency_ms),
+        span(seen.start_delay_ms),
+        span(seen.alignment_ms),
+        amount(seen.bytes_processed),
+        amount(seen.bytes_persisted),
+        span(seen.sync_ms),
+        span(seen.async_ms),
+        amount(seen.bytes_written),
+    )
+    return dict(zip(_FIGURES, values, strict=True))
+
+
+def _notes(seen: SubtaskRecord) -> str:
+    notes = {"unaligned": seen.unaligned, "finished": seen.finished}
+    return ", ".join(note for note, holds in notes.items() if holds)
+
+
+def _slowest(record: CheckpointRecord) -> str:
+    """The subtask that the checkpoint waited for."""
+    if record.missing:
+        more = f" and {len(record.missing) - 1} more" if len(record.missing) > 1 else ""
+        return f"{record.topology.label(record.missing[0])}{more} missing"
+    last = record.last_acknowledged
+    return "" if last is None else f"{record.topology.label(last.task)} {span(last.ack_latency_ms)}"
+
+
+def _hop(hop: Hop, first: bool) -> str:
+    if hop.missing:
+        return f"{hop.label} (not acknowledged)"
+    parts = {
+        "trigger" if first else "barrier": hop.travel_ms,
+        "alignment": hop.alignment_ms,
+        "sync": hop.sync_ms,
+        "async": hop.async_ms,
+        "other": hop.other_ms,
+    }
+    told = ", ".join(f"{name} {span(ms)}" for name, ms in parts.items() if ms >= _SHOWN_MS)
+    return f"{hop.label} ({told or 'at once'})"
+
+
+def _table(columns: list[str]) -> Table:
+    """A plain table; a column whose name begins with ``>`` holds figures."""
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for name in columns:
+        table.add_column(name.lstrip(">"), justify="right" if name[:1] == ">" else "left", no_wrap=True)
+    return table
+
+
+def _text(parts: list[RenderableType], width: int, color: bool) -> str:
+    """Sentences are wrapped; tables keep their width, because a figure cut off is worse than a wide line."""
+    lines: list[str] = []
+    for part in parts:
+        table = isinstance(part, Table)
+        console = Console(width=_WIDEST if table else width, force_terminal=color, highlight=False)
+        with console.capture() as captured:
+            console.print(part)
+        block = [line.rstrip() for line in captured.get().splitlines()]
+        lines += ["", *block, ""] if table else block
+    return "\n".join(lines).rstrip()
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

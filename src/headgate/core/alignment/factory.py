@@ -1,0 +1,45 @@
+"""Which barrier handler a gate gets, by the job's checkpointing mode."""
+
+from __future__ import annotations
+
+from headgate.common.errors import ConfigError
+from headgate.core.alignment.aligned import AlignedBarrierHandler
+from headgate.core.alignment.alternating import AlternatingBarrierHandler
+from headgate.core.alignment.handler import BarrierHandler
+from headgate.core.alignment.tracker import CheckpointBarrierTracker
+
+
+def make_handler(
+    channels: int,
+    *,
+    exactly_once: bool,
+    unaligned: bool,
+    forced: frozenset[int] = frozenset(),
+    strict: bool = False,
+) -> BarrierHandler:
+    """The handler for a gate.
+
+    Args:
+        channels: how many, of all inputs together.
+        exactly_once: the checkpointing mode; otherwise at-least-once.
+        unaligned: whether unaligned checkpoints are enabled.
+        forced: channels on which barriers never overtake; matters with `unaligned` only.
+        strict: the rules of old for repeated barriers and ended partitions.
+
+    Raises:
+        ConfigError: at-least-once with unaligned checkpoints.
+
+    Example:
+        >>> type(make_handler(2, exactly_once=True, unaligned=True)).__name__
+        'AlternatingBarrierHandler'
+    """
+    if not exactly_once:
+        if unaligned:
+            raise ConfigError(
+                "execution.checkpointing.unaligned.enabled is true and execution.checkpointing.mode is "
+                "AT_LEAST_ONCE; expected EXACTLY_ONCE with unaligned checkpoints; change one of the two"
+            )
+        return CheckpointBarrierTracker(channels, strict=strict)
+    if unaligned:
+        return AlternatingBarrierHandler(channels, forced=forced, strict=strict)
+    return AlignedBarrierHandler(channels, strict=strict)

@@ -1,0 +1,304 @@
+"""The input gate of a subtask that takes part in checkpoints: queues, barriers, records in flight.
+
+Three things meet here. :class:`InputGate` says which element is next; a :class:`BarrierHandler`
+says what a barrier means; and while the barrier of an unaligned checkpoint has overtaken records,
+the gate collects those records, which are part of the checkpoint, and still hands them out.
+
+    what happens            who is told                          what follows
+    a barrier arrives       handler.announce, by announce()      an unaligned one counts from here
+    a barrier is read       handler.barrier, by poll()           an aligned one counts from here
+    a cancel marker is read handler.cancel, by poll()
+    a channel ends          handler.end_of_partition, by poll()
+    time passes             handler.timeout, by announce()       an aligned checkpoint may switch
+
+A capture begins with a :class:`TriggerSnapshot` whose barrier overtakes. Of each channel it takes
+what is queued ahead of that barrier; where the barrier has not arrived, everything queued and
+everything that arrives until it does. It takes nothing from a channel whose barrier was read. A
+batch that the subtask has polled and not finished is the subtask's own to add: it left the gate.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from headgate.common.errors import InternalError
+from headgate.core.alignment.barriers import Barrier
+from headgate.core.alignment.handler import (
+    AbortSnapshot,
+    BarrierHandler,
+    CompleteCapture,
+    Effect,
+    TriggerSnapshot,
+)
+from headgate.core.input_gate import InputGate
+
+
+class Kind(Enum):
+    """What an element is to the gate."""
+
+    RECORDS = "records"
+    """A batch: data, and in flight when a barrier overtakes it."""
+    BARRIER = "barrier"
+    """A :class:`Barrier`."""
+    CANCEL = "cancel"
+    """Comes in place of a barrier, or after it; has the attribute `checkpoint`."""
+    END_OF_PARTITION = "end of partition"
+    """Nothing at all follows on the channel."""
+    OTHER = "other"
+    """An event that keeps its place among the records, as a watermark does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """One reading of both clocks.
+
+    Attributes:
+        wall_ms: wall clock, for what was stamped elsewhere.
+        mono_ms: monotonic clock, for durations and deadlines.
+    """
+
+    wall_ms: int
+    mono_ms: float
+
+
+class _Arrival(NamedTuple):
+    """An element in a queue.
+
+    Two of them are told apart by their numbers, which count arrivals at the gate: the same object may
+    be put twice.
+    """
+
+    number: int
+    kind: Kind
+    element: Any
+
+
+class CheckpointedInputGate:
+    """The input channels of one subtask, numbered from 0, with their barriers.
+
+    The caller calls :meth:`announce` while the gate is :attr:`urgent` and when :meth:`next_timeout` is
+    due, and takes what was captured after every call of :meth:`put`, :meth:`announce` and :meth:`poll`.
+
+    Args:
+        channels: how many.
+        handler: decides about checkpoints; called by nobody else.
+        kind_of: what an element is; asked once, on arrival.
+        size_of: bytes of an element that is RECORDS; asked only while a checkpoint is pending.
+
+    Attributes:
+        handler: the one given.
+        bytes_processed: bytes of records polled while the current checkpoint was pending, that is
+            between its first sign and its last barrier. Begins at 0 with each checkpoint.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        handler: BarrierHandler,
+        kind_of: Callable[[Any], Kind],
+        size_of: Callable[[Any], int],
+    ) -> None:
+        self.handler = handler
+        self.bytes_processed = 0
+        self._kind_of, self._size_of = kind_of, size_of
+        self._queues = InputGate(channels, _is_records)
+        self._arrivals = 0
+        # Per channel, the greatest id of a barrier or cancel marker that arrived, and that was read.
+        self._arrived, self._read = [0] * channels, [0] * channels
+        self._open = set(range(channels))
+        self._unannounced: deque[tuple[int, int, Barrier]] = deque()
+        self._controls = 0
+        self._capturing: int | None = None
+        self._captured: list[tuple[int, Any]] = []
+        self._current = handler.current
+        self._announced_last: int | None = None
+        self._completed_by: int | None = None
+
+    def put(self, channel: int, element: Any) -> None:
+        """An element arrived; a running capture takes it along if it is ahead of the barrier."""
+        kind = self._kind_of(element)
+        self._arrivals += 1
+        self._queues.put(channel, _Arrival(self._arrivals, kind, element))
+        if kind is Kind.RECORDS or kind is Kind.OTHER:
+            if self._capturing is not None and self._arrived[channel] < self._capturing:
+                self._captured.append((channel, element))
+        elif kind is not Kind.END_OF_PARTITION:
+            self._controls += 1
+            self._arrived[channel] = max(self._arrived[channel], element.checkpoint)
+            if kind is Kind.BARRIER:
+                self._unannounced.append((self._arrivals, channel, element))
+
+    @property
+    def urgent(self) -> bool:
+        """Whether barriers have arrived of which the handler does not know yet."""
+        return bool(self._unannounced)
+
+    def announce(self, clocks: Clocks) -> list[Effect]:
+        """Tell the handler of barriers that arrived, in order of arrival, and that time passed.
+
+        Stops early, and stays urgent, behind a barrier that completed a checkpoint: what was captured
+        for it and how it went must be asked before another one begins.
+        """
+        effects: list[Effect] = []
+        while self._unannounced:
+            effects += self._announce_first(clocks)
+            if effects and not self.handler.pending:
+                return effects
+        return effects + self._perform(self.handler.timeout(clocks.mono_ms), self._announced_last)
+
+    @property
+    def available(self) -> bool:
+        """Whether :meth:`poll` would give something."""
+        return self._queues.available
+
+    def poll(self, clocks: Clocks, only_control: bool = False) -> tuple[int, Any, list[Effect]] | None:
+        """The next element, its channel, and what to do; None when nothing may be read.
+
+        Channels take turns. Events come out, too, after the handler was told of them.
+
+        Args:
+            clocks: the time now.
+            only_control: read only where a barrier or a cancel marker is next.
+
+        Raises:
+            InternalError: the handler had the channel blocked.
+        """
+        if only_control and not self._controls:
+            return None
+        polled = self._queues.poll(_is_control if only_control else None)
+        if polled is None:
+            return None
+        channel, (number, kind, element) = polled
+        if channel in self.handler.blocked:
+            current = self.handler.current
+            raise InternalError(f"read from channel {channel}, which checkpoint {current} blocks")
+        if kind is Kind.RECORDS:
+            if self.handler.pending:
+                self.bytes_processed += self._size_of(element)
+            return channel, element, []
+        if kind is Kind.BARRIER:
+            return channel, element, self._barrier(channel, number, element, clocks)
+        if kind is Kind.CANCEL:
+            return channel, element, self._cancel(channel, element.checkpoint)
+        if kind is Kind.END_OF_PARTITION:
+            self._open.discard(channel)
+            ended = self.handler.end_of_partition(channel, clocks.mono_ms)
+            return channel, element, self._perform(ended, channel)
+        return channel, element, []
+
+    def next_timeout(self) -> float | None:
+        """The monotonic time from which on :meth:`announce` is due even if nothing arrives."""
+        return self.handler.next_timeout()
+
+    def abort(self, checkpoint: int) -> None:
+        """The job master gave `checkpoint` up: nothing waits for it, nothing is captured for it."""
+        self.handler.abort(checkpoint)
+        if self._capturing == checkpoint:
+            self._drop_capture()
+        self._perform([], None)
+
+    @property
+    def capturing(self) -> int | None:
+        """The checkpoint whose records in flight are being collected."""
+        return self._capturing
+
+    def take_captured(self) -> list[tuple[int, Any]]:
+        """What was captured since the last call, with channels; the elements of each are in order."""
+        captured, self._captured = self._captured, []
+        return captured
+
+    @property
+    def last_channel(self) -> int | None:
+        """The channel whose barrier completed the current checkpoint, or alone is still missing.
+
+        None while several are missing, and when the checkpoint ended without being complete.
+        """
+        if self._completed_by is not None or not self.handler.pending:
+            return self._completed_by
+        behind = [c for c in self._open if self._arrived[c] < self._current]
+        behind = behind or [c for c in self._open if self._read[c] < self._current]
+        return behind[0] if len(behind) == 1 else None
+
+    def queued(self, channel: int) -> int:
+        """How many elements wait on a channel."""
+        return self._queues.queued(channel)
+
+    def _announce_first(self, clocks: Clocks) -> list[Effect]:
+        _, channel, barrier = self._unannounced.popleft()
+        age_ms = clocks.wall_ms - barrier.trigger_ms
+        self._announced_last = channel
+        return self._perform(self.handler.announce(channel, barrier, age_ms, clocks.mono_ms), channel)
+
+    def _barrier(self, channel: int, number: int, barrier: Barrier, clocks: Clocks) -> list[Effect]:
+        self._passed(channel, barrier.checkpoint)
+        effects: list[Effect] = []
+        while self._unannounced and self._unannounced[0][0] <= number:
+            effects += self._announce_first(clocks)
+        age_ms = clocks.wall_ms - barrier.trigger_ms
+        read = self.handler.barrier(channel, barrier, age_ms, clocks.mono_ms)
+        return effects + self._perform(read, channel)
+
+    def _cancel(self, channel: int, checkpoint: int) -> list[Effect]:
+        self._passed(channel, checkpoint)
+        return self._perform(self.handler.cancel(checkpoint), channel)
+
+    def _passed(self, channel: int, checkpoint: int) -> None:
+        """Before the handler is told: a capture that it begins takes nothing from this channel."""
+        self._controls -= 1
+        self._read[channel] = max(self._read[channel], checkpoint)
+
+    def _perform(self, effects: list[Effect], channel: int | None) -> list[Effect]:
+        """Follow the handler after every call of it; `channel` is the one the call was about."""
+        if self.handler.current != self._current:
+            self._current = self.handler.current
+            self.bytes_processed, self._completed_by = 0, None
+        for effect in effects:
+            if isinstance(effect, TriggerSnapshot):
+                self._completed_by = None if effect.barrier.overtakes else channel
+                if effect.barrier.overtakes:
+                    self._begin_capture(effect.barrier.checkpoint)
+            elif isinstance(effect, CompleteCapture):
+                self._completed_by, self._capturing = channel, None
+            elif isinstance(effect, AbortSnapshot) and effect.checkpoint == self._capturing:
+                self._drop_capture()
+        self._drop_void_capture()
+        self._queues.set_blocked(self.handler.blocked)
+        return effects
+
+    def _drop_void_capture(self) -> None:
+        """Nobody waits for a checkpoint that gave way to a newer one, even where no effect names it."""
+        awaited = self.handler.current if self.handler.pending else None
+        if self._capturing is not None and self._capturing != awaited:
+            self._drop_capture()
+
+    def _begin_capture(self, checkpoint: int) -> None:
+        if self._captured and self._capturing is None:
+            raise InternalError(f"what was captured before checkpoint {checkpoint} was not taken")
+        self._drop_capture()
+        self._capturing = checkpoint
+        for channel in range(len(self._read)):
+            if self._read[channel] < checkpoint:
+                self._capture_queued(channel, checkpoint)
+
+    def _capture_queued(self, channel: int, checkpoint: int) -> None:
+        for _, kind, element in self._queues.waiting(channel):
+            if kind is Kind.RECORDS or kind is Kind.OTHER:
+                self._captured.append((channel, element))
+            elif kind is not Kind.END_OF_PARTITION and element.checkpoint >= checkpoint:
+                return
+
+    def _drop_capture(self) -> None:
+        self._capturing = None
+        self._captured.clear()
+
+
+def _is_records(arrival: _Arrival) -> bool:
+    return arrival.kind is Kind.RECORDS
+
+
+def _is_control(arrival: _Arrival) -> bool:
+    return arrival.kind is Kind.BARRIER or arrival.kind is Kind.CANCEL

@@ -1,0 +1,69 @@
+"""How the barriers of a job's checkpoints travel, chosen once per checkpoint by the job master.
+
+mode             unaligned   savepoint   timeout   barrier
+at-least-once    any         any         any       AT_LEAST_ONCE
+exactly-once     off         any         any       ALIGNED, for good
+exactly-once     on          yes         any       ALIGNED, for good
+exactly-once     on          no          0         UNALIGNED
+exactly-once     on          no          above 0   ALIGNED until it is older than the timeout
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.common.errors import ConfigError
+from headgate.core.alignment.barriers import Alignment, Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentSettings:
+    """What a record may do when a barrier is on its way.
+
+    Attributes:
+        exactly_once: whether channels wait for each other's barriers at all.
+        unaligned: whether barriers may overtake records.
+        timeout_ms: age from which on a checkpoint that aligns overtakes; 0 overtakes from the start.
+
+    Raises:
+        ConfigError: unaligned without exactly-once, or a negative timeout.
+    """
+
+    exactly_once: bool = True
+    unaligned: bool = False
+    timeout_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if self.unaligned and not self.exactly_once:
+            raise ConfigError(
+                "unaligned checkpoints are on and the mode is at-least-once, which never waits; expected one "
+                "of them, so choose exactly-once or turn unaligned checkpoints off"
+            )
+        if self.timeout_ms < 0:
+            raise ConfigError(f"the aligned checkpoint timeout is {self.timeout_ms} ms; expected at least 0")
+
+    def barrier(self, checkpoint: int, trigger_ms: int, savepoint: bool = False) -> Barrier:
+        """The barrier that sources emit for a checkpoint that is triggered now.
+
+        Args:
+            checkpoint: its id.
+            trigger_ms: the job master's wall clock.
+            savepoint: whether a savepoint is drawn.
+
+        Example:
+            >>> AlignmentSettings(unaligned=True).barrier(7, 1000).alignment
+            <Alignment.UNALIGNED: 'unaligned'>
+            >>> AlignmentSettings(unaligned=True, timeout_ms=500).barrier(7, 1000).timeout_ms
+            500
+        """
+        alignment, timeout_ms = self._options(savepoint)
+        return Barrier(checkpoint, trigger_ms, alignment, timeout_ms, savepoint)
+
+    def _options(self, savepoint: bool) -> tuple[Alignment, int | None]:
+        if not self.exactly_once:
+            return Alignment.AT_LEAST_ONCE, None
+        if savepoint or not self.unaligned:
+            return Alignment.ALIGNED, None
+        if self.timeout_ms == 0:
+            return Alignment.UNALIGNED, None
+        return Alignment.ALIGNED, self.timeout_ms

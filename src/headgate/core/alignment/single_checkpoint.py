@@ -1,0 +1,314 @@
+"""Exactly-once barriers of one gate, one checkpoint at a time: the machine under three handlers.
+
+A checkpoint is either aligned (a channel waits once its barrier was read, until all were read) or
+overtaking (its barriers count on arrival, and records ahead of them are taken along). It may start
+as the first and become the second.
+
+    event                     guard                            action
+    announce(id, ch)          stale                            nothing
+    announce(id, ch)          id > current, never overtakes    note it; it takes hold when it is read
+    announce(id, ch)          id > current, may overtake       begin id
+    announce(id, ch)          id == current                    remember ch; decide
+    barrier(id, ch)           stale, or capturing              nothing
+    barrier(id, ch)           id > current                     begin id, then as below
+    barrier(id, ch)           aligning, id == current          block ch; decide
+    cancel(id)                stale                            nothing
+    cancel(id)                otherwise                        end the pending one, id is stale, abort id
+    abort(id)                 id >= current                    end the pending one, id is stale
+    end(ch)                   any                              ch is closed; decide when pending
+    timeout                   aligning, past the deadline      wants to overtake; decide
+
+Stale: id < current, or id == current and nothing pending. Begin: a pending one, and those that were
+announced and are now passed by, are aborted as SUBSUMED. Decide, over the channels that are open:
+
+    phase      guard                                                    next       effects
+    aligning   wants to overtake, all forced channels' barriers read    capturing  TriggerSnapshot(unaligned)
+    aligning   all barriers read                                        idle       TriggerSnapshot
+    capturing  all barriers announced                                   idle       CompleteCapture
+
+Invariants: nothing is blocked unless a checkpoint is aligning, and then only channels whose barrier
+was read; a checkpoint is triggered at most once and aborted at most once; triggered ids strictly
+increase; nothing follows an abort.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from headgate.common.errors import InternalError, ProtocolError
+from headgate.core.alignment.barriers import Alignment, Barrier
+from headgate.core.alignment.handler import (
+    INPUT_END_OF_STREAM,
+    ON_CANCELLATION_BARRIER,
+    SUBSUMED,
+    AbortSnapshot,
+    CompleteCapture,
+    Effect,
+    TriggerSnapshot,
+)
+
+
+class Phase(Enum):
+    """What the current checkpoint does."""
+
+    IDLE = "idle"
+    """Complete, aborted, or none yet."""
+    ALIGNING = "aligning"
+    """Not triggered yet: channels wait behind their barriers."""
+    CAPTURING = "capturing"
+    """Triggered: records ahead of the missing barriers are taken along, nothing waits."""
+
+
+@dataclass(slots=True)
+class _Checkpoint:
+    """What is known of one checkpoint."""
+
+    barrier: Barrier
+    start_delay_ms: float
+    announced: set[int] = field(default_factory=set)
+    read: set[int] = field(default_factory=set)
+    overtaking: bool = False
+    """Whether it wants to overtake: by its barriers' options, or because it is too old."""
+    deadline_ms: float | None = None
+    """Monotonic; when its age is the timeout exactly. It is too old only after that."""
+    aligned_since_ms: float | None = None
+    """Monotonic; when its first barrier took effect."""
+
+    def alignment_ms(self, now_ms: float) -> float:
+        """From the first barrier that took effect to now."""
+        if self.aligned_since_ms is None:
+            self.aligned_since_ms = now_ms
+        return max(0.0, now_ms - self.aligned_since_ms)
+
+
+class SingleCheckpointBarrierHandler:
+    """One checkpoint at a time; barriers say for themselves whether they align or overtake.
+
+    Only this class changes its fields. Subclasses say what they make of a barrier's options.
+
+    Args:
+        channels: how many.
+        forced: channels whose records cannot be part of a checkpoint: no barrier overtakes there.
+            One that carries a forced barrier is added.
+        strict: the rules of old: a repeated barrier raises, and the end of a partition aborts the
+            pending checkpoint. Otherwise the one changes nothing, and the other counts as a barrier.
+
+    Attributes:
+        blocked: channels that must not be read now.
+        phase: what the current checkpoint does.
+    """
+
+    def __init__(self, channels: int, *, forced: frozenset[int] = frozenset(), strict: bool = False) -> None:
+        self.blocked: set[int] = set()
+        self.phase = Phase.IDLE
+        self._open = set(range(channels))
+        self._forced = set(forced)
+        self._strict = strict
+        self._current = -1
+        # The current one, unless idle, and later ones that were announced and not begun.
+        self._known: dict[int, _Checkpoint] = {}
+
+    @property
+    def current(self) -> int:
+        """The latest checkpoint id that took hold; 0 before the first."""
+        return max(0, self._current)
+
+    @property
+    def pending(self) -> bool:
+        """Whether barriers of the current checkpoint are still awaited."""
+        return self.phase is not Phase.IDLE
+
+    @property
+    def open_channels(self) -> int:
+        """How many channels have not ended."""
+        return len(self._open)
+
+    def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
+        """A barrier has arrived at the gate, perhaps behind records that were not read yet.
+
+        Raises:
+            ProtocolError: strict, and the channel has announced this pending checkpoint before.
+        """
+        if self._strict and self._is_known(barrier) and channel in self._known[barrier.checkpoint].announced:
+            raise self._repeated(channel, barrier)
+        return self._arrive(channel, barrier, age_ms, now_ms)
+
+    def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
+        """A barrier is next to be read; it need not have been announced.
+
+        Raises:
+            ProtocolError: strict, and the channel is blocked by this very checkpoint.
+        """
+        effects = self._arrive(channel, barrier, age_ms, now_ms)
+        if self._is_stale(barrier.checkpoint):
+            return effects
+        if barrier.checkpoint > self._current:
+            effects += self._begin(barrier.checkpoint)
+        if self.phase is not Phase.ALIGNING:
+            return effects
+        if channel in self.blocked:
+            if self._strict:
+                raise self._repeated(channel, barrier)
+            return effects
+        checkpoint = self._known[self._current]
+        checkpoint.read.add(channel)
+        checkpoint.alignment_ms(now_ms)
+        self.blocked.add(channel)
+        return effects + self._decide(now_ms)
+
+    def cancel(self, checkpoint: int) -> list[Effect]:
+        """A cancellation marker was read."""
+        if self._is_stale(checkpoint):
+            return []
+        effects: list[Effect] = []
+        if self.phase is Phase.CAPTURING and checkpoint > self._current:
+            # An aligning one just vanishes, but this one was drawn, and its capture must end.
+            effects.append(AbortSnapshot(self._current, SUBSUMED))
+        self._end(checkpoint)
+        return [*effects, AbortSnapshot(checkpoint, ON_CANCELLATION_BARRIER)]
+
+    def abort(self, checkpoint: int) -> None:
+        """The job master gave `checkpoint` up."""
+        if checkpoint >= self._current:
+            self._end(checkpoint)
+
+    def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
+        """Nothing at all will come on `channel` any more."""
+        self._open.discard(channel)
+        self.blocked.discard(channel)
+        if not self.pending:
+            return []
+        if self._strict:
+            checkpoint = self._current
+            self._end(checkpoint)
+            return [AbortSnapshot(checkpoint, INPUT_END_OF_STREAM)]
+        return self._decide(now_ms)
+
+    def timeout(self, now_ms: float) -> list[Effect]:
+        """Time passed: a checkpoint that is too old becomes unaligned."""
+        return self._decide(now_ms) if self.phase is Phase.ALIGNING else []
+
+    def next_timeout(self) -> float | None:
+        """The deadline after which :meth:`timeout` makes the pending checkpoint unaligned.
+
+        None also while a forced channel's barrier is awaited: until then no clock helps.
+        """
+        if self.phase is not Phase.ALIGNING or not self._forced_are_read():
+            return None
+        return self._known[self._current].deadline_ms
+
+    # -- what a configuration decides -----------------------------------------------------------
+
+    def _wants_to_overtake(self, barrier: Barrier) -> bool:
+        """Whether a barrier overtakes from the start."""
+        return barrier.overtakes and not barrier.savepoint
+
+    def _timeout_ms(self, barrier: Barrier) -> int | None:
+        """The age beyond which a barrier overtakes; None: never."""
+        return None if barrier.savepoint else barrier.timeout_ms
+
+    def _may_overtake(self, barrier: Barrier) -> bool:
+        """Whether an announcement takes hold at once, because the checkpoint may not wait its turn."""
+        return (
+            self._wants_to_overtake(barrier)
+            or self._timeout_ms(barrier) is not None
+            or barrier.alignment is Alignment.FORCED_ALIGNED
+        )
+
+    # -- bookkeeping ----------------------------------------------------------------------------
+
+    def _is_stale(self, checkpoint: int) -> bool:
+        return checkpoint < self._current or (checkpoint == self._current and not self.pending)
+
+    def _is_known(self, barrier: Barrier) -> bool:
+        return not self._is_stale(barrier.checkpoint) and barrier.checkpoint in self._known
+
+    def _forced_are_read(self) -> bool:
+        return self._forced & self._open <= self._known[self._current].read
+
+    def _arrive(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
+        """Note a barrier, and let it take hold if it need not wait until it is read."""
+        if self._is_stale(barrier.checkpoint):
+            return []
+        self._check_forced(channel, barrier)
+        checkpoint = self._known.get(barrier.checkpoint)
+        if checkpoint is None:
+            checkpoint = self._known[barrier.checkpoint] = self._first_sign(barrier, age_ms, now_ms)
+        checkpoint.announced.add(channel)
+        timeout_ms = self._timeout_ms(barrier)
+        if self._wants_to_overtake(barrier) or (timeout_ms is not None and age_ms > timeout_ms):
+            checkpoint.overtaking = True
+        if barrier.checkpoint == self._current:
+            return self._decide(now_ms)
+        if not self._may_overtake(barrier):
+            return []
+        return self._begin(barrier.checkpoint) + self._decide(now_ms)
+
+    def _check_forced(self, channel: int, barrier: Barrier) -> None:
+        """Learn of a forced channel in time; too late means records were taken that cannot be stored."""
+        if barrier.alignment is not Alignment.FORCED_ALIGNED or channel in self._forced:
+            return
+        if self.phase is Phase.CAPTURING and barrier.checkpoint == self._current:
+            raise InternalError(
+                f"channel {channel} brought a forced barrier of checkpoint {barrier.checkpoint}, which was "
+                f"overtaking already; expected forced channels to be named beforehand: {sorted(self._forced)}"
+            )
+        self._forced.add(channel)
+
+    def _first_sign(self, barrier: Barrier, age_ms: float, now_ms: float) -> _Checkpoint:
+        timeout_ms = self._timeout_ms(barrier)
+        return _Checkpoint(
+            barrier,
+            start_delay_ms=max(0.0, age_ms),
+            # The sender made it forced because it may overtake elsewhere.
+            overtaking=barrier.alignment is Alignment.FORCED_ALIGNED,
+            deadline_ms=None if timeout_ms is None else now_ms + (timeout_ms - age_ms),
+        )
+
+    def _begin(self, checkpoint: int) -> list[Effect]:
+        passed = sorted(known for known in self._known if known < checkpoint)
+        begun = self._known[checkpoint]
+        self._end(checkpoint)
+        self._known[checkpoint] = begun
+        self.phase = Phase.ALIGNING
+        return [AbortSnapshot(known, SUBSUMED) for known in passed]
+
+    def _end(self, checkpoint: int) -> None:
+        """Nothing waits any more, and everything up to `checkpoint` is stale."""
+        self._current, self.phase = checkpoint, Phase.IDLE
+        self.blocked.clear()
+        self._known = {known: value for known, value in self._known.items() if known > checkpoint}
+
+    def _decide(self, now_ms: float) -> list[Effect]:
+        """Trigger and complete what can be; the tables are in the module's docstring."""
+        checkpoint = self._known[self._current]
+        effects: list[Effect] = []
+        if checkpoint.deadline_ms is not None and now_ms > checkpoint.deadline_ms:
+            checkpoint.overtaking = True
+        if self.phase is Phase.ALIGNING:
+            if checkpoint.overtaking and self._forced_are_read():
+                effects.append(self._trigger(checkpoint, checkpoint.barrier.as_unaligned(), now_ms))
+                self.phase = Phase.CAPTURING
+                self.blocked.clear()
+            elif self._open <= checkpoint.read:
+                effects.append(self._trigger(checkpoint, checkpoint.barrier, now_ms))
+                if not checkpoint.barrier.overtakes:
+                    self._end(self._current)
+                    return effects
+                # A savepoint's: aligned here, free to overtake downstream, which waits for the end.
+                self.phase = Phase.CAPTURING
+                self.blocked.clear()
+        if self.phase is Phase.CAPTURING and self._open <= checkpoint.announced:
+            effects.append(CompleteCapture(self._current, checkpoint.alignment_ms(now_ms)))
+            self._end(self._current)
+        return effects
+
+    def _trigger(self, checkpoint: _Checkpoint, barrier: Barrier, now_ms: float) -> TriggerSnapshot:
+        return TriggerSnapshot(barrier, checkpoint.start_delay_ms, checkpoint.alignment_ms(now_ms))
+
+    def _repeated(self, channel: int, barrier: Barrier) -> ProtocolError:
+        return ProtocolError(
+            f"channel {channel} brought the barrier of checkpoint {barrier.checkpoint} twice; expected one "
+            "per channel and checkpoint; the stream is damaged, restart from the last checkpoint"
+        )

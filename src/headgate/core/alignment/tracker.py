@@ -1,0 +1,170 @@
+"""At-least-once: counts barriers, and no channel ever waits.
+
+Several checkpoints may be pending, in ascending order of ids. "Newest" is the greatest id that
+was ever pending, triggered or aborted.
+
+    event               guard                      action
+    barrier(id, ch)     id pending                 add ch; decide
+    barrier(id, ch)     id > newest                append id with ch, drop the oldest beyond 50; decide
+    barrier(id, ch)     otherwise                  nothing: stale
+    cancel(id)          always, first              abort every pending one below id
+    cancel(id)          id pending, or > newest    abort id; its barriers are stale from now on
+    abort(id)           any                        id is not pending, and stale
+    end(ch)             any                        ch is closed; decide
+
+Decide: of the pending ones that have the barriers of all open channels, the newest is triggered; it
+and all older ones are pending no more, silently.
+
+Invariants: nothing is ever blocked; a checkpoint is triggered or aborted at most once, and never
+both; triggered ids strictly increase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+from typing import Final
+
+from headgate.core.alignment.barriers import Barrier
+from headgate.core.alignment.handler import (
+    INPUT_END_OF_STREAM,
+    ON_CANCELLATION_BARRIER,
+    AbortSnapshot,
+    Effect,
+    TriggerSnapshot,
+)
+
+MAX_CHECKPOINTS_TO_TRACK: Final = 50
+"""So many may be pending; a sender that dies between barriers must not fill the memory."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A checkpoint some of whose barriers have come."""
+
+    barrier: Barrier
+    start_delay_ms: float
+    began_ms: float
+    channels: set[int] = field(default_factory=set)
+
+
+class CheckpointBarrierTracker:
+    """The at-least-once handler.
+
+    A cancelled checkpoint is forgotten at once: that its id is not above the newest is enough to
+    ignore what else comes of it, so there is no marker to count.
+
+    Args:
+        channels: how many.
+        strict: the rule of old: the end of a partition aborts all that is pending. Otherwise it
+            counts as a barrier of each.
+
+    Example:
+        >>> tracker = CheckpointBarrierTracker(2)
+        >>> tracker.barrier(0, Barrier(1, trigger_ms=0), 5, 100.0), tracker.blocked
+        ([], frozenset())
+        >>> [effect.alignment_ms for effect in tracker.barrier(1, Barrier(1, trigger_ms=0), 8, 103.0)]
+        [3.0]
+    """
+
+    def __init__(self, channels: int, *, strict: bool = False) -> None:
+        self._open = set(range(channels))
+        self._strict = strict
+        self._newest = -1
+        self._pending: dict[int, _Pending] = {}  # ascending: ids are appended only when they are the newest
+        self._start_delays_ms: dict[int, float] = {}  # of announced ones that no barrier was read of yet
+
+    @property
+    def current(self) -> int:
+        """The latest checkpoint id seen; 0 before the first."""
+        return max(0, self._newest)
+
+    @property
+    def pending(self) -> bool:
+        """Whether barriers of some checkpoint are still awaited."""
+        return bool(self._pending)
+
+    @property
+    def pending_ids(self) -> tuple[int, ...]:
+        """The checkpoints whose barriers are still awaited, ascending."""
+        return tuple(self._pending)
+
+    @property
+    def open_channels(self) -> int:
+        """How many channels have not ended."""
+        return len(self._open)
+
+    @property
+    def blocked(self) -> Set[int]:
+        """Always empty."""
+        return frozenset()
+
+    def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
+        """A barrier has arrived at the gate: the start delay ends; nothing else happens before it is read."""
+        if barrier.checkpoint > self._newest:
+            self._start_delays_ms.setdefault(barrier.checkpoint, max(0.0, age_ms))
+        return []
+
+    def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
+        """A barrier is next to be read; it need not have been announced."""
+        if barrier.checkpoint > self._newest:
+            self.announce(channel, barrier, age_ms, now_ms)
+            start_delay_ms = self._start_delays_ms[barrier.checkpoint]
+            self._pending[barrier.checkpoint] = _Pending(barrier, start_delay_ms, now_ms)
+            self._seen(barrier.checkpoint)
+            if len(self._pending) > MAX_CHECKPOINTS_TO_TRACK:
+                del self._pending[self.pending_ids[0]]
+        pending = self._pending.get(barrier.checkpoint)
+        if pending is None:
+            return []
+        pending.channels.add(channel)
+        return self._decide(now_ms)
+
+    def cancel(self, checkpoint: int) -> list[Effect]:
+        """A cancellation marker was read."""
+        aborted = [pending for pending in self._pending if pending <= checkpoint]
+        if checkpoint > self._newest:
+            aborted.append(checkpoint)
+            self._seen(checkpoint)
+        return self._abort(aborted, ON_CANCELLATION_BARRIER)
+
+    def abort(self, checkpoint: int) -> None:
+        """The job master gave `checkpoint` up; others go on."""
+        self._pending.pop(checkpoint, None)
+        if checkpoint > self._newest:
+            self._seen(checkpoint)
+
+    def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
+        """Nothing at all will come on `channel` any more."""
+        self._open.discard(channel)
+        if self._strict:
+            return self._abort(list(self._pending), INPUT_END_OF_STREAM)
+        return self._decide(now_ms)
+
+    def timeout(self, now_ms: float) -> list[Effect]:
+        """Nothing depends on time."""
+        return []
+
+    def next_timeout(self) -> float | None:
+        """None: nothing depends on time."""
+        return None
+
+    def _decide(self, now_ms: float) -> list[Effect]:
+        """Trigger the newest that is complete."""
+        complete = [
+            checkpoint for checkpoint, pending in self._pending.items() if self._open <= pending.channels
+        ]
+        if not complete:
+            return []
+        chosen = self._pending[complete[-1]]
+        self._pending = {known: value for known, value in self._pending.items() if known > complete[-1]}
+        return [TriggerSnapshot(chosen.barrier, chosen.start_delay_ms, max(0.0, now_ms - chosen.began_ms))]
+
+    def _abort(self, checkpoints: list[int], reason: str) -> list[Effect]:
+        for checkpoint in checkpoints:
+            self._pending.pop(checkpoint, None)
+        return [AbortSnapshot(checkpoint, reason) for checkpoint in checkpoints]
+
+    def _seen(self, newest: int) -> None:
+        self._newest = newest
+        self._start_delays_ms = {known: v for known, v in self._start_delays_ms.items() if known > newest}

@@ -1,0 +1,199 @@
+"""What is kept of every checkpoint for diagnosis: who acknowledged when, and where its time went. Data only.
+
+Times that end in `_ms` are milliseconds; those of a subtask were measured by the worker, the rest by
+the job master. `core/checkpoint/slowest.py` reads a record and says why it took so long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from headgate.core.checkpoint.failures import CheckpointFailureReason
+
+
+class CheckpointStatus(Enum):
+    """What became of a checkpoint."""
+
+    IN_PROGRESS = "in progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class VertexFacts:
+    """A chain of operators.
+
+    Attributes:
+        id: its number in the physical graph; vertices are numbered in the direction of flow.
+        name: the operators' names, joined.
+        uids: the operators' uids, in order of flow.
+        parallelism: number of subtasks.
+    """
+
+    id: int
+    name: str
+    uids: tuple[str, ...]
+    parallelism: int
+
+    @property
+    def label(self) -> str:
+        """The uids, joined."""
+        return " -> ".join(self.uids)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeFacts:
+    """An exchange: which vertex sends to which, and the partitioner's name."""
+
+    source: int
+    target: int
+    partitioner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The graph that a checkpoint's barriers passed through."""
+
+    vertices: tuple[VertexFacts, ...]
+    edges: tuple[EdgeFacts, ...]
+
+    def vertex(self, number: int) -> VertexFacts:
+        """The vertex with a number; one without facts when the graph does not have it."""
+        found = (vertex for vertex in self.vertices if vertex.id == number)
+        return next(found, VertexFacts(number, f"vertex {number}", (f"vertex {number}",), 0))
+
+    def inputs(self, vertex: int) -> tuple[EdgeFacts, ...]:
+        """The exchanges that feed a vertex."""
+        return tuple(edge for edge in self.edges if edge.target == vertex)
+
+    def label(self, task: tuple[int, int]) -> str:
+        """How a task is called in sentences.
+
+        Example:
+            >>> Topology((VertexFacts(0, "Count", ("count",), 2),), ()).label((0, 1))
+            "'count'[1]"
+        """
+        return f"'{self.vertex(task[0]).label}'[{task[1]}]"
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskRecord:
+    """What one subtask said when it acknowledged.
+
+    Attributes:
+        vertex: the chain's number.
+        subtask: which parallel copy.
+        ack_latency_ms: from the trigger until the job master had the acknowledgement.
+        start_delay_ms: from the trigger to the first barrier.
+        alignment_ms: from the first barrier to the last.
+        sync_ms: the pause of the loop.
+        async_ms: writing beside the loop.
+        bytes_processed: bytes of records read between the first barrier and the last.
+        bytes_persisted: bytes of records in flight that were stored.
+        bytes_written: new bytes in files.
+        state_size: bytes of keyed state, new or not.
+        unaligned: whether the barrier overtook records here.
+        finished: whether the subtask had processed all its input.
+        slowest_channel: "uid[subtask]" of the sender whose barrier came last, or None.
+    """
+
+    vertex: int
+    subtask: int
+    ack_latency_ms: int
+    start_delay_ms: float = 0.0
+    alignment_ms: float = 0.0
+    sync_ms: float = 0.0
+    async_ms: float = 0.0
+    bytes_processed: int = 0
+    bytes_persisted: int = 0
+    bytes_written: int = 0
+    state_size: int = 0
+    unaligned: bool = False
+    finished: bool = False
+    slowest_channel: str | None = None
+
+    @property
+    def task(self) -> tuple[int, int]:
+        """(vertex, subtask)."""
+        return self.vertex, self.subtask
+
+
+@dataclass(frozen=True, slots=True)
+class StuckLoop:
+    """A worker whose loop did not turn while the checkpoint was under way.
+
+    Attributes:
+        slot: the worker; it runs subtask `slot` of every vertex.
+        still_ms: how long the present step of its loop had taken.
+    """
+
+    slot: int
+    still_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """One checkpoint, as far as it came.
+
+    Attributes:
+        checkpoint: its id.
+        attempt: the deployment it was drawn in.
+        kind: who wanted it: "periodic", "manual" or "final".
+        status: what became of it.
+        trigger_ms: wall clock at the trigger.
+        topology: the graph.
+        duration_ms: from the trigger until sinks were committed, or it failed; until now while under way.
+        stored_ms: from the trigger until the log held it; None before.
+        subtasks: the acknowledgements, ordered by (vertex, subtask).
+        missing: (vertex, subtask) of those that had not acknowledged.
+        reason: name of the `CheckpointFailureReason` of a failed one.
+        detail: what more is known of the failure.
+        stuck: workers whose loops stood still meanwhile.
+    """
+
+    checkpoint: int
+    attempt: int
+    kind: str
+    status: CheckpointStatus
+    trigger_ms: int
+    topology: Topology
+    duration_ms: int = 0
+    stored_ms: int | None = None
+    subtasks: tuple[SubtaskRecord, ...] = ()
+    missing: tuple[tuple[int, int], ...] = ()
+    reason: str | None = None
+    detail: str = ""
+    stuck: tuple[StuckLoop, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all keyed state in it."""
+        return sum(subtask.state_size for subtask in self.subtasks)
+
+    @property
+    def bytes_in_flight(self) -> int:
+        """Bytes of records in flight that it took along."""
+        return sum(subtask.bytes_persisted for subtask in self.subtasks)
+
+    @property
+    def unaligned(self) -> bool:
+        """Whether a barrier overtook records anywhere."""
+        return any(subtask.unaligned for subtask in self.subtasks)
+
+    @property
+    def last_acknowledged(self) -> SubtaskRecord | None:
+        """The subtask that acknowledged last, of several the most downstream; None when none did."""
+        return max(self.subtasks, key=lambda seen: (seen.ack_latency_ms, seen.vertex), default=None)
+
+    @property
+    def reason_text(self) -> str:
+        """Why it failed, for people; empty for one that did not."""
+        if self.reason is None:
+            return ""
+        known = CheckpointFailureReason.__members__.get(self.reason)
+        return self.reason if known is None else known.text
+
+    def subtask(self, task: tuple[int, int]) -> SubtaskRecord | None:
+        """What a task acknowledged; None when it has not."""
+        return next((subtask for subtask in self.subtasks if subtask.task == task), None)

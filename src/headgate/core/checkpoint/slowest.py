@@ -1,0 +1,366 @@
+"""The path of a checkpoint's slowest barrier from source to sink, and in words why it was slow.
+
+The critical time is divided without gaps: a barrier reaches a subtask, has come there on all
+channels, the loop pauses and passes it on, and so to the next; at the last subtask the snapshot is
+written and acknowledged, then the checkpoint is stored and the sinks are committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.core.checkpoint.failures import CheckpointFailureReason
+from headgate.core.checkpoint.history import CheckpointRecord, CheckpointStatus, EdgeFacts, SubtaskRecord
+
+QUICK_MS: Final = 100
+"""A checkpoint that took less needs no advice."""
+
+FORWARD: Final = "Forward"
+"""The partitioner by which subtask i sends to subtask i only."""
+
+_Task = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One subtask on the path, and the part of the time that passed there.
+
+    Attributes:
+        vertex: the chain's number.
+        subtask: which parallel copy.
+        label: "'uid'[subtask]".
+        travel_ms: until its first barrier arrived, since the hop before passed it on (a source: since
+            the trigger).
+        alignment_ms: from then, or from its first barrier, until the barrier of the hop before came.
+        sync_ms: the loop's pause, before which no barrier is passed on.
+        async_ms: writing, on the last hop only: elsewhere the barrier does not wait for it.
+        other_ms: on the last hop, the rest until the job master had the acknowledgement.
+        missing: it has not acknowledged, so that nothing is known of its times.
+        unaligned: the barrier overtook records here.
+    """
+
+    vertex: int
+    subtask: int
+    label: str
+    travel_ms: float = 0.0
+    alignment_ms: float = 0.0
+    sync_ms: float = 0.0
+    async_ms: float = 0.0
+    other_ms: float = 0.0
+    missing: bool = False
+    unaligned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SlowestPath:
+    """Where a checkpoint's time went.
+
+    Attributes:
+        hops: from a source downstream; empty when there is no task.
+        storing_ms: from the last acknowledgement until the log held the checkpoint.
+        committing_ms: from then until the sinks were committed.
+        why: the dominant cause in one sentence, with what to do about it.
+    """
+
+    hops: tuple[Hop, ...]
+    storing_ms: float
+    committing_ms: float
+    why: str
+
+
+def slowest_path(record: CheckpointRecord) -> SlowestPath:
+    """The path that the last acknowledgement, or the missing one furthest downstream, hung on.
+
+    Example:
+        >>> from headgate.core.checkpoint.history import Topology, VertexFacts
+        >>> graph = Topology((VertexFacts(0, "In", ("in",), 1),), ())
+        >>> quick = SubtaskRecord(0, 0, ack_latency_ms=900, async_ms=880.0, bytes_written=5_000_000)
+        >>> record = CheckpointRecord(
+        ...     7, 1, "periodic", CheckpointStatus.COMPLETED, 0, graph, 910, 905, (quick,)
+        ... )
+        >>> slowest_path(record).why
+        "writing 5.0 MB of state of 'in'[0] took 880 ms (async); faster checkpoint storage, more subtasks \
+or less state would help"
+    """
+    hops = _hops(record, _tasks_of_path(record))
+    last = record.last_acknowledged
+    storing = committing = 0.0
+    if record.stored_ms is not None:
+        storing = max(0.0, record.stored_ms - (0 if last is None else last.ack_latency_ms))
+        committing = max(0.0, record.duration_ms - record.stored_ms)
+    return SlowestPath(hops, storing, committing, _why(record, hops, storing, committing))
+
+
+def span(ms: float) -> str:
+    """A measured time for people.
+
+    Example:
+        >>> span(0.4), span(900), span(4210), span(125_000)
+        ('0.4 ms', '900 ms', '4.2 s', '2 min 5 s')
+    """
+    if ms < 10:
+        return f"{ms:.1f} ms" if ms >= 0.05 else "0 ms"
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    return f"{minutes} min {seconds} s"
+
+
+def amount(size: int) -> str:
+    """Bytes for people.
+
+    Example:
+        >>> amount(999), amount(1_200_000_000)
+        ('999 B', '1.2 GB')
+    """
+    value, unit = float(size), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+# -- the path ------------------------------------------------------------------------------------
+
+
+def _tasks_of_path(record: CheckpointRecord) -> list[_Task]:
+    """From a source downstream."""
+    task = _end(record)
+    path: list[_Task] = []
+    # A foreign file could describe a circle; a path visits no vertex twice.
+    while task is not None and all(task[0] != vertex for vertex, _ in path):
+        path.append(task)
+        task = _upstream(record, task)
+    return path[::-1]
+
+
+def _end(record: CheckpointRecord) -> _Task | None:
+    if record.missing:
+        # Of several copies the first is as good as any.
+        return max(record.missing, key=lambda task: (task[0], -task[1]))
+    last = record.last_acknowledged
+    return None if last is None else last.task
+
+
+def _upstream(record: CheckpointRecord, task: _Task) -> _Task | None:
+    """The sender whose barrier came last: as the task said, or else the one that had it last itself."""
+    candidates = [
+        sender for edge in record.topology.inputs(task[0]) for sender in _senders(record, edge, task)
+    ]
+    mine = record.subtask(task)
+    named = (
+        [] if mine is None else [task for task in candidates if mine.slowest_channel in _names(record, task)]
+    )
+    # One that has not acknowledged can wait for another that has not; then that is the cause.
+    waiting = [sender for sender in candidates if mine is None and sender in record.missing]
+    if named or waiting:
+        return (named or waiting)[0]
+    known = [seen for sender in candidates if (seen := record.subtask(sender)) is not None]
+    latest = max(known, key=_passed_on_ms, default=None)
+    return latest.task if latest is not None else next(iter(candidates), None)
+
+
+def _senders(record: CheckpointRecord, edge: EdgeFacts, task: _Task) -> list[_Task]:
+    """The copies of the edge's source that send to `task`."""
+    if edge.partitioner == FORWARD:
+        return [(edge.source, task[1])]
+    return [(edge.source, subtask) for subtask in range(record.topology.vertex(edge.source).parallelism)]
+
+
+def _names(record: CheckpointRecord, task: _Task) -> list[str]:
+    """What a channel from `task` may be called: a side output may leave in the middle of the chain."""
+    return [f"{uid}[{task[1]}]" for uid in record.topology.vertex(task[0]).uids]
+
+
+def _passed_on_ms(seen: SubtaskRecord) -> float:
+    """From the trigger until the subtask sent the barrier on."""
+    waited = 0.0 if seen.unaligned else seen.alignment_ms
+    return seen.start_delay_ms + waited + seen.sync_ms
+
+
+def _hops(record: CheckpointRecord, tasks: list[_Task]) -> tuple[Hop, ...]:
+    hops: list[Hop] = []
+    before_ms = 0.0
+    for task in tasks:
+        seen = record.subtask(task)
+        if seen is None:
+            hops.append(Hop(*task, label=record.topology.label(task), missing=True))
+            continue
+        hops.append(_hop(record, seen, before_ms, last=task == tasks[-1]))
+        before_ms = _passed_on_ms(seen)
+    return tuple(hops)
+
+
+def _hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float, last: bool) -> Hop:
+    """The times of one acknowledged hop; `before_ms` is when the one before passed the barrier on.
+
+    Clocks of two machines differ a little, so no part is taken for less than nothing.
+    """
+    came_everywhere_ms = seen.start_delay_ms + seen.alignment_ms
+    ready_ms = came_everywhere_ms + seen.sync_ms
+    alignment, writing = came_everywhere_ms - max(seen.start_delay_ms, before_ms), seen.async_ms
+    if seen.unaligned:
+        # The loop paused at the first barrier, and may have written while the others were on their way.
+        ready_ms = max(came_everywhere_ms, seen.start_delay_ms + seen.sync_ms)
+        alignment = alignment - seen.sync_ms if last else 0.0
+        writing = min(writing, max(0.0, seen.ack_latency_ms - ready_ms))
+    return Hop(
+        seen.vertex,
+        seen.subtask,
+        record.topology.label(seen.task),
+        travel_ms=max(0.0, seen.start_delay_ms - before_ms),
+        alignment_ms=max(0.0, alignment),
+        sync_ms=seen.sync_ms,
+        async_ms=writing if last else 0.0,
+        other_ms=max(0.0, seen.ack_latency_ms - ready_ms - writing) if last else 0.0,
+        unaligned=seen.unaligned,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """Something that took time: how much, its name, and a sentence with advice."""
+
+    ms: float
+    part: str
+    sentence: str
+
+
+# -- the cause -----------------------------------------------------------------------------------
+
+
+def _why(record: CheckpointRecord, hops: tuple[Hop, ...], storing_ms: float, committing_ms: float) -> str:
+    failed = record.status is CheckpointStatus.FAILED
+    if failed and record.reason != CheckpointFailureReason.CHECKPOINT_EXPIRED.name:
+        return record.reason_text + (f": {record.detail}" if record.detail else "")
+    if not hops:
+        return "no task took part in it"
+    if any(hop.missing for hop in hops):
+        return _why_missing(record, hops)
+    causes = [
+        cause for i, hop in enumerate(hops) for cause in _causes(record, hop, hops[i - 1] if i else None)
+    ]
+    stored = f"writing metadata and log took {span(storing_ms)}: look at the checkpoint storage"
+    committed = f"committing the sinks took {span(committing_ms)}: look at the system they write to"
+    causes += [
+        _Cause(storing_ms, "storing it", stored),
+        _Cause(committing_ms, "committing the sinks", committed),
+    ]
+    longest = max(causes, key=lambda cause: cause.ms)
+    if record.duration_ms < QUICK_MS:
+        took, part = span(record.duration_ms), span(longest.ms)
+        return f"it was quick: {took} in all, of which the longest part was {longest.part}, {part}"
+    return longest.sentence
+
+
+def _causes(record: CheckpointRecord, hop: Hop, before: Hop | None) -> list[_Cause]:
+    """Everything that took time at an acknowledged hop."""
+    paused = (
+        f"the snapshot paused the loop of {hop.label} for {span(hop.sync_ms)} (sync); fewer keys per "
+        "subtask, or a sink writer that has less to prepare at once, would shorten it"
+    )
+    written = (
+        f"writing {_written(record, hop)} of {hop.label} took {span(hop.async_ms)} (async); faster "
+        "checkpoint storage, more subtasks or less state would help"
+    )
+    other = (
+        f"{span(hop.other_ms)} passed between the barrier at {hop.label} and its acknowledgement besides the "
+        "snapshot itself; other snapshots of the same worker were written first, or the driver was busy"
+    )
+    way = f"the trigger's way to {hop.label}" if before is None else f"the barrier's way to {hop.label}"
+    return [
+        _Cause(hop.travel_ms, way, _travel_sentence(hop, before)),
+        _Cause(hop.alignment_ms, f"alignment at {hop.label}", _alignment_sentence(hop, before)),
+        _Cause(hop.sync_ms, f"the pause of {hop.label} (sync)", paused),
+        _Cause(hop.async_ms, f"the writing of {hop.label} (async)", written),
+        _Cause(hop.other_ms, f"the acknowledgement of {hop.label}", other),
+    ]
+
+
+def _alignment_sentence(hop: Hop, before: Hop | None) -> str:
+    sender = "its slowest sender" if before is None else before.label
+    waited = f"alignment: {hop.label} waited {span(hop.alignment_ms)} for the barrier of {sender}"
+    if hop.unaligned:
+        return f"{waited}, which no records hold up; see what keeps the loop of the sender busy"
+    return (
+        f"{waited}: more records were queued on that channel than on others (skew, or a slow sender); "
+        "unaligned checkpoints would not wait for them"
+    )
+
+
+def _travel_sentence(hop: Hop, before: Hop | None) -> str:
+    took = span(hop.travel_ms)
+    if before is None:
+        return (
+            f"the trigger waited {took} until the loop of source {hop.label} took it: its output was blocked "
+            "(backpressure from downstream), or one step of user code took that long"
+        )
+    if hop.unaligned:
+        return (
+            f"the barrier took {took} to reach {hop.label} although it may overtake records: one step of "
+            "its loop, or of its sender's, takes that long, so look for slow calls in user code"
+        )
+    return (
+        f"the barrier took {took} to pass the records queued before {hop.label} (backpressure: it is "
+        "the bottleneck, or what follows it); unaligned checkpoints would let it overtake them"
+    )
+
+
+def _written(record: CheckpointRecord, hop: Hop) -> str:
+    seen = record.subtask((hop.vertex, hop.subtask))
+    size = 0 if seen is None else seen.bytes_written
+    persisted = 0 if seen is None else seen.bytes_persisted
+    if persisted > size - persisted:
+        return f"{amount(max(size, persisted))}, mostly records in flight,"
+    return f"{amount(size)} of state" if size else "the state"
+
+
+# -- those that did not acknowledge --------------------------------------------------------------
+
+
+def _why_missing(record: CheckpointRecord, hops: tuple[Hop, ...]) -> str:
+    """The first hop that is missing holds up all that follow."""
+    number = next(i for i, hop in enumerate(hops) if hop.missing)
+    hop = hops[number]
+    pending = record.status is CheckpointStatus.IN_PROGRESS
+    waited = span(record.duration_ms)
+    said = f"{hop.label} has not acknowledged for {waited}" if pending else f"{hop.label} never acknowledged"
+    still = [loop.still_ms for loop in record.stuck if loop.slot == hop.subtask]
+    if still:
+        return (
+            f"{said}: its worker is blocked in user code (step of {span(max(still))}); a barrier is taken "
+            "only between two steps, so that call must return or be made shorter"
+        )
+    within = "" if pending else f" within {waited}"
+    if _must_have_passed_on(record, hop):
+        return (
+            f"{said}{within}, although its barrier came through to those downstream: its snapshot is still "
+            "being written (async), so look at the checkpoint storage and the size of its state"
+        )
+    if number == 0:
+        return (
+            f"{said}{within}: its output is blocked (backpressure from downstream), a call of the source "
+            "does not return, or its snapshot is still being written"
+        )
+    before = hops[number - 1]
+    seen = record.subtask((before.vertex, before.subtask))
+    passed = "" if seen is None else f" after {span(_passed_on_ms(seen))}"
+    return (
+        f"{said}{within}, although {before.label} passed the barrier on{passed}: the barrier is still queued "
+        "behind records there (backpressure; unaligned checkpoints would let it overtake them), a call of "
+        "user code does not return, or its snapshot is still being written"
+    )
+
+
+def _must_have_passed_on(record: CheckpointRecord, hop: Hop) -> bool:
+    """Whether a receiver of the hop acknowledged, which it does only after the hop's barrier."""
+    edges = [edge for edge in record.topology.edges if edge.source == hop.vertex]
+    return any(
+        seen.vertex == edge.target and (edge.partitioner != FORWARD or seen.subtask == hop.subtask)
+        for edge in edges
+        for seen in record.subtasks
+    )

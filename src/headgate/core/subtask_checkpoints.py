@@ -1,0 +1,171 @@
+"""Which checkpoints one subtask may still draw, and which of those it drew may still be acknowledged.
+
+A pure machine over checkpoint ids; `docs/machines/subtask-checkpoints.md` has its table and its
+invariants. It does not decide when all barriers are there (`core.alignment` does), and it holds no
+state or file of a checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Set
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from headgate.common.errors import InternalError
+
+REMEMBERED_MAX: Final = 128
+"""Aborted checkpoints that are remembered until their barriers come; of more the oldest are dropped."""
+
+_SETTLED_MAX: Final = 128
+"""Checkpoints whose end is remembered, so that a second end is noticed."""
+
+
+class Verdict(Enum):
+    """What to do about a checkpoint whose barriers are there, or that a source is to begin."""
+
+    DRAW = "draw"
+    """Broadcast the barrier and take the snapshot."""
+    CANCEL = "cancel"
+    """It was aborted before: broadcast a cancellation marker instead of the barrier."""
+    SKIP = "skip"
+    """It is not newer than the last one: do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """What the end of a checkpoint means for this subtask.
+
+    Attributes:
+        cancel_running: whether its asynchronous part runs and must be cancelled.
+        notify_operators: whether operators may hold something of it and should hear of the abort.
+    """
+
+    cancel_running: bool
+    notify_operators: bool
+
+
+class SubtaskCheckpoints:
+    """The checkpoints of one subtask in one attempt.
+
+    Example:
+        >>> checkpoints = SubtaskCheckpoints()
+        >>> checkpoints.aborted(1)
+        Abort(cancel_running=False, notify_operators=False)
+        >>> checkpoints.admit(1), checkpoints.admit(1), checkpoints.admit(2)
+        (<Verdict.CANCEL: 'cancel'>, <Verdict.SKIP: 'skip'>, <Verdict.DRAW: 'draw'>)
+        >>> checkpoints.drawn(2)
+        >>> checkpoints.finished(2)
+        True
+    """
+
+    __slots__ = ("_drawing", "_last", "_remembered", "_running", "_settled", "_void")
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._remembered: set[int] = set()
+        self._running: set[int] = set()
+        self._drawing: int | None = None
+        self._void = False  # whether the one being drawn was aborted meanwhile
+        self._settled: deque[int] = deque(maxlen=_SETTLED_MAX)
+
+    @property
+    def last(self) -> int:
+        """The newest checkpoint admitted or known to be complete; 0 before the first."""
+        return self._last
+
+    @property
+    def remembered(self) -> Set[int]:
+        """Aborted checkpoints whose barriers may still come."""
+        return frozenset(self._remembered)
+
+    @property
+    def running(self) -> Set[int]:
+        """Checkpoints whose asynchronous part runs and is still wanted."""
+        return frozenset(self._running)
+
+    def admit(self, checkpoint: int) -> Verdict:
+        """A barrier handler or a trigger wants the snapshot of `checkpoint`."""
+        if checkpoint <= self._last:
+            return Verdict.SKIP
+        told = checkpoint in self._remembered
+        self._pass(checkpoint)
+        if told:
+            return Verdict.CANCEL
+        self._drawing, self._void = checkpoint, False
+        return Verdict.DRAW
+
+    def drawn(self, checkpoint: int) -> None:
+        """The synchronous part is done, the asynchronous one runs; call it once after DRAW.
+
+        Raises:
+            InternalError: `checkpoint` was not admitted, or was drawn already.
+        """
+        if checkpoint != self._drawing:
+            raise InternalError(
+                f"checkpoint {checkpoint} was drawn, expected {self._drawing} as the one admitted last; "
+                f"{self._facts()}"
+            )
+        self._drawing = None
+        if not self._void:
+            self._running.add(checkpoint)
+
+    def finished(self, checkpoint: int) -> bool:
+        """The asynchronous part ended, with a result or an error; call it at most once after `drawn`.
+
+        Returns:
+            True: acknowledge or decline it. False: it was aborted meanwhile, release its files.
+
+        Raises:
+            InternalError: `checkpoint` was not drawn yet, or it ended before; the files of an
+                acknowledged checkpoint must not be released.
+        """
+        if checkpoint > self._last or checkpoint == self._drawing or checkpoint in self._settled:
+            raise InternalError(f"checkpoint {checkpoint} ended without running; {self._facts()}")
+        self._settled.append(checkpoint)
+        wanted = checkpoint in self._running
+        self._running.discard(checkpoint)
+        return wanted
+
+    def aborted(self, checkpoint: int) -> Abort:
+        """The job master or a newer barrier gave `checkpoint` up; may be said more than once."""
+        if checkpoint > self._last:
+            self._remember(checkpoint)
+            return Abort(cancel_running=False, notify_operators=False)
+        if checkpoint == self._drawing:
+            self._void = True
+        running = checkpoint in self._running
+        self._running.discard(checkpoint)
+        return Abort(cancel_running=running, notify_operators=True)
+
+    def complete(self, checkpoint: int) -> None:
+        """`checkpoint` is in the log: nothing is awaited any more of it and of older ones."""
+        self._pass(max(checkpoint, self._last))
+        self._running = {other for other in self._running if other > checkpoint}
+        if self._drawing is not None and self._drawing <= checkpoint:
+            self._void = True
+
+    def describe(self) -> tuple[object, ...]:
+        """The whole state as plain values, for stories and searches."""
+        return (
+            self._last,
+            tuple(sorted(self._remembered)),
+            tuple(sorted(self._running)),
+            self._drawing,
+            self._void,
+            tuple(self._settled),
+        )
+
+    def _pass(self, checkpoint: int) -> None:
+        # Whatever is not newer can only be skipped from now on, so there is nothing to remember of it.
+        self._last = checkpoint
+        self._remembered = {other for other in self._remembered if other > checkpoint}
+
+    def _remember(self, checkpoint: int) -> None:
+        self._remembered.add(checkpoint)
+        if len(self._remembered) > REMEMBERED_MAX:
+            self._remembered.remove(min(self._remembered))
+
+    def _facts(self) -> str:
+        return f"last {self._last}, running {sorted(self._running)}, ended {list(self._settled)[-5:]}"

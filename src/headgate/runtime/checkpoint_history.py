@@ -1,0 +1,217 @@
+"""Notes what happens to every checkpoint, and has the notes written beside the job master's loop.
+
+The notes serve diagnosis only: a disk that refuses them costs a warning and nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from headgate.checkpoint.history_file import RECORDS_MAX, HistoryFile
+from headgate.common.ports import Background, Clock
+from headgate.core.checkpoint import effects as e
+from headgate.core.checkpoint.failures import CheckpointFailureReason
+from headgate.core.checkpoint.history import (
+    CheckpointRecord,
+    CheckpointStatus,
+    EdgeFacts,
+    StuckLoop,
+    SubtaskRecord,
+    Topology,
+    VertexFacts,
+)
+from headgate.graph.physical import PhysicalPlan
+from headgate.state.snapshots import SubtaskSnapshot
+
+WRITE_EVERY_MS: Final = 1_000
+"""Least time between two writes, but for the last one."""
+
+WRITE_AT_LATEST_MS: Final = 5_000
+"""Until then a write waits for a moment at which it delays no store or commit of a checkpoint."""
+
+_LOG: Final = logging.getLogger("headgate.checkpoints")
+
+
+class CheckpointHistory:
+    """The records of one job's checkpoints; used by the job master's loop.
+
+    Args:
+        plan: the graph.
+        file: where they are kept; None keeps them in memory only.
+        clock: time.
+        background: writes.
+    """
+
+    def __init__(
+        self, plan: PhysicalPlan, file: HistoryFile | None, clock: Clock, background: Background
+    ) -> None:
+        self._topology = topology_of(plan)
+        self._file, self._clock, self._background = file, clock, background
+        self._tasks: tuple[tuple[int, int], ...] = ()
+        self._open: dict[int, _Open] = {}
+        self._ended: dict[int, CheckpointRecord] = {}
+        self._began_ms: dict[int, int] = {}
+        self._changed, self._written_at_ms = False, clock.monotonic_ms() - WRITE_EVERY_MS
+
+    @property
+    def records(self) -> tuple[CheckpointRecord, ...]:
+        """All that are kept, oldest first; those under way as they stand now."""
+        now = self._clock.monotonic_ms()
+        records = self._ended | {number: entry.record(now) for number, entry in self._open.items()}
+        return tuple(records[number] for number in sorted(records))
+
+    def deployed(self, tasks: Iterable[tuple[int, int]]) -> None:
+        """An attempt begins in which `tasks` must acknowledge."""
+        self._tasks = tuple(sorted(tasks))
+        self._began_ms.clear()
+
+    def triggered(self, effect: e.TriggerCheckpoint) -> None:
+        """A checkpoint begins now."""
+        now = self._clock.monotonic_ms()
+        begun = CheckpointRecord(
+            effect.checkpoint,
+            effect.attempt,
+            effect.kind.value,
+            CheckpointStatus.IN_PROGRESS,
+            self._clock.now_ms(),
+            self._topology,
+        )
+        self._open[effect.checkpoint] = _Open(begun, now, self._tasks)
+        self._note()
+
+    def acknowledged(self, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
+        """A subtask's acknowledgement was taken."""
+        entry = self._open.get(checkpoint)
+        if entry is not None:
+            latency_ms = self._clock.monotonic_ms() - entry.began_ms
+            entry.subtasks[snapshot.vertex, snapshot.subtask] = record_of(snapshot, latency_ms)
+            self._note()
+
+    def stuck(self, slot: int, still_ms: int) -> None:
+        """The loop of a worker has not turned for `still_ms`; what is under way may wait for it."""
+        for entry in self._open.values():
+            entry.stuck[slot] = max(still_ms, entry.stuck.get(slot, 0))
+            self._note()
+
+    def stored(self, checkpoint: int) -> None:
+        """The log holds it: it is complete, though not yet committed."""
+        entry = self._open.get(checkpoint)
+        if entry is not None:
+            stored_ms = self._clock.monotonic_ms() - entry.began_ms
+            self._began_ms = {checkpoint: entry.began_ms}
+            self._end(checkpoint, entry, status=CheckpointStatus.COMPLETED, stored_ms=stored_ms)
+
+    def committed(self, checkpoint: int) -> None:
+        """The sinks have published what it holds."""
+        began_ms = self._began_ms.pop(checkpoint, None)
+        if began_ms is not None and checkpoint in self._ended:
+            duration_ms = self._clock.monotonic_ms() - began_ms
+            self._ended[checkpoint] = dataclasses.replace(self._ended[checkpoint], duration_ms=duration_ms)
+            self._note()
+
+    def failed(self, checkpoint: int, reason: CheckpointFailureReason, detail: str) -> None:
+        """It was given up; only the first reason counts."""
+        entry = self._open.get(checkpoint)
+        if entry is not None:
+            self._end(checkpoint, entry, status=CheckpointStatus.FAILED, reason=reason.name, detail=detail)
+
+    def fenced(self) -> None:
+        """Another job master owns the job, and its history, from now on."""
+        self._file = None
+
+    def write_if_due(self) -> None:
+        """Have the notes written unless that was done a moment ago, or stood in a checkpoint's way.
+
+        One that has been under way for longer is slow already, and somebody may be looking at it.
+        """
+        now = self._clock.monotonic_ms()
+        if not self._changed or now - self._written_at_ms < WRITE_EVERY_MS:
+            return
+        in_the_way = self._began_ms or any(now - o.began_ms < WRITE_EVERY_MS for o in self._open.values())
+        if not in_the_way or now - self._written_at_ms >= WRITE_AT_LATEST_MS:
+            self.write()
+
+    def write(self) -> None:
+        """Have the notes written if there are new ones."""
+        file = self._file
+        if file is None or not self._changed:
+            return
+        records = self.records
+        self._changed, self._written_at_ms = False, self._clock.monotonic_ms()
+        self._background.submit(lambda: file.write(records), _warn)
+
+    def _end(self, checkpoint: int, entry: _Open, **outcome: object) -> None:
+        record = entry.record(self._clock.monotonic_ms())
+        self._ended[checkpoint] = dataclasses.replace(record, **outcome)  # type: ignore[arg-type]
+        del self._open[checkpoint]
+        while len(self._ended) > RECORDS_MAX:
+            del self._ended[min(self._ended)]
+        self._note()
+
+    def _note(self) -> None:
+        self._changed = True
+        self.write_if_due()
+
+
+@dataclasses.dataclass(slots=True)
+class _Open:
+    """A checkpoint under way: its record as it began, and what came since."""
+
+    begun: CheckpointRecord
+    began_ms: int
+    tasks: tuple[tuple[int, int], ...]
+    subtasks: dict[tuple[int, int], SubtaskRecord] = dataclasses.field(default_factory=dict)
+    stuck: dict[int, int] = dataclasses.field(default_factory=dict)
+
+    def record(self, now_ms: int) -> CheckpointRecord:
+        """As it stands at `now_ms`."""
+        return dataclasses.replace(
+            self.begun,
+            duration_ms=now_ms - self.began_ms,
+            subtasks=tuple(self.subtasks[task] for task in sorted(self.subtasks)),
+            missing=tuple(task for task in self.tasks if task not in self.subtasks),
+            stuck=tuple(StuckLoop(slot, self.stuck[slot]) for slot in sorted(self.stuck)),
+        )
+
+
+def topology_of(plan: PhysicalPlan) -> Topology:
+    """What diagnosis needs of the graph."""
+    vertices = tuple(
+        VertexFacts(
+            vertex.id,
+            vertex.name,
+            tuple(node.uid or f"node-{node.id}" for node in vertex.chain),
+            vertex.parallelism,
+        )
+        for vertex in plan.vertices
+    )
+    edges = tuple(EdgeFacts(edge.source, edge.target, type(edge.partitioner).__name__) for edge in plan.edges)
+    return Topology(vertices, edges)
+
+
+def record_of(snapshot: SubtaskSnapshot, latency_ms: int) -> SubtaskRecord:
+    """What diagnosis keeps of an acknowledgement that came `latency_ms` after the trigger."""
+    return SubtaskRecord(
+        vertex=snapshot.vertex,
+        subtask=snapshot.subtask,
+        ack_latency_ms=latency_ms,
+        start_delay_ms=snapshot.start_delay_ms,
+        alignment_ms=snapshot.alignment_ms,
+        sync_ms=snapshot.sync_ms,
+        async_ms=snapshot.async_ms,
+        bytes_processed=snapshot.bytes_processed,
+        bytes_persisted=snapshot.bytes_persisted,
+        bytes_written=snapshot.bytes_written,
+        state_size=sum(state.keyed.size for state in snapshot.operators if state.keyed is not None),
+        unaligned=snapshot.unaligned,
+        finished=snapshot.finished,
+        slowest_channel=snapshot.slowest_channel,
+    )
+
+
+def _warn(_: object, error: BaseException | None) -> None:
+    if error is not None:
+        _LOG.warning("the history of checkpoints could not be written: %s", error)

@@ -1,0 +1,79 @@
+"""The messages that deploy an attempt: to each worker what it builds, restores and connects to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.control import messages as m
+from headgate.runtime.in_flight.shares import assign_in_flight
+from headgate.runtime.restore import assign_finished, assign_state, without_committables
+from headgate.state.snapshots import CheckpointMetadata
+
+
+class RestorePoint(Protocol):
+    """A completed checkpoint, and the URI of the storage that it lies in."""
+
+    @property
+    def checkpoint(self) -> CheckpointMetadata:
+        """The checkpoint, whole."""
+        ...
+
+    @property
+    def storage(self) -> str | None:
+        """Where its files are named from; None when it has none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What all workers of an attempt are told alike.
+
+    Attributes:
+        attempt: its number.
+        generation: of the job master.
+        program: the shipped plan.
+        peers: slot -> address of its data plane.
+        storage: URI of the checkpoint directory, or None.
+        marker: token of a file that workers must see there.
+    """
+
+    attempt: int
+    generation: int
+    program: bytes
+    peers: Mapping[int, str]
+    storage: str | None
+    marker: str | None
+
+    def messages(self, plan: PhysicalPlan, point: RestorePoint | None) -> dict[int, m.Deploy]:
+        """Slot -> its message.
+
+        Args:
+            plan: what runs.
+            point: where it starts from; None: from nothing.
+
+        Raises:
+            UsageError: the plan cannot take the checkpoint over.
+        """
+        checkpoint = None if point is None else point.checkpoint
+        restored = [] if checkpoint is None else assign_state(plan, checkpoint)
+        in_flight = [] if checkpoint is None else assign_in_flight(plan, checkpoint)
+        finished = [] if checkpoint is None else sorted(assign_finished(plan, checkpoint))
+        return {
+            slot: m.Deploy(
+                attempt=self.attempt,
+                generation=self.generation,
+                program=self.program,
+                peers=dict(self.peers),
+                restored=[(v, s, without_committables(states)) for v, s, states in restored if s == slot],
+                restored_checkpoint=None if checkpoint is None else checkpoint.checkpoint,
+                restored_storage=None if point is None else point.storage,
+                storage=self.storage,
+                marker=self.marker,
+                in_flight=[(v, s, shares) for v, s, shares in in_flight if s == slot],
+                finished=[(v, s) for v, s in finished if s == slot],
+            )
+            for slot in self.peers
+        }

@@ -1,0 +1,193 @@
+"""Snapshots between their synchronous part and their acknowledgement: written beside the loop, then reported.
+
+A snapshot is acknowledged when its state is durable and, of an unaligned checkpoint, its records in
+flight are. What was given up meanwhile is not acknowledged, and its files are deleted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from headgate.common.ids import SubtaskId
+from headgate.common.ports import Background, Clock
+from headgate.runtime.drawing import DrawnSnapshot
+from headgate.runtime.in_flight.capture import CaptureLimits, InFlightCapture
+from headgate.runtime.in_flight.catalog import StreamCatalog
+from headgate.runtime.snapshots import SnapshotWriter
+from headgate.state.snapshots import InFlightStream, SubtaskSnapshot
+
+Key = tuple[SubtaskId, int]
+
+
+class Reporter(Protocol):
+    """Who hears of the end of a snapshot, on the loop."""
+
+    def acknowledge(self, subtask: SubtaskId, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
+        """All of it is durable."""
+        ...
+
+    def could_not_finish(self, subtask: SubtaskId, checkpoint: int, error: BaseException) -> None:
+        """It could not be written."""
+        ...
+
+
+@dataclass(slots=True)
+class _Running:
+    """One snapshot on its way; `None` stands for what is still being written."""
+
+    drawn: DrawnSnapshot | None = None
+    snapshot: SubtaskSnapshot | None = None
+    streams: list[InFlightStream] | None = None
+    capture: InFlightCapture | None = None
+    void: bool = False
+
+
+class Finishing:
+    """The snapshots of one worker's attempt that are being written.
+
+    Args:
+        writer: stores them.
+        catalog: knows the streams of records in flight.
+        limits: how many records in flight are taken along.
+        background: where writing happens.
+        clock: measures it.
+        post: hands a callback to the loop.
+        reporter: hears of the end of each.
+    """
+
+    def __init__(
+        self,
+        writer: SnapshotWriter,
+        catalog: StreamCatalog,
+        limits: CaptureLimits,
+        background: Background,
+        clock: Clock,
+        post: Callable[[Callable[[], None]], None],
+        reporter: Reporter,
+    ) -> None:
+        self._writer, self._catalog, self._limits = writer, catalog, limits
+        self._background, self._clock, self._post, self._reporter = background, clock, post, reporter
+        self._running: dict[Key, _Running] = {}
+        self._closed = False
+
+    def open_capture(self, subtask: SubtaskId, checkpoint: int) -> InFlightCapture:
+        """Where the records in flight of a snapshot go; before :meth:`begin`."""
+        key, numbers, catalog = (subtask, checkpoint), itertools.count(), self._catalog
+        running = self._running.setdefault(key, _Running())
+
+        def finished(streams: list[InFlightStream] | None, error: BaseException | None) -> None:
+            self._post(lambda: self._captured(key, running, streams, error))
+
+        running.capture = InFlightCapture(
+            lambda stream: catalog.codec_of(stream.sender, stream.tag),
+            lambda stream: catalog.groups_of(stream.receiver),
+            lambda sections: self._writer.store_sections(subtask, checkpoint, next(numbers), sections),
+            self._writer.delete,
+            self._background,
+            self._limits,
+            finished,
+        )
+        return running.capture
+
+    def begin(self, drawn: DrawnSnapshot) -> None:
+        """Write a drawn snapshot, then report it."""
+        key = (drawn.subtask, drawn.checkpoint)
+        running = self._running.setdefault(key, _Running())
+        running.drawn = drawn
+        if drawn.capture is None:
+            running.streams = []
+
+        def write() -> SubtaskSnapshot | None:
+            # Given up before its turn came: nothing needs to be written.
+            return None if running.void else self._writer.finish(drawn, self._clock)
+
+        def written(snapshot: SubtaskSnapshot | None, error: BaseException | None) -> None:
+            self._post(lambda: self._written(key, running, snapshot, error))
+
+        self._background.submit(write, written)
+
+    def void(self, subtask: SubtaskId, checkpoint: int) -> None:
+        """The checkpoint was given up: what is being written is not wanted any more."""
+        running = self._running.pop((subtask, checkpoint), None)
+        if running is not None:
+            self._release(running)
+
+    def close(self) -> None:
+        """The attempt is over: nothing is reported any more, and what was written is swept later."""
+        self._closed = True
+        for running in self._running.values():
+            running.void = True
+        self._running.clear()
+
+    def _written(
+        self, key: Key, running: _Running, snapshot: SubtaskSnapshot | None, error: BaseException | None
+    ) -> None:
+        if self._closed:
+            return
+        running.snapshot = snapshot
+        if running.void:
+            self._discard(running)
+        elif error is not None:
+            self._failed(key, running, error)
+        else:
+            self._report_if_complete(key, running)
+
+    def _captured(
+        self,
+        key: Key,
+        running: _Running,
+        streams: Sequence[InFlightStream] | None,
+        error: BaseException | None,
+    ) -> None:
+        if self._closed:
+            return
+        running.streams = None if streams is None else list(streams)
+        if running.void:
+            self._discard(running)
+        elif error is not None:
+            self._failed(key, running, error)
+        else:
+            self._report_if_complete(key, running)
+
+    def _report_if_complete(self, key: Key, running: _Running) -> None:
+        drawn, snapshot, streams = running.drawn, running.snapshot, running.streams
+        if drawn is None or snapshot is None or streams is None:
+            return
+        self._running.pop(key, None)
+        metrics = drawn.metrics
+        complete = msgspec.structs.replace(
+            snapshot,
+            in_flight=streams,
+            start_delay_ms=metrics.start_delay_ms,
+            alignment_ms=metrics.alignment_ms,
+            unaligned=metrics.unaligned,
+            bytes_processed=metrics.bytes_processed,
+            bytes_persisted=sum(part.size for stream in streams for part in stream.parts),
+            slowest_channel=metrics.slowest_channel,
+        )
+        self._reporter.acknowledge(*key, complete)
+
+    def _failed(self, key: Key, running: _Running, error: BaseException) -> None:
+        self._running.pop(key, None)
+        self._release(running)
+        self._reporter.could_not_finish(*key, error)
+
+    def _release(self, running: _Running) -> None:
+        running.void = True
+        if running.capture is not None:
+            running.capture.cancel()
+        self._discard(running)
+
+    def _discard(self, running: _Running) -> None:
+        """Delete what is durable already; what still comes is deleted when it does."""
+        snapshot, running.snapshot = running.snapshot, None
+        streams, running.streams = running.streams, None
+        handles = [] if snapshot is None else [s.keyed.handle for s in snapshot.operators if s.keyed]
+        handles += [part.handle for stream in streams or () for part in stream.parts]
+        if handles:
+            self._background.submit(lambda: [self._writer.delete(h) for h in handles], lambda *_: None)

@@ -1,0 +1,352 @@
+"""What one subtask's unaligned checkpoint takes along: gathered by the loop, stored beside it.
+
+The loop adds elements and seals; one background job after the other encodes and stores what was
+gathered. All reports come from the background, so their order is that of the jobs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headgate.common.errors import InternalError, OperatingError, StorageError
+from headgate.common.ports import Background
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch
+from headgate.records.row_batch import RowBatch
+from headgate.runtime.codec import ElementCodec
+from headgate.runtime.elements import Event
+from headgate.runtime.in_flight.elements import GroupsOf, describe_records, encode_elements
+from headgate.runtime.network.frames import Part
+from headgate.state.snapshots import FileRange, InFlightPart, InFlightStream, StateHandle
+
+_EVENT_BYTES: Final = 32
+"""What a watermark counts for; many of them must not go unnoticed."""
+
+
+class TooMuchInFlightError(OperatingError):
+    """The records in flight are more than a checkpoint may take along."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamKey:
+    """Which stream an element belongs to; see the fields of the same names in `InFlightStream`."""
+
+    receiver: str
+    sender: str
+    tag: str | None
+    sender_subtask: int
+    receiver_subtask: int
+    level: int = 0
+    from_output: bool = False
+    lineage: int = 0
+    former: bool = False
+
+    def __str__(self) -> str:
+        """For messages: from whom to whom."""
+        return f"from {self.sender}[{self.sender_subtask}] to {self.receiver}[{self.receiver_subtask}]"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureLimits:
+    """How much is gathered and stored.
+
+    Attributes:
+        part_bytes: what is gathered goes to the background when it exceeds this.
+        total_bytes: the checkpoint fails when it would take along more than this.
+    """
+
+    part_bytes: int = 4 * 1024 * 1024
+    total_bytes: int = 1024 * 1024 * 1024
+
+
+class _State(enum.Enum):
+    TAKING = "taking"
+    SEALED = "sealed"
+    DONE = "done"
+    GIVEN_UP = "given up"
+
+
+@dataclass(slots=True)
+class _Stream:
+    key: StreamKey
+    watermark: int | None
+    idle: bool
+    codec: ElementCodec
+    groups_of: GroupsOf | None
+    parts: list[InFlightPart] = field(default_factory=list)
+
+    def described(self) -> InFlightStream:
+        typed = any(part.records for part in self.parts)
+        # By name, so that a field of the key is one of the stream.
+        ends = {item.name: getattr(self.key, item.name) for item in dataclasses.fields(self.key)}
+        return InFlightStream(
+            **ends,
+            keyed=self.groups_of is not None,
+            parts=self.parts,
+            watermark=self.watermark,
+            idle=self.idle,
+            record_type=describe_records(self.codec) if typed else None,
+        )
+
+
+@dataclass(slots=True)
+class _Spill:
+    """What one background job encodes and stores."""
+
+    elements: dict[StreamKey, list[Batch | Event]] = field(default_factory=dict)
+    size: int = 0
+    last: bool = False
+
+
+class InFlightCapture:
+    """The records in flight of one subtask's checkpoint.
+
+    :meth:`begin`, :meth:`add`, :meth:`seal`, :meth:`cancel` and :meth:`unstored` are for the loop's
+    thread. `store`, `delete`, `groups_of`'s functions and `finished` are called by the background's.
+
+    Args:
+        codec_of: the codec of a stream's exchange.
+        groups_of: gives a function from batches to key groups for a keyed stream, None for another.
+        store: writes sections durably and gives the handle of each; blocks.
+        delete: removes what a handle stands for; blocks.
+        background: where `store` runs; one job after the other.
+        limits: how much is gathered and stored.
+        finished: gets either the streams, in the order of their beginning, or what went wrong; called
+            once, or never when :meth:`cancel` comes first.
+    """
+
+    def __init__(
+        self,
+        codec_of: Callable[[StreamKey], ElementCodec],
+        groups_of: Callable[[StreamKey], GroupsOf | None],
+        store: Callable[[Sequence[Sequence[Part]]], list[StateHandle]],
+        delete: Callable[[StateHandle], None],
+        background: Background,
+        limits: CaptureLimits,
+        finished: Callable[[list[InFlightStream] | None, BaseException | None], None],
+    ) -> None:
+        self._codec_of, self._groups_of = codec_of, groups_of
+        self._store, self._delete = store, delete
+        self._background, self._limits, self._finished = background, limits, finished
+        # The loop makes streams, the background fills their parts.
+        self._streams: dict[StreamKey, _Stream] = {}
+        self._handles: list[StateHandle] = []
+        self._bytes_taken = self._bytes_persisted = 0
+        # Guards what both sides change; never held while anything blocks or calls back.
+        self._lock = threading.Lock()
+        self._state, self._reported = _State.TAKING, False
+        self._gathered = _Spill()
+        self._waiting: deque[_Spill] = deque()
+        self._held: dict[int, int] = {}
+        self._bytes_waiting = 0
+
+    @property
+    def bytes_persisted(self) -> int:
+        """Bytes of the parts stored so far."""
+        return self._bytes_persisted
+
+    @property
+    def bytes_waiting(self) -> int:
+        """About how much memory is held by what is not stored yet.
+
+        Only who adds can bound it when the storage is slower than the streams: by adding less.
+        """
+        return self._bytes_waiting
+
+    def begin(self, key: StreamKey, watermark: int | None, idle: bool) -> None:
+        """A stream exists, even if nothing is in it; must come before its first element.
+
+        Args:
+            key: which.
+            watermark: its event time where it begins; see `InFlightStream`.
+            idle: whether it was idle there.
+        """
+        if not self._takes(key):
+            return
+        if key in self._streams:
+            raise InternalError(f"the stream {key} (level {key.level}) has begun already")
+        self._begin(key, watermark, idle)
+
+    def add(self, key: StreamKey, element: Batch | Event) -> None:
+        """Take an element along, behind those of its stream before it. Ignored after a failure.
+
+        A stream that has not begun begins here, where its level below ends.
+        """
+        if not self._takes(key):
+            return
+        if key not in self._streams:
+            self._begin(key, None, False)
+        batch = element if isinstance(element, (RowBatch, ArrowBatch)) else None
+        size = _EVENT_BYTES + (0 if batch is None else batch.nbytes())
+        with self._lock:
+            if self._state is _State.GIVEN_UP:
+                return
+            if batch is not None:
+                self._held[id(batch)] = self._held.get(id(batch), 0) + 1
+            self._gathered.elements.setdefault(key, []).append(element)
+            self._gathered.size += size
+            self._bytes_taken += size
+            self._bytes_waiting += size
+            too_much = self._bytes_taken > self._limits.total_bytes
+            full = self._gathered.size > self._limits.part_bytes
+        if too_much:
+            self._give_up(self._too_much())
+        elif full:
+            self._spill(last=False)
+
+    def seal(self) -> None:
+        """Nothing more will come: store the rest, then report the streams."""
+        with self._lock:
+            if self._state is _State.GIVEN_UP:
+                return
+            if self._state is not _State.TAKING:
+                raise InternalError("records in flight were sealed twice")
+            self._state = _State.SEALED
+        self._spill(last=True)
+
+    def cancel(self) -> None:
+        """Give up: nothing more is stored, what was stored is deleted, nothing is reported.
+
+        Once the streams were reported, this does nothing: their files belong to who got them.
+        """
+        with self._lock:
+            if self._state is _State.DONE or self._reported:
+                return
+            self._reported = True
+            self._drop()
+        self._submit_delete()
+
+    def unstored(self, batch: Any) -> bool:
+        """Whether this very batch is taken along and not encoded yet, so that its rows must not change."""
+        return id(batch) in self._held
+
+    # -- the loop's side -------------------------------------------------------------------------
+
+    def _takes(self, key: StreamKey) -> bool:
+        if self._state is _State.GIVEN_UP:
+            return False
+        if self._state is not _State.TAKING:
+            raise InternalError(f"records {key} came after their checkpoint was sealed")
+        return True
+
+    def _begin(self, key: StreamKey, watermark: int | None, idle: bool) -> None:
+        self._streams[key] = _Stream(key, watermark, idle, self._codec_of(key), self._groups_of(key))
+
+    def _drop(self) -> None:
+        """Free what is not stored; the lock is held."""
+        self._state = _State.GIVEN_UP
+        self._gathered, self._bytes_waiting = _Spill(), 0
+        self._waiting.clear()
+        self._held.clear()
+
+    # -- from the loop to the background ---------------------------------------------------------
+
+    def _spill(self, last: bool) -> None:
+        with self._lock:
+            if self._state is _State.GIVEN_UP:
+                return
+            spill, self._gathered = self._gathered, _Spill()
+            spill.last = last
+            self._waiting.append(spill)
+        # The job finds its spill in the queue: what is given up is freed although the job still waits.
+        self._background.submit(self._store_next, self._job_done)
+
+    def _give_up(self, error: BaseException) -> None:
+        with self._lock:
+            self._drop()
+        self._background.submit(lambda: None, lambda *_: self._report_failure(error))
+
+    def _too_much(self) -> TooMuchInFlightError:
+        return TooMuchInFlightError(
+            f"in-flight data of one subtask exceeds {self._limits.total_bytes} bytes; raise "
+            "execution.checkpointing.unaligned.max-in-flight-size, or let the slowest operator behind it run "
+            "faster or at a higher parallelism"
+        )
+
+    def _submit_delete(self) -> None:
+        self._background.submit(self._delete_stored, lambda *_: None)
+
+    # -- the background's side -------------------------------------------------------------------
+
+    def _store_next(self) -> bool:
+        """Whether that was the last spill."""
+        with self._lock:
+            if not self._waiting:
+                return False
+            spill = self._waiting.popleft()
+        encoded = [(self._streams[key], *self._encode(key, spill)) for key in list(spill.elements)]
+        if encoded and self._state is not _State.GIVEN_UP:
+            self._store_sections(encoded)
+        with self._lock:
+            self._bytes_waiting = max(0, self._bytes_waiting - spill.size)
+        return spill.last
+
+    def _store_sections(self, encoded: list[tuple[_Stream, list[Part], int]]) -> None:
+        sections = [parts for _, parts, _ in encoded]
+        sizes = [sum(memoryview(part).nbytes for part in parts) for parts in sections]
+        # What Python objects take is guessed; what they take on disk is known only here.
+        if self._bytes_persisted + sum(sizes) > self._limits.total_bytes:
+            raise self._too_much()
+        handles = self._store(sections)
+        self._handles += handles
+        for (stream, _, records), handle, size in zip(encoded, handles, sizes, strict=True):
+            stream.parts.append(InFlightPart(handle, size, records))
+        self._bytes_persisted += sum(sizes)
+
+    def _encode(self, key: StreamKey, spill: _Spill) -> tuple[list[Part], int]:
+        """Encode a stream's elements, then let go of them."""
+        stream, elements = self._streams[key], spill.elements.pop(key)
+        if self._state is _State.GIVEN_UP:
+            return [], 0
+        encoded = encode_elements(elements, stream.codec, stream.groups_of, str(key))
+        with self._lock:
+            for element in elements:
+                self._let_go(id(element))
+        return encoded
+
+    def _let_go(self, identity: int) -> None:
+        # The elements are still referred to, so that no other batch can have one's identity yet.
+        count = self._held.get(identity, 0)
+        if count > 1:
+            self._held[identity] = count - 1
+        else:
+            self._held.pop(identity, None)
+
+    def _job_done(self, was_last: bool | None, error: BaseException | None) -> None:
+        if error is not None:
+            self._report_failure(error)
+        elif was_last:
+            self._report_streams()
+
+    def _report_streams(self) -> None:
+        with self._lock:
+            if self._state is not _State.SEALED:
+                return
+            self._state, self._reported = _State.DONE, True
+        self._finished([stream.described() for stream in self._streams.values()], None)
+
+    def _report_failure(self, error: BaseException) -> None:
+        with self._lock:
+            if self._reported:
+                return
+            self._reported = True
+            self._drop()
+        self._finished(None, error)
+        self._submit_delete()
+
+    def _delete_stored(self) -> None:
+        """Runs behind all jobs that store, so it finds what each of them has left."""
+        for file in {
+            handle.file: handle for handle in self._handles if isinstance(handle, FileRange)
+        }.values():
+            try:
+                self._delete(file)
+            except (StorageError, OSError):
+                continue  # The next sweep finds it.
+        self._handles.clear()

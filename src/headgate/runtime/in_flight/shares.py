@@ -1,0 +1,284 @@
+"""Which records in flight each subtask of a restored job takes over. Pure planning, for the job master.
+
+A keyed stream goes where its key groups went. Another stays where it was while its receiver's
+parallelism does, follows a forward exchange as a whole, or is dealt out batch by batch. What only
+matters for event time goes along: no subtask may believe that it is later than the slowest channel says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from headgate.common.errors import UsageError
+from headgate.common.ids import VertexId
+from headgate.common.keygroups import key_group_range
+from headgate.common.time import WATERMARK_MIN
+from headgate.graph.logical import KeyedProcessNode, Node
+from headgate.graph.partitioners import Broadcast, Forward, Partitioner
+from headgate.graph.physical import PhysicalPlan
+from headgate.state.snapshots import CheckpointMetadata, InFlightShare, InFlightStream
+
+SEVERAL = -1
+"""The sending subtask of a stream that stands for several."""
+
+Taken = list[list[InFlightShare]]
+"""New subtask -> its shares."""
+
+
+def assign_in_flight(
+    plan: PhysicalPlan, checkpoint: CheckpointMetadata
+) -> list[tuple[VertexId, int, list[InFlightShare]]]:
+    """(vertex, subtask, shares) for every subtask that takes a stream over, be it an empty one.
+
+    Raises:
+        UsageError: the plan cannot take the records over.
+    """
+    check_receivers(plan, checkpoint)
+    nodes = _places(plan)
+    planner = _Planner(plan, nodes, old_parallelism(checkpoint))
+    taken: dict[VertexId, Taken] = {}
+    for link in _links(checkpoint.in_flight):
+        place = nodes.get(link[0].receiver)
+        if place is None:
+            continue  # empty, or it would have been refused
+        mine = taken.setdefault(place.vertex, [[] for _ in range(place.parallelism)])
+        for shares, more in zip(mine, planner.share(place, link), strict=True):
+            shares += more
+    return [
+        (vertex.id, subtask, shares)
+        for vertex in plan.vertices
+        for subtask, shares in enumerate(taken.get(vertex.id, []))
+        if shares
+    ]
+
+
+def check_receivers(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
+    """Refuse a plan that has no operator for some records in flight.
+
+    Raises:
+        UsageError: names the operators and how many records wait for them.
+    """
+    known = {node.uid for vertex in plan.vertices for node in vertex.chain}
+    orphans: dict[str, int] = {}
+    for stream in checkpoint.in_flight:
+        if stream.receiver not in known and (count := records_of(stream)):
+            orphans[stream.receiver] = orphans.get(stream.receiver, 0) + count
+    if orphans:
+        told = ", ".join(f"{count} for {uid!r}" for uid, count in sorted(orphans.items()))
+        raise UsageError(
+            f"checkpoint {checkpoint.checkpoint} of job {checkpoint.job_name!r} holds records in flight "
+            f"({told}), but the program has no operator with that uid; give the operator its old uid back, "
+            "or restore with the old program and stop it with a savepoint, which has nothing in flight"
+        )
+
+
+def old_parallelism(checkpoint: CheckpointMetadata) -> dict[str, int]:
+    """Operator uid -> number of subtasks in the checkpoint, as far as it tells.
+
+    Operators without state may be known only as an end of streams, which exist for every channel.
+    """
+    found: dict[str, int] = {}
+    for stream in checkpoint.in_flight:
+        found[stream.receiver] = max(found.get(stream.receiver, 0), stream.receiver_subtask + 1)
+        if not stream.former:
+            found[stream.sender] = max(found.get(stream.sender, 0), stream.sender_subtask + 1)
+    return {**found, **checkpoint.parallelism}
+
+
+def records_of(stream: InFlightStream) -> int:
+    """How many records a stream holds."""
+    return sum(part.records for part in stream.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An operator of the plan: its vertex, and where in the chain it stands."""
+
+    vertex: VertexId
+    position: int
+    node: Node
+    parallelism: int
+
+
+def _places(plan: PhysicalPlan) -> dict[str | None, _Place]:
+    return {
+        node.uid: _Place(vertex.id, position, node, vertex.parallelism)
+        for vertex in plan.vertices
+        for position, node in enumerate(vertex.chain)
+    }
+
+
+def _links(streams: Sequence[InFlightStream]) -> Iterator[list[InFlightStream]]:
+    """The streams of each (receiver, sender, tag), their levels settled."""
+    links: dict[tuple[str, str, str], list[InFlightStream]] = {}
+    for stream in _settled(streams):
+        # A tag is never empty, so the main output can stand as "".
+        links.setdefault((stream.receiver, stream.sender, stream.tag or ""), []).append(stream)
+    for name in sorted(links):
+        yield sorted(links[name], key=_order)
+
+
+def _order(stream: InFlightStream) -> tuple[int, int, int, int, bool, bool]:
+    ends = (stream.receiver_subtask, stream.sender_subtask, stream.lineage)
+    return (stream.level, *ends, stream.former, stream.from_output)
+
+
+def _settled(streams: Sequence[InFlightStream]) -> list[InFlightStream]:
+    """The same streams with levels that mean the same for all subtasks of a receiver.
+
+    Each subtask counts its levels from its own oldest records. What is live is the top level of each,
+    so levels are lined up there. A sender does not know how many levels the receiver has: what it
+    held back was live. A first level has no level below whose end could say where it begins.
+    """
+    bottoms: dict[tuple[str, int], int] = {}
+    tops: dict[tuple[str, int], int] = {}
+    for stream in streams:
+        if not stream.from_output:
+            at = (stream.receiver, stream.receiver_subtask)
+            bottoms[at] = min(bottoms.get(at, stream.level), stream.level)
+            tops[at] = max(tops.get(at, 0), stream.level)
+    highest: dict[str, int] = {}
+    for (receiver, _), top in tops.items():
+        highest[receiver] = max(highest.get(receiver, 0), top)
+    settled: list[InFlightStream] = []
+    for stream in streams:
+        at, top = (stream.receiver, stream.receiver_subtask), highest.get(stream.receiver, 0)
+        if stream.from_output:
+            settled.append(msgspec.structs.replace(stream, level=top))
+            continue
+        mark = stream.watermark
+        if mark is None and stream.level == bottoms[at]:
+            mark = WATERMARK_MIN
+        level = stream.level + top - tops[at]
+        settled.append(msgspec.structs.replace(stream, level=level, watermark=mark))
+    return settled
+
+
+class _Planner:
+    """Shares out one link after the other.
+
+    Args:
+        plan: what will run.
+        places: uid -> where in the plan.
+        before: uid -> parallelism in the checkpoint.
+    """
+
+    def __init__(
+        self, plan: PhysicalPlan, places: Mapping[str | None, _Place], before: Mapping[str, int]
+    ) -> None:
+        self._plan, self._places, self._before = plan, places, before
+        self._dealt = 0
+
+    def share(self, place: _Place, link: Sequence[InFlightStream]) -> Taken:
+        """The streams between two operators, for every subtask of the receiver."""
+        first = link[0]
+        partitioner = self._partitioner(place, first.sender, first.tag)
+        _check_link(place.node, partitioner, link)
+        old, new = self._before[first.receiver], place.parallelism
+        streams = self._told_former(link)
+        if isinstance(place.node, KeyedProcessNode):
+            return self._by_key(streams, old, new)
+        taken: Taken = [[] for _ in range(new)]
+        for stream in streams:
+            if old == new:
+                taken[stream.receiver_subtask].append(InFlightShare(stream))
+            elif isinstance(partitioner, Forward):
+                taken[stream.receiver_subtask * new // old].append(InFlightShare(stream))
+            else:
+                self._deal(stream, taken)
+        if old != new or not isinstance(partitioner, Forward):
+            _hold_back(taken, streams)
+        return taken
+
+    def _partitioner(self, place: _Place, sender: str, tag: str | None) -> Partitioner | None:
+        """How records come from the sender now; None when they do not."""
+        vertex = self._plan.vertices[place.vertex]
+        if place.position:
+            chained = tag is None and vertex.chain[place.position - 1].uid == sender
+            return Forward() if chained else None
+        for edge in self._plan.inputs(vertex.id):
+            if self._plan.vertices[edge.source].chain[edge.operator].uid == sender and edge.tag == tag:
+                return edge.partitioner
+        return None
+
+    def _told_former(self, link: Sequence[InFlightStream]) -> list[InFlightStream]:
+        """The streams; they say so if the sender's subtasks are not the ones that run now."""
+        place = self._places.get(link[0].sender)
+        if place is not None and self._before.get(link[0].sender) == place.parallelism:
+            return list(link)
+        return [msgspec.structs.replace(stream, former=True) for stream in link]
+
+    def _by_key(self, streams: Iterable[InFlightStream], old: int, new: int) -> Taken:
+        groups = self._plan.max_parallelism
+        ranges = [key_group_range(groups, new, subtask) for subtask in range(new)]
+        taken: Taken = [[] for _ in range(new)]
+        for stream in streams:
+            low, high = key_group_range(groups, old, stream.receiver_subtask)
+            for shares, (first, last) in zip(taken, ranges, strict=True):
+                if first <= high and low <= last:
+                    shares.append(InFlightShare(stream, first, last))
+        return taken
+
+    def _deal(self, stream: InFlightStream, taken: Taken) -> None:
+        # Every stream begins with another subtask, or the first ones would get all the short streams.
+        for subtask, shares in enumerate(taken):
+            turn = (subtask + self._dealt) % len(taken)
+            shares.append(InFlightShare(stream, turn=turn, of=len(taken)))
+        self._dealt += 1
+
+
+def _check_link(node: Node, partitioner: Partitioner | None, link: Sequence[InFlightStream]) -> None:
+    """Refuse records that were on their way by another rule than the receiver's of today."""
+    keyed = isinstance(node, KeyedProcessNode)
+    for stream in link:
+        count = records_of(stream)
+        if not count or (stream.keyed == keyed and not isinstance(partitioner, Broadcast)):
+            continue
+        was = "by key" if stream.keyed else "without a key"
+        now = "every record goes to every subtask" if isinstance(partitioner, Broadcast) else "it is not keyed"
+        raise UsageError(
+            f"{count} records were in flight {was} from {stream.sender!r} to {stream.receiver!r}, but in this "
+            f"program {'it is keyed' if keyed else now}; give the operator another uid and restore a savepoint, "
+            "which has nothing in flight, or undo the change"
+        )
+
+
+def _hold_back(taken: Taken, streams: Sequence[InFlightStream]) -> None:
+    """Give each subtask the event time of the senders that it has no stream of.
+
+    The exchange may connect it to them now, or their state went to a sender that it is connected to.
+    """
+    levels: dict[int, list[InFlightStream]] = {}
+    for stream in streams:
+        if not stream.from_output:
+            levels.setdefault(stream.level, []).append(stream)
+    for shares in taken:
+        seen = {(s.stream.level, *_sender(s.stream)) for s in shares if not s.stream.from_output}
+        for level, there in levels.items():
+            missing = [stream for stream in there if (level, *_sender(stream)) not in seen]
+            if missing:
+                shares.append(InFlightShare(_stand_in(missing)))
+
+
+def _sender(stream: InFlightStream) -> tuple[int, bool]:
+    return stream.sender_subtask, stream.former
+
+
+def _stand_in(streams: Sequence[InFlightStream]) -> InFlightStream:
+    """An empty stream that is as far as the slowest of these where they begin."""
+    # An idle channel with records in it is about to wake up.
+    awake = [stream for stream in streams if not stream.idle or records_of(stream)]
+    # One that begins where the level below ends says nothing that the level below does not say.
+    marks = [s.watermark for s in awake or streams if s.watermark is not None]
+    return msgspec.structs.replace(
+        streams[0],
+        sender_subtask=SEVERAL,
+        former=True,
+        parts=[],
+        watermark=min(marks, default=None),
+        idle=not awake,
+        record_type=None,
+    )

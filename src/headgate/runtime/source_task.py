@@ -1,0 +1,168 @@
+"""A subtask that begins with a reader: it gets splits, reads records, and emits barriers on order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headgate.api.source import PollStatus
+from headgate.core.alignment.barriers import Barrier
+from headgate.core.alignment.handler import SUBSUMED
+from headgate.runtime.drawing import BarrierMetrics
+from headgate.runtime.in_flight.capture import InFlightCapture
+from headgate.runtime.in_flight.recovered import RecoveredInput
+from headgate.runtime.operators.source import SourceOperator
+from headgate.runtime.task import Task
+
+SPLIT_RETRY_MS = 100
+NOTHING_RETRY_MS = 2
+
+
+class SourceTask(Task):
+    """See the module.
+
+    Args:
+        finished: whether the restored checkpoint says that everything was read; the reader is not
+            even made then.
+    """
+
+    head: SourceOperator
+
+    def __init__(self, *args: Any, finished: bool = False, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._finished = self.head.finished = finished
+        self._asked = False
+        self._resume_at = 0
+        self._answered = False
+        self._deferred: Barrier | None = None
+
+    def open(self) -> None:
+        """See :class:`Task`; a reader with restored splits knows what it has to read."""
+        super().open()
+        self._answered = self._finished or not self.head.needs_split
+
+    def _attend(self) -> bool:
+        worked = super()._attend()
+        due, waiting = self._deferral_ends(), self._deferred
+        if waiting is not None and due is not None and self.host.clock.now_ms() >= due:
+            self._deferred = None
+            self._draw(waiting.as_unaligned())
+            worked = True
+        return worked
+
+    def _deferral_ends(self) -> int | None:
+        """The wall clock at which a barrier waits no longer for restored records."""
+        waiting = self._deferred
+        if waiting is None or waiting.timeout_ms is None or not self._answered:
+            return None
+        return waiting.trigger_ms + waiting.timeout_ms + 1
+
+    def _barrier_timeout(self) -> int | None:
+        due, held = self._deferral_ends(), super()._barrier_timeout()
+        if due is None:
+            return held
+        deferred = self._monotonic(due)
+        return deferred if held is None else min(held, deferred)
+
+    def _input_waits(self) -> bool:
+        return not self.ended and not self._ending and self._resume_at <= self.host.clock.monotonic_ms()
+
+    def _take_input(self) -> bool:
+        if self._finished:
+            self.end()
+            return True
+        with self.pace.step() as step:
+            polled = self.head.poll(self.pace.records)
+            if isinstance(polled, PollStatus):
+                return self._no_records(polled)
+            self.records_in += len(polled)
+            step.records = len(polled)
+            self.head.process(polled)
+        self._know()
+        return True
+
+    def _recovery_over(self, recovered: RecoveredInput) -> None:
+        self._draw_deferred()
+
+    def end(self) -> None:
+        """See :class:`Task`."""
+        super().end()
+        self._know()
+
+    def next_wakeup(self) -> int | None:
+        """See :class:`Task`."""
+        due = super().next_wakeup()
+        if self.ended or not self.outputs.available:
+            return due
+        return self._resume_at if due is None else min(due, self._resume_at)
+
+    def splits_assigned(self, splits: list[Any] | None) -> None:
+        """The enumerator answered."""
+        # Before the splits are taken over: in a deferred checkpoint the enumerator still holds them.
+        self._know()
+        if splits is None:
+            # `_asked` stays: there is nobody to ask any more.
+            self.head.reader.no_more_splits()
+            self._resume_at = 0
+            return
+        self._asked = False
+        if splits:
+            self.head.reader.add_splits(splits)
+            self._resume_at = 0
+        else:
+            self._resume_at = self.host.clock.monotonic_ms() + SPLIT_RETRY_MS
+            self.outputs.note_step(self.host.clock.monotonic_ms())
+
+    def trigger(self, barrier: Barrier) -> None:
+        """The coordinator asks for a checkpoint: this is position S_n.
+
+        A reader that does not know yet whether it will read anything first learns it, so that the
+        barrier is never the first sign of its channels. Restored records come before a barrier that
+        does not overtake them.
+        """
+        if self._answered and (self._recovered is None or barrier.overtakes):
+            self._draw(barrier)
+            return
+        if self._deferred is not None:
+            self.drawing.decline(self._deferred.checkpoint, SUBSUMED)
+        self._deferred = barrier
+
+    def aborted(self, checkpoint: int) -> None:
+        """See :class:`Task`."""
+        super().aborted(checkpoint)
+        if self._deferred is not None and self._deferred.checkpoint <= checkpoint:
+            self._deferred = None
+
+    def _know(self) -> None:
+        """It is known now whether this reader has something to read: draw what waited for that."""
+        self._answered = True
+        self._draw_deferred()
+
+    def _draw_deferred(self) -> None:
+        if self._deferred is not None:
+            barrier, self._deferred = self._deferred, None
+            self.trigger(barrier)
+
+    def _draw(self, barrier: Barrier) -> None:
+        delay = max(0.0, float(self.host.clock.now_ms() - barrier.trigger_ms))
+        metrics = BarrierMetrics(delay, 0.0, barrier.overtakes)
+        self.drawing.draw(barrier, metrics, self.counters(), self.ended, self._take_along(barrier))
+        self.drawing.inputs_complete(barrier.checkpoint)
+
+    def _take_along(self, barrier: Barrier) -> Any:
+        def take(capture: InFlightCapture) -> None:
+            self._take_recovered(capture)
+
+        return take if barrier.overtakes and self._recovered is not None else None
+
+    def _no_records(self, status: PollStatus) -> bool:
+        if status is PollStatus.END_OF_INPUT:
+            self.end()
+            return True
+        if not self._asked and self.head.needs_split:
+            self._asked = True
+            self.host.request_splits(self.id)
+        now = self.host.clock.monotonic_ms()
+        self._resume_at = now + NOTHING_RETRY_MS
+        if self._answered:
+            self.outputs.note_step(now)
+        return False

@@ -1,0 +1,242 @@
+"""What tests of topologies share: jobs that stop at a checkpoint and go on from it at another parallelism."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headgate.checkpoint.layout import log_folder
+from headgate.checkpoint.opening import load_metadata
+from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.common.ids import JobId
+from headgate.state.snapshots import CheckpointMetadata
+from headgate.testing.simulation.checks import Violation
+from headgate.testing.simulation.disk import SimDisk, SimFiles
+from headgate.testing.simulation.faults import NO_FAULTS, FaultMix
+from headgate.testing.simulation.jobs import job_of
+from headgate.testing.simulation.world import Outcome, World
+from sim.topology import Feed, Item, Step, Topology
+from sim.topology_checks import Row, TopologyChecks, records_in_flight
+from sim.topology_job import build
+from sim.topology_runs import MODES, SETTINGS
+from sim.worlds import CostlyWorld, RestoredWorld
+
+SHAPES = ("keyed", "rebalance", "union", "forward")
+SLOW_MS = 4.0
+RULES = "rules"
+
+CROWDED: Mapping[str, Any] = {
+    **SETTINGS,
+    "execution.checkpointing.interval": "40ms",
+    "execution.checkpointing.timeout": "30s",
+    "taskmanager.network.credit-initial": 4,
+    "execution.buffer-timeout": "0ms",
+}
+"""Many small frames on their way to a slow receiver."""
+
+
+def shape(
+    kind: str, parallelism: int, beside: bool = False, size: int = 90, source_parallelism: int | None = None
+) -> Topology:
+    """A job with one kind of exchange before slow sinks, all of it `parallelism` wide.
+
+    Args:
+        kind: one of `SHAPES`.
+        parallelism: of all operators but the broadcasting one.
+        beside: whether a broadcast stream joins before the sink.
+        size: events of a source.
+        source_parallelism: of the sources, where it is another one.
+    """
+    p, s = parallelism, source_parallelism or parallelism
+    sources = [Step("in", "source", (), s)]
+    if kind == "union":
+        sources.append(Step("also", "source", (), s))
+    steps, ends = _middle(kind, p)
+    if beside:
+        sources.append(Step(RULES, "source", (), 1))
+        first = steps[0] if kind != "keyed" else Step("mix", "map", (Feed("count"),), p)
+        mixed = replace(first, feeds=(*first.feeds, Feed(RULES, None, "broadcast")))
+        steps, ends = ([*steps, mixed], ["mix"]) if kind == "keyed" else ([mixed, *steps[1:]], ends)
+    sinks = [Step(f"out-{end}", "sink", (Feed(end),), p, cost_ms=SLOW_MS) for end in ends]
+    events = {step.uid: _events(step.uid, size if step.uid != RULES else 12) for step in sources}
+    return Topology((*sources, *steps, *sinks), events, 9)
+
+
+def _middle(kind: str, p: int) -> tuple[list[Step], list[str]]:
+    if kind == "keyed":
+        return [Step("count", "count", (Feed("in"),), p, 5)], ["count"]
+    if kind == "rebalance":
+        return [Step("shift", "map", (Feed("in", None, "rebalance"),), p)], ["shift"]
+    if kind == "union":
+        return [Step("join", "map", (Feed("in"), Feed("also")), p)], ["join"]
+    # Two consumers of one stream: neither is chained to it.
+    return [Step("one", "map", (Feed("in"),), p), Step("two", "map", (Feed("in"),), p, 3)], ["one", "two"]
+
+
+def without_rules(topology: Topology) -> Topology:
+    """The same without the broadcast stream: its records come once per subtask of whoever receives them."""
+    steps = [
+        replace(step, feeds=tuple(feed for feed in step.feeds if feed.step != RULES))
+        for step in topology.steps
+        if step.uid != RULES
+    ]
+    return replace(topology, steps=tuple(steps))
+
+
+def _events(uid: str, size: int) -> list[Item]:
+    return [Item(f"{uid}:{index:04d}", "", index * 37 % 101, 1_000_000 + 7 * index) for index in range(size)]
+
+
+class _StoppedError(BaseException):
+    """The job was killed on purpose."""
+
+
+class StopAtCut(TopologyChecks):
+    """Kills the whole job, driver included, once a checkpoint is complete that is wanted.
+
+    Args:
+        topology: what runs.
+        wanted: which checkpoint.
+        keep_stores: see :class:`TopologyChecks`.
+    """
+
+    def __init__(self, topology: Topology, wanted: Any, keep_stores: bool) -> None:
+        super().__init__(without_rules(topology), keep_stores=keep_stores)
+        self._wanted = wanted
+
+    def checkpoint(self, world: World, checkpoint: int) -> None:
+        super().checkpoint(world, checkpoint)
+        cut = world.master.checkpoints.latest
+        if cut is not None and self._wanted(cut):
+            raise _StoppedError
+
+
+class RescaleChecks(TopologyChecks):
+    """Everything in the sinks, of all jobs of a sequence; broadcast records once per subtask of one of them.
+
+    Args:
+        topology: what runs.
+        widths: of all jobs so far.
+        order: see :class:`TopologyChecks`.
+    """
+
+    def __init__(self, topology: Topology, widths: set[int], order: bool) -> None:
+        super().__init__(without_rules(topology), keep_stores=True, order=order)
+        self._rules = [item.ident for item in topology.events.get(RULES, [])]
+        self._widths = widths
+
+    def published(self) -> dict[str, list[Row]]:
+        found = super().published()
+        rules = Counter(row[0] for rows in found.values() for row in rows if row[0].startswith(RULES))
+        wrong = {ident: rules[ident] for ident in self._rules if rules[ident] not in self._widths}
+        if wrong:
+            raise Violation(f"broadcast records came as often as none of the jobs was wide: {wrong}")
+        return {uid: [row for row in rows if not row[0].startswith(RULES)] for uid, rows in found.items()}
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """What a killed job left.
+
+    Attributes:
+        cut: the last completed checkpoint, as the disk has it.
+        files: the disk.
+        runs: how many jobs there were so far.
+        widths: their parallelism.
+    """
+
+    cut: CheckpointMetadata
+    files: SimFiles
+    runs: int
+    widths: frozenset[int]
+
+
+def stop_in_flight(
+    topology: Topology,
+    mode: str,
+    seed: int,
+    after: Stopped | None = None,
+    least: int = 8,
+    level: int = 0,
+) -> Stopped:
+    """Run a job until a checkpoint holds records in flight, and kill it there.
+
+    Args:
+        topology: what runs.
+        mode: one of `MODES`; an aligned one has no records in flight, its second checkpoint is taken.
+        seed: the schedule.
+        after: the job before, that this one goes on from.
+        least: so many records at least.
+        level: some of them at this level at least: of a job that has not got through what it restored.
+    """
+    unaligned = mode in ("unaligned", "timeout")
+
+    def wanted(cut: CheckpointMetadata) -> bool:
+        if not unaligned:
+            return cut.checkpoint >= 2
+        levels = {stream.level for stream in cut.in_flight}
+        return records_in_flight(cut) >= least and max(levels) >= level
+
+    world = _world(topology, mode, seed, StopAtCut(topology, wanted, after is not None), after, NO_FAULTS)
+    try:
+        outcome = world.run()
+    except _StoppedError:
+        cut = _on_disk(world)
+        assert wanted(cut)
+        widths = frozenset() if after is None else after.widths
+        runs = 1 if after is None else after.runs + 1
+        return Stopped(cut, world.files, runs, widths | {topology.steps[-1].parallelism})
+    story = "\n".join(outcome.story)
+    raise AssertionError(f"no checkpoint was as wanted: {outcome.violation or 'the job ended'}\n{story}")
+
+
+def go_on(
+    topology: Topology,
+    mode: str,
+    seed: int,
+    after: Stopped,
+    mix: FaultMix = NO_FAULTS,
+    order: bool = False,
+) -> Outcome:
+    """Run a job from what a killed one left to its end, and check the output of all of them together."""
+    checks = RescaleChecks(topology, {*after.widths, topology.steps[-1].parallelism}, order)
+    outcome = _world(topology, mode, seed, checks, after, mix).run()
+    if outcome.violation is not None:
+        story = "\n".join(outcome.story[-30:])
+        raise AssertionError(
+            f"seed {seed}, {mode}, after {'; '.join(outcome.faults) or 'no fault'}: {outcome.violation}\n"
+            f"{topology.describe()}\nrestored from checkpoint {after.cut.checkpoint} with "
+            f"{records_in_flight(after.cut)} records in flight\n{story}"
+        )
+    return outcome
+
+
+def _world(
+    topology: Topology,
+    mode: str,
+    seed: int,
+    checks: TopologyChecks,
+    after: Stopped | None,
+    mix: FaultMix,
+) -> CostlyWorld:
+    run = f"{0 if after is None else after.runs}-"
+    config = {**CROWDED, **MODES[mode]}
+    job, _ = job_of(lambda env: build(topology, env, run), "rescaled", 1, config)
+    if after is None:
+        return CostlyWorld(job, seed, mix, checks)
+    return RestoredWorld(job, seed, after.cut, after.files, mix, checks)
+
+
+def _on_disk(world: World) -> CheckpointMetadata:
+    disk = SimDisk(world.files)
+    entry = CompletedCheckpointLog(disk, log_folder(JobId(world.job_id))).completed()[-1]
+    return load_metadata(disk, entry.metadata, entry.sha256)
+
+
+def sleep(ms: float) -> None:
+    """What a record costs on the mini cluster."""
+    if ms:
+        time.sleep(ms / 4000)
