@@ -22,7 +22,7 @@ MODE: Final = "execution.checkpointing.mode"
 MODES: Final[Mapping[str, Mapping[str, Any]]] = {
     "aligned": {},
     "unaligned": {UNALIGNED: True},
-    "timeout": {UNALIGNED: True, ALIGNED_TIMEOUT: "5ms"},
+    "timeout": {UNALIGNED: True, ALIGNED_TIMEOUT: "20ms"},
     "at-least-once": {MODE: "AT_LEAST_ONCE"},
 }
 """Ways of taking checkpoints, and their options."""

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from headgate.api.environment import Environment
 from headgate.checkpoint.layout import log_folder
 from headgate.checkpoint.opening import load_metadata
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.ids import JobId
 from headgate.state.snapshots import CheckpointMetadata
+from headgate.testing import JobListener, MiniCluster
 from headgate.testing.simulation.checks import Violation
 from headgate.testing.simulation.disk import SimDisk, SimFiles
 from headgate.testing.simulation.faults import NO_FAULTS, FaultMix
 from headgate.testing.simulation.jobs import job_of
 from headgate.testing.simulation.world import Outcome, World
+from sim.store import STORES, Store
 from sim.topology import Feed, Item, Step, Topology
-from sim.topology_checks import Row, TopologyChecks, records_in_flight
-from sim.topology_job import build
-from sim.topology_runs import MODES, SETTINGS
+from sim.topology_answer import answer_of
+from sim.topology_checks import Row, TopologyChecks, complain, records_in_flight
+from sim.topology_job import LATE, build
+from sim.topology_runs import MODE, MODES, SETTINGS
 from sim.worlds import CostlyWorld, RestoredWorld
 
 SHAPES = ("keyed", "rebalance", "union", "forward")
@@ -236,7 +242,54 @@ def _on_disk(world: World) -> CheckpointMetadata:
     return load_metadata(disk, entry.metadata, entry.sha256)
 
 
-def sleep(ms: float) -> None:
-    """What a record costs on the mini cluster."""
-    if ms:
-        time.sleep(ms / 4000)
+class Trouble:
+    """A function that raises once after each of the first checkpoints, in the threads of this process."""
+
+    lock = threading.Lock()
+    armed = left = 0
+
+    @classmethod
+    def spend(cls, ms: float) -> None:
+        """What a record costs, and perhaps a failure."""
+        with cls.lock:
+            strikes, cls.armed = cls.armed, 0
+        if strikes:
+            raise RuntimeError("a function raised after a checkpoint")
+        if ms:
+            time.sleep(ms / 4000)
+
+
+class _Arming(JobListener):
+    def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
+        with Trouble.lock:
+            if Trouble.left:
+                Trouble.left, Trouble.armed = Trouble.left - 1, 1
+
+
+def spend(ms: float) -> None:
+    """:meth:`Trouble.spend`, found by name on workers."""
+    Trouble.spend(ms)
+
+
+MINI: Mapping[str, Any] = {
+    **SETTINGS,
+    "execution.step-target": "1ms",
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": 10,
+    "restart-strategy.fixed-delay.delay": "1ms",
+}
+
+
+def run_on_mini_cluster(topology: Topology, mode: str, folder: Path, failures: int = 2) -> int:
+    """Run a topology in threads of this process with some failures, check its output; gives the restarts."""
+    answer = answer_of(topology)
+    STORES.update({uid: Store() for uid in answer.sinks})
+    LATE.clear()
+    Trouble.armed, Trouble.left = 0, failures
+    settings = {**MINI, **topology.settings, **MODES[mode]}
+    env = Environment(1, settings, executor=MiniCluster(_Arming()))
+    env.checkpoints(every="10ms", mode=settings.get(MODE, "EXACTLY_ONCE"), storage=str(folder / "checkpoints"))
+    build(topology, env, spend=spend)
+    result = env.execute("topology")
+    complain(answer, {uid: STORES[uid].records() for uid in answer.sinks}, mode != "at-least-once")
+    return result.restarts

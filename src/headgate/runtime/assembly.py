@@ -12,8 +12,9 @@ from headgate.common.errors import InternalError, ProtocolError
 from headgate.common.ids import ChannelId, EdgeId, SubtaskId, SubtaskIndex
 from headgate.common.ports import Disk
 from headgate.core.alignment.factory import make_handler
+from headgate.graph.guarantees import always_aligned
 from headgate.graph.logical import Node
-from headgate.graph.partitioners import Broadcast, Forward
+from headgate.graph.partitioners import Forward
 from headgate.graph.physical import Edge, Vertex
 from headgate.records.batch import Batch
 from headgate.records.detach import detached
@@ -178,7 +179,7 @@ class _Assembler:
             len(channels),
             exactly_once=settings.exactly_once,
             unaligned=settings.unaligned,
-            forced=frozenset(i for i, (edge, _) in enumerate(senders) if _always_aligned(edge)),
+            forced=frozenset(i for i, (edge, _) in enumerate(senders) if always_aligned(edge)),
         )
         return GateTask(*arguments, recovered=recovered, channels=channels, handler=handler)
 
@@ -298,7 +299,3 @@ class _Assembler:
 
 def _uid(node: Node) -> str:
     return node.uid or f"node-{node.id}"
-
-
-def _always_aligned(edge: Edge) -> bool:
-    return isinstance(edge.partitioner, Broadcast)

@@ -97,6 +97,7 @@ class CheckpointMaster:
         self._begun: dict[int, tuple[int, int, dict[str, Any]]] = {}
         self._storing: CheckpointMetadata | None = None
         self._busy = self._attempt = 0
+        self._readers: set[tuple[int, int]] = set()
         self._totals: Mapping[str, tuple[int, int]] = {}
 
     @property
@@ -120,6 +121,17 @@ class CheckpointMaster:
         self._attempt = attempt
         self.history.deployed(tasks)
         self.coordinator.start(AttemptId(attempt), tasks, self._clock.monotonic_ms())
+
+    def restoring(self, checkpoint: int, readers: Iterable[tuple[int, int]]) -> None:
+        """Subtasks `readers` read records in flight of `checkpoint`, which therefore stays."""
+        self._readers = set(readers)
+        self.coordinator.hold(CheckpointId(checkpoint) if self._readers else None)
+
+    def recovered(self, vertex: int, subtask: int) -> None:
+        """A subtask has read all that was in flight."""
+        self._readers.discard((vertex, subtask))
+        if not self._readers:
+            self.coordinator.hold(None)
 
     def suspend(self) -> None:
         """The attempt is ending."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -77,3 +77,13 @@ class Deployment:
             )
             for slot in self.peers
         }
+
+
+def readers_of(messages: Iterable[m.Deploy]) -> set[tuple[int, int]]:
+    """(vertex, subtask) of those that will read records in flight from the checkpoint's files."""
+    return {
+        (vertex, subtask)
+        for message in messages
+        for vertex, subtask, shares in message.in_flight
+        if any(share.stream.parts for share in shares)
+    }

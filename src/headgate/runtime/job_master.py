@@ -33,7 +33,7 @@ from headgate.core.failover import restart_strategy
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.checkpoint_master import CheckpointMaster
 from headgate.runtime.control import messages as m
-from headgate.runtime.deployment import Deployment
+from headgate.runtime.deployment import Deployment, readers_of
 from headgate.runtime.enumerators import Enumerators
 from headgate.runtime.events import JobListener
 from headgate.runtime.gang_keeper import GangKeeper
@@ -278,6 +278,8 @@ class JobMaster:
         elif isinstance(message, m.RequestSplits):
             # Workers do not wait for each other: one may read, or be done, before the last is deployed.
             self._assign_splits(slot, message)
+        elif isinstance(message, m.Recovered):
+            self.checkpoints.recovered(message.vertex, message.subtask)
         elif isinstance(message, m.DataEnded):
             self._data_ended(slot, message)
         elif isinstance(message, m.Acknowledge):
@@ -325,6 +327,8 @@ class JobMaster:
             marker=self._marker,
         )
         messages = deployment.messages(self.plan, point)
+        if point is not None and point.checkpoint.job == self.job:
+            self.checkpoints.restoring(point.checkpoint.checkpoint, readers_of(messages.values()))
         for member in self._roster.members():
             member.begin_attempt()
             member.link.send(messages[member.register.slot])

@@ -143,7 +143,3 @@ def _finished_copies(
 def without_committables(states: Sequence[OperatorSubtaskState]) -> list[OperatorSubtaskState]:
     """The same states for workers: what was prepared is the job master's to commit."""
     return [msgspec.structs.replace(state, committables=[]) for state in states]
-
-
-def assign_finished(plan, checkpoint):  # placeholder
-    return set()

@@ -31,6 +31,10 @@ from headgate.runtime.pace import Pace
 class TaskHost(SnapshotHost, Protocol):
     """What a subtask asks of its worker."""
 
+    def recovered(self, subtask: SubtaskId) -> None:
+        """Everything that the restored checkpoint had in flight is processed."""
+        ...
+
     def request_splits(self, subtask: SubtaskId) -> None:
         """A reader has nothing left to read."""
         ...
@@ -173,6 +177,7 @@ class Task(ABC):
         polled = recovered.poll()
         if polled is None:
             self._recovered = None
+            self.host.recovered(self.id)
             self._recovery_over(recovered)
             return
         operator, batch, mark = polled

@@ -302,6 +302,10 @@ class Worker:
         """This subtask will not draw `checkpoint`."""
         self.ports.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, ""))
 
+    def recovered(self, subtask: SubtaskId) -> None:
+        """A subtask has processed what the restored checkpoint had in flight."""
+        self.ports.link.send(m.Recovered(self.attempt, *subtask))
+
     def request_splits(self, subtask: SubtaskId) -> None:
         """A reader has nothing left to read."""
         self.ports.link.send(m.RequestSplits(self.attempt, *subtask))

@@ -112,7 +112,7 @@ class InFlightStream(msgspec.Struct, frozen=True):
         lineage: tells streams apart that have the same ends: those of several old receivers that one
             subtask took over and could not finish keep their own order and their own event time.
         former: whether `sender_subtask` counts the sender's copies at an earlier parallelism, so that
-            no running copy continues this stream; it is -1 where the stream stands for several copies.
+            no running copy continues this stream; it is negative where the stream stands for several.
     """
 
     receiver: str

@@ -192,7 +192,8 @@ def test_a_quick_checkpoint_needs_no_advice() -> None:
     """Below a tenth of a second only the longest part is named."""
     why = slowest_path(checkpoint({(2, 0): {"ack_latency_ms": 40, "async_ms": 33.0}})).why
     assert why == (
-        "it was quick: 50 ms in all, of which the longest part was the writing of 'count -> out'[0] (async), 33 ms"
+        "it was quick: 50 ms in all, of which the longest part was "
+        "the writing of 'count -> out'[0] (async), 33 ms"
     )
 
 
@@ -261,7 +262,7 @@ def test_a_missing_source_is_told_as_such() -> None:
 
 
 def test_a_stuck_loop_is_named() -> None:
-    """Where the figures say that a step of the worker does not end, that is the cause; of others it is not."""
+    """Where the figures say that a step of the worker does not end, that is the cause."""
     stuck = (StuckLoop(1, 65_000), StuckLoop(1, 31_000))
     why = slowest_path(expired({(2, 1): None}, stuck=stuck)).why
     assert why.startswith(

@@ -86,6 +86,8 @@ class RememberingHost:
     def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:
         self.declined.append((checkpoint, reason))
 
+    def recovered(self, subtask: SubtaskId) -> None: ...
+
     def request_splits(self, subtask: SubtaskId) -> None:
         self.requests += 1
 

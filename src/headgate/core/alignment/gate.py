@@ -27,13 +27,7 @@ from typing import Any, NamedTuple
 
 from headgate.common.errors import InternalError
 from headgate.core.alignment.barriers import Barrier
-from headgate.core.alignment.handler import (
-    AbortSnapshot,
-    BarrierHandler,
-    CompleteCapture,
-    Effect,
-    TriggerSnapshot,
-)
+from headgate.core.alignment.handler import BarrierHandler, CompleteCapture, Effect, TriggerSnapshot
 from headgate.core.input_gate import InputGate
 
 
@@ -263,7 +257,7 @@ class CheckpointedInputGate:
                     self._begin_capture(effect.barrier.checkpoint)
             elif isinstance(effect, CompleteCapture):
                 self._completed_by, self._capturing = channel, None
-            elif isinstance(effect, AbortSnapshot) and effect.checkpoint == self._capturing:
+            elif effect.checkpoint == self._capturing:
                 self._drop_capture()
         self._drop_void_capture()
         self._queues.set_blocked(self.handler.blocked)

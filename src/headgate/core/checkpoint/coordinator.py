@@ -311,6 +311,13 @@ class CheckpointCoordinator(Generic[S]):
             effects.append(Retire(surplus))
         return effects + self._publish_next()
 
+    def hold(self, checkpoint: CheckpointId | None) -> None:
+        """Tasks still read records in flight of the restored `checkpoint`; None: not any more.
+
+        It is not retired meanwhile; what became surplus goes with the next completion.
+        """
+        self._retention.hold(checkpoint)
+
     # -- questions -------------------------------------------------------------------------------
 
     @property

@@ -1,4 +1,4 @@
-"""Which completed checkpoints are kept: the newest N, once the newest is committed."""
+"""Which completed checkpoints are kept: the newest N, once the newest is committed, and what is being read."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ class Retention:
         ((1,), 5)
     """
 
-    __slots__ = ("_completed", "num_retained")
+    __slots__ = ("_completed", "_held", "num_retained")
 
     def __init__(self, num_retained: int, completed: Iterable[CheckpointId] = ()) -> None:
         if num_retained < 1:
             raise ConfigError(f"execution.checkpointing.num-retained is {num_retained}; expected at least 1")
         self.num_retained = num_retained
         self._completed: list[CheckpointId] = []
+        self._held: CheckpointId | None = None
         for checkpoint in completed:
             self.add(checkpoint)
 
@@ -61,8 +62,13 @@ class Retention:
             )
         self._completed.append(checkpoint)
 
+    def hold(self, checkpoint: CheckpointId | None) -> None:
+        """`checkpoint` is being read: it and all later ones stay, until this is called with None."""
+        self._held = checkpoint
+
     def take_surplus(self) -> tuple[CheckpointId, ...]:
         """Forget and return the checkpoints beyond the retained number, oldest first."""
-        surplus = tuple(self._completed[: -self.num_retained])
+        beyond = self._completed[: -self.num_retained]
+        surplus = tuple(each for each in beyond if self._held is None or each < self._held)
         del self._completed[: len(surplus)]
         return surplus

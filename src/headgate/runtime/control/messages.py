@@ -112,6 +112,14 @@ class CheckpointAborted(msgspec.Struct, frozen=True, tag="aborted"):
     checkpoint: int
 
 
+class Recovered(msgspec.Struct, frozen=True, tag="recovered"):
+    """Worker: this subtask has read all records in flight of the restored checkpoint."""
+
+    attempt: int
+    vertex: int
+    subtask: int
+
+
 class RequestSplits(msgspec.Struct, frozen=True, tag="request-splits"):
     """Worker: this reader has no split left."""
 
@@ -204,7 +212,16 @@ class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
 
 
 FromWorker = (
-    Register | Deployed | Acknowledge | Decline | RequestSplits | DataEnded | TaskFailed | Idle | Heartbeat
+    Register
+    | Deployed
+    | Recovered
+    | Acknowledge
+    | Decline
+    | RequestSplits
+    | DataEnded
+    | TaskFailed
+    | Idle
+    | Heartbeat
 )
 ToWorker = (
     Deploy | Trigger | CheckpointComplete | CheckpointAborted | AssignSplits | Stop | Finish | HeartbeatSeen

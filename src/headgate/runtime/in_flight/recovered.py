@@ -1,2 +1,320 @@
-"""Placeholder until restore is in."""
-class RecoveredInput: ...
+"""One subtask's records in flight from a restored checkpoint: in which order, and at what event time.
+
+They are processed before any live channel is read. Channels of a level take turns, the next level
+begins when they are at their end. Operators further down the chain come first: what was under way to
+them is older than what the operators before them will make of their own records in flight.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from headgate.common.time import WATERMARK_MIN
+from headgate.core.watermarks import WatermarkValve
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch
+from headgate.records.row_batch import RowBatch
+from headgate.runtime.codec import ElementCodec
+from headgate.runtime.elements import Idle, Watermark
+from headgate.runtime.in_flight.capture import StreamKey
+from headgate.runtime.in_flight.channels import PartReader, RecoveredChannel
+from headgate.runtime.in_flight.elements import Element
+from headgate.state.snapshots import InFlightShare, InFlightStream, StateHandle
+
+Remainder = tuple[StreamKey, int | None, bool, list[Element]]
+"""A stream to be stored again: its name, where its event time begins, whether it is idle, its elements."""
+
+Position = tuple[int, bool]
+"""How far a channel's event time is, and whether it is idle."""
+
+
+class RecoveredInput:
+    """What one subtask has to process before it reads its channels.
+
+    Args:
+        shares: what it takes over.
+        position_of: receiver uid -> which operator of the chain that is, from 0.
+        codec_of: the codec of a stream's exchange.
+        read: the bytes behind a handle.
+        max_parallelism: number of key groups.
+        subtask: its own number.
+    """
+
+    def __init__(
+        self,
+        shares: Sequence[InFlightShare],
+        position_of: Callable[[str], int],
+        codec_of: Callable[[InFlightStream], ElementCodec],
+        read: Callable[[StateHandle], bytes],
+        max_parallelism: int,
+        subtask: int,
+    ) -> None:
+        reader = PartReader(codec_of, read, max_parallelism)
+        receivers: dict[str, list[InFlightShare]] = {}
+        for share in shares:
+            receivers.setdefault(share.stream.receiver, []).append(share)
+        order = sorted(receivers, key=position_of, reverse=True)
+        self._operators = [_OperatorInput(position_of(uid), receivers[uid], reader) for uid in order]
+        self._subtask = subtask
+        self._at = 0
+        self._exhausted = not self._operators
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether everything was polled; the poll that finds nothing any more finds it out."""
+        return self._exhausted
+
+    def poll(self) -> tuple[int, Batch | None, int] | None:
+        """The next piece: which operator takes it in, the records, and the watermark behind them.
+
+        Without records only the watermark moved. It is for the head of the chain, which passes it on;
+        as long as other operators have records in flight it stays where it is. None: nothing is left.
+
+        Raises:
+            StorageError: a part cannot be read.
+            UsageError: the records' class has changed.
+        """
+        while not self._exhausted:
+            operator = self._operators[self._at]
+            polled = operator.poll()
+            if polled is not None:
+                batch, mark = polled
+                is_head = operator.operator == 0
+                if batch is not None or is_head:
+                    return operator.operator, batch, mark if is_head else WATERMARK_MIN
+            elif self._at + 1 < len(self._operators):
+                self._at += 1
+            else:
+                self._exhausted = True
+        return None
+
+    def remainder(self, partly: Batch | None = None) -> list[Remainder]:
+        """What is not processed yet, to be stored by a checkpoint that is drawn now; polling goes on.
+
+        Streams without records are part of it: where they stand holds event time back. Batches are
+        copies of those that :meth:`poll` will give.
+
+        Args:
+            partly: what is left of the batch that was polled last, if it is still being processed.
+        """
+        found: list[Remainder] = []
+        for index in range(self._at, len(self._operators)):
+            mine = partly if index == self._at else None
+            found += self._operators[index].remainder(self._subtask, mine)
+        return found
+
+    def levels(self) -> int:
+        """How many levels :meth:`remainder` has: those of live channels get this one."""
+        head = self._head()
+        return 0 if head is None else head.levels()
+
+    def seeds(self, channels: Sequence[tuple[str, str | None, int]]) -> list[tuple[int | None, bool]]:
+        """Where the event time of live channels begins when everything is polled, and whether they are idle.
+
+        Args:
+            channels: (sender uid, tag, sender's subtask) of each.
+
+        Returns:
+            None as watermark for a channel of which nothing is known.
+        """
+        head = self._head()
+        if head is None:
+            return [(None, False)] * len(channels)
+        return [head.seed(*channel) or (None, False) for channel in channels]
+
+    def _head(self) -> _OperatorInput | None:
+        # The last one, if any: operators are in the chain's order from its end.
+        last = self._operators[-1] if self._operators else None
+        return last if last is not None and last.operator == 0 else None
+
+
+class _OperatorInput:
+    """The channels of one operator, level by level, and their common event time."""
+
+    def __init__(self, operator: int, shares: Iterable[InFlightShare], reader: PartReader) -> None:
+        self.operator = operator
+        self._levels = _by_level(shares, reader)
+        self._level = -1
+        self._turns: deque[int] = deque()
+        self._valve = WatermarkValve(0)
+        self._told = WATERMARK_MIN
+        # What remains of the batch polled last still stands before its marks.
+        self._last: tuple[RecoveredChannel, Position] | None = None
+        self._ends: dict[int, list[RecoveredChannel]] = {}
+
+    def poll(self) -> tuple[Batch | None, int] | None:
+        """The next batch, or a new watermark; None at the end."""
+        while True:
+            if self._valve.combined > self._told:
+                self._told = self._valve.combined
+                return None, self._told
+            if self._turns:
+                batch = self._turn()
+                if batch is not None:
+                    self._told = self._valve.combined
+                    return batch, self._told
+            elif self._level + 1 < len(self._levels):
+                self._enter(self._level + 1)
+            else:
+                return None
+
+    def levels(self) -> int:
+        """How many are not finished; the last one never is, as live channels continue it."""
+        return len(self._levels) - max(self._level, 0)
+
+    def remainder(self, subtask: int, partly: Batch | None) -> list[Remainder]:
+        """See :class:`RecoveredInput`."""
+        if self._level < 0:
+            self._enter(0)
+        lines = {_line(channel.stream) for level in self._levels for channel in level}
+        lineage = {line: number for number, line in enumerate(sorted(lines))}
+        found: list[Remainder] = []
+        for number, level in enumerate(self._levels[self._level :]):
+            for channel in level:
+                stream = channel.stream
+                key = StreamKey(
+                    receiver=stream.receiver,
+                    sender=stream.sender,
+                    tag=stream.tag,
+                    sender_subtask=stream.sender_subtask,
+                    receiver_subtask=subtask,
+                    level=number,
+                    lineage=lineage[_line(stream)],
+                    former=stream.former,
+                )
+                if number:
+                    found.append((key, stream.watermark, stream.idle, channel.rest()))
+                else:
+                    found.append((key, *self._unfinished(channel, partly)))
+        return found
+
+    def seed(self, sender: str, tag: str | None, subtask: int) -> Position | None:
+        """Where a live channel continues; None when the sender has no channel here."""
+        groups = self._latest_ends().values()
+        found = [at for group in groups if (at := _continued(group, sender, tag, subtask)) is not None]
+        return _least(found) if found else None
+
+    def _channels(self) -> list[RecoveredChannel]:
+        return self._levels[self._level] if self._level >= 0 else []
+
+    def _latest_ends(self) -> dict[int, list[RecoveredChannel]]:
+        """Old receiver -> its channels at the last level that it has up to the present one."""
+        latest: dict[int, list[RecoveredChannel]] = {}
+        for channel in self._channels():
+            latest.setdefault(channel.stream.receiver_subtask, []).append(channel)
+        return {**self._ends, **latest}
+
+    def _enter(self, level: int) -> None:
+        """Begin with a level."""
+        self._ends = self._latest_ends()
+        self._level = level
+        channels = self._channels()
+        for channel in channels:
+            channel.position, channel.idle = self._start(channel.stream)
+        # Streams of higher levels that begin at a known time must not be overtaken by it either.
+        waiting = [c for above in self._levels[level + 1 :] for c in above if c.stream.watermark is not None]
+        self._valve = WatermarkValve(len(channels) + len(waiting), self._valve.combined)
+        for index, channel in enumerate([*channels, *waiting]):
+            mark, idle = channel.stream.watermark, channel.stream.idle
+            if index < len(channels):
+                mark, idle = channel.position, channel.idle
+            self._valve.seed(index, mark, idle and not channel.has_records())
+        self._turns = deque(range(len(channels)))
+
+    def _start(self, stream: InFlightStream) -> Position:
+        """Where a stream begins: at its watermark, or where the level below ended."""
+        if stream.watermark is not None:
+            return stream.watermark, stream.idle
+        if stream.sender_subtask < 0:
+            groups = list(self._ends.values())
+        else:
+            groups = [self._ends.get(stream.receiver_subtask, [])]
+        ends = (stream.sender, stream.tag, stream.sender_subtask)
+        found = [at for group in groups if (at := _continued(group, *ends)) is not None]
+        mark, idle = _least(found) if found else (WATERMARK_MIN, False)
+        return mark, idle or stream.idle
+
+    def _turn(self) -> Batch | None:
+        """One element of the channel whose turn it is; gives it if it has records."""
+        index = self._turns.popleft()
+        channel = self._channels()[index]
+        element = channel.take()
+        if element is None:
+            return None
+        self._turns.append(index)
+        if isinstance(element, Watermark):
+            self._advance(index, channel, element.timestamp)
+        elif isinstance(element, Idle):
+            channel.idle = True
+            # One that is about to wake up is waited for, or its records would be late.
+            if not channel.has_records():
+                self._valve.idle(index)
+        elif len(element):
+            return self._begin(index, channel, element)
+        return None
+
+    def _begin(self, index: int, channel: RecoveredChannel, batch: Batch) -> Batch:
+        """A batch whose records are late or not by the time of all channels."""
+        self._last = (channel, (channel.position, channel.idle))
+        if batch.watermarks is None:
+            return batch
+        combined = self._valve.combined
+        bound = max(self._valve.bound_by_others(index), combined)
+        last = int(batch.watermarks[-1])
+        marks = np.minimum(np.maximum(batch.watermarks, combined), bound)
+        self._advance(index, channel, last)
+        return _timed(batch, marks)
+
+    def _advance(self, index: int, channel: RecoveredChannel, mark: int) -> None:
+        channel.position, channel.idle = max(channel.position, mark), False
+        self._valve.advance(index, mark)
+
+    def _unfinished(self, channel: RecoveredChannel, partly: Batch | None) -> tuple[int, bool, list[Element]]:
+        if partly is None or self._last is None or self._last[0] is not channel:
+            return channel.position, channel.idle, channel.rest()
+        mark, idle = self._last[1]
+        return mark, idle, [partly, Watermark(channel.position), *channel.rest()]
+
+
+def _by_level(shares: Iterable[InFlightShare], reader: PartReader) -> list[list[RecoveredChannel]]:
+    levels: dict[int, dict[Any, list[InFlightShare]]] = {}
+    for share in shares:
+        stream = share.stream
+        ends = (stream.sender, stream.tag or "", stream.sender_subtask, stream.former)
+        levels.setdefault(stream.level, {}).setdefault((*ends, *_line(stream)), []).append(share)
+    return [
+        [RecoveredChannel(levels[level][name], reader) for name in sorted(levels[level])]
+        for level in sorted(levels)
+    ]
+
+
+def _line(stream: InFlightStream) -> tuple[int, int]:
+    """What tells old channels of one sending subtask apart."""
+    return stream.receiver_subtask, stream.lineage
+
+
+def _continued(
+    ends: Sequence[RecoveredChannel], sender: str, tag: str | None, subtask: int
+) -> Position | None:
+    """Where a sender's later stream begins, by the ends of the earlier ones; None without any.
+
+    The same copy of the sender goes on where it was. If copies were renumbered, nobody knows whose
+    work it is, so the least decides.
+    """
+    same = [c for c in ends if c.stream.sender == sender and c.stream.tag == tag]
+    if not any(c.stream.former for c in same):
+        same = [c for c in same if c.stream.sender_subtask == subtask] or same
+    return _least([(c.position, c.idle) for c in same]) if same else None
+
+
+def _least(positions: Sequence[Position]) -> Position:
+    return min(mark for mark, _ in positions), all(idle for _, idle in positions)
+
+
+def _timed(batch: Any, marks: Any) -> Batch:
+    assert isinstance(batch, (RowBatch, ArrowBatch))
+    return batch.with_times(batch.timestamps, marks)  # type: ignore[arg-type]

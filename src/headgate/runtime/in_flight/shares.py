@@ -21,8 +21,8 @@ from headgate.graph.partitioners import Broadcast, Forward, Partitioner
 from headgate.graph.physical import PhysicalPlan
 from headgate.state.snapshots import CheckpointMetadata, InFlightShare, InFlightStream
 
-SEVERAL = -1
-"""The sending subtask of a stream that stands for several."""
+SEVERAL, SEVERAL_CONTINUED = -1, -2
+"""The sending subtask of a stream that stands for several; of those that go on where lower levels end."""
 
 Taken = list[list[InFlightShare]]
 """New subtask -> its shares."""
@@ -238,11 +238,13 @@ def _check_link(node: Node, partitioner: Partitioner | None, link: Sequence[InFl
         if not count or (stream.keyed == keyed and not isinstance(partitioner, Broadcast)):
             continue
         was = "by key" if stream.keyed else "without a key"
-        now = "every record goes to every subtask" if isinstance(partitioner, Broadcast) else "it is not keyed"
+        now = "it is keyed" if keyed else "it is not"
+        if isinstance(partitioner, Broadcast):
+            now = "each goes to every subtask"
         raise UsageError(
-            f"{count} records were in flight {was} from {stream.sender!r} to {stream.receiver!r}, but in this "
-            f"program {'it is keyed' if keyed else now}; give the operator another uid and restore a savepoint, "
-            "which has nothing in flight, or undo the change"
+            f"{count} records were in flight {was} from {stream.sender!r} to {stream.receiver!r}, but in "
+            f"this program {now}; undo the change, or restore with the old program and stop it with a savepoint, "
+            "which has nothing in flight"
         )
 
 
@@ -259,23 +261,26 @@ def _hold_back(taken: Taken, streams: Sequence[InFlightStream]) -> None:
         seen = {(s.stream.level, *_sender(s.stream)) for s in shares if not s.stream.from_output}
         for level, there in levels.items():
             missing = [stream for stream in there if (level, *_sender(stream)) not in seen]
-            if missing:
-                shares.append(InFlightShare(_stand_in(missing)))
+            known = [stream for stream in missing if stream.watermark is not None]
+            continued = [stream for stream in missing if stream.watermark is None]
+            if known:
+                shares.append(InFlightShare(_stand_in(known, SEVERAL)))
+            if continued:
+                shares.append(InFlightShare(_stand_in(continued, SEVERAL_CONTINUED)))
 
 
 def _sender(stream: InFlightStream) -> tuple[int, bool]:
     return stream.sender_subtask, stream.former
 
 
-def _stand_in(streams: Sequence[InFlightStream]) -> InFlightStream:
+def _stand_in(streams: Sequence[InFlightStream], sender_subtask: int) -> InFlightStream:
     """An empty stream that is as far as the slowest of these where they begin."""
     # An idle channel with records in it is about to wake up.
     awake = [stream for stream in streams if not stream.idle or records_of(stream)]
-    # One that begins where the level below ends says nothing that the level below does not say.
     marks = [s.watermark for s in awake or streams if s.watermark is not None]
     return msgspec.structs.replace(
         streams[0],
-        sender_subtask=SEVERAL,
+        sender_subtask=sender_subtask,
         former=True,
         parts=[],
         watermark=min(marks, default=None),

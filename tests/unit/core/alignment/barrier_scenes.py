@@ -34,8 +34,9 @@ class Scene:
         self.queues: list[deque[Entry]] = [deque() for _ in range(channels)]
         self.order: list[int] = []
         self.out: list[str] = []
+        self._read: set[str] = set()
         self.effects: list[Effect] = []
-        self.in_flight: set[str] = set()
+        self.taken: dict[int, set[str]] = {}
         self.capture: int | None = None
         self.captured_from: set[int] = set()
         self._resumed: set[int] = set()
@@ -70,6 +71,11 @@ class Scene:
             for effect in self.effects
             if isinstance(effect, (TriggerSnapshot, AbortSnapshot))
         ]
+
+    @property
+    def in_flight(self) -> set[str]:
+        """IF: records that some checkpoint took along."""
+        return set().union(*self.taken.values())
 
     @property
     def kinds(self) -> list[str]:
@@ -114,7 +120,8 @@ class Scene:
             if value.checkpoint == self.capture:
                 self.captured_from.discard(at)
         elif word[0] == "b" and at in self.captured_from:
-            self.in_flight.add(word)
+            assert self.capture is not None
+            self.taken[self.capture].add(word)
 
     def make(self, letter: str, checkpoint: int) -> Barrier:
         """A barrier; its checkpoint was triggered now unless `created` says when."""
@@ -143,6 +150,7 @@ class Scene:
 
     def _judge(self, channel: int, word: str, value: Any) -> None:
         self.out.append(word)
+        self._read.add(word)
         before: set[int] = set(self.handler.blocked)
         effects: list[Effect] = []
         if isinstance(value, Barrier):
@@ -165,8 +173,13 @@ class Scene:
             elif effect.barrier.overtakes:
                 self._begin_capture(effect.barrier.checkpoint)
 
+    def was_read(self, checkpoint: int, channel: int) -> bool:
+        """Whether a channel's barrier has come out."""
+        return any(f"{letter}{checkpoint}@{channel}" in self._read for letter in "BTUFS")
+
     def _begin_capture(self, checkpoint: int) -> None:
         self.capture, self.captured_from = checkpoint, set()
+        taken = self.taken.setdefault(checkpoint, set())
         for channel, queue in enumerate(self.queues):
             ahead = []
             for word, value in queue:
@@ -174,8 +187,7 @@ class Scene:
                     break
                 ahead.append(word)
             else:
-                if not any(f"{checkpoint}@{channel}" == word[1:] and word[0] in "BTUFS" for word in self.out):
-                    self.captured_from.add(channel)
-                else:
+                if self.was_read(checkpoint, channel):
                     continue
-            self.in_flight.update(word for word in ahead if word[0] == "b")
+                self.captured_from.add(channel)
+            taken.update(word for word in ahead if word[0] == "b")

@@ -30,7 +30,8 @@ def scene_of(channels: int, *, strict: bool = False) -> Scene:
 def test_sl1_single_channel_with_barriers() -> None:
     """sL1, D1: each barrier triggers at once, with no alignment, and nothing stays blocked."""
     scene = scene_of(1)
-    for word in "b0 b0 b0 B1@0 b0 b0 b0 b0 B2@0 B3@0 b0 b0 B4@0 B5@0 B6@0 b0 E0".split():
+    text = "b0 b0 b0 B1@0 b0 b0 b0 b0 B2@0 B3@0 b0 b0 B4@0 B5@0 B6@0 b0 E0"
+    for word in text.split():
         scene.play(f"+1 {word}")
         assert scene.handler.blocked == set()
     assert (scene.triggered, scene.aborted) == ([1, 2, 3, 4, 5, 6], [])
@@ -238,7 +239,7 @@ def test_a5_a_checkpoint_that_is_passed_by_is_declined() -> None:
 
 
 def test_start_delay_ends_with_the_first_announcement() -> None:
-    """The first sign ends the start delay, also of a barrier that lies behind records; a skewed clock gives 0."""
+    """The first sign ends the start delay, also of a barrier behind records; a skewed clock gives 0."""
     handler, barrier = AlignedBarrierHandler(2), Barrier(1, 0)
     handler.announce(1, barrier, 12, 100.0)
     handler.announce(0, barrier, 30, 118.0)
@@ -259,7 +260,7 @@ def test_no_clock_runs() -> None:
 
 @pytest.mark.parametrize("alignment", [Alignment.UNALIGNED, Alignment.FORCED_ALIGNED])
 def test_a_barrier_that_overtakes_elsewhere_may_do_so_downstream(alignment: Alignment) -> None:
-    """Aligned here, but of an unaligned checkpoint: it is forwarded as unaligned, with nothing to take along."""
+    """Aligned here, but of an unaligned checkpoint: forwarded as unaligned, with nothing to take along."""
     handler, barrier = AlignedBarrierHandler(2), Barrier(1, 0, alignment)
     assert handler.announce(0, barrier, 0, 0.0) + handler.barrier(0, barrier, 0, 0.0) == []
     assert handler.blocked == {0}

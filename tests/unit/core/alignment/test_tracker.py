@@ -49,7 +49,7 @@ def test_st2_multi_channel() -> None:
 
 
 def test_st2_start_delay_and_alignment() -> None:
-    """The start delay ends when the first barrier arrives; alignment lasts from the first read to the last."""
+    """The start delay ends when the first barrier arrives; alignment is from the first read to the last."""
     scene, _ = scene_of(2)
     scene.queue("b0 B1@0 +4")
     scene.read_all()
@@ -173,7 +173,7 @@ def test_c9_cancellation_table(
 
 
 def test_the_job_masters_word_takes_only_its_checkpoint() -> None:
-    """An aborted checkpoint is dropped without effects; older and newer ones go on; late barriers are stale."""
+    """An aborted checkpoint is dropped without effects; others go on; its late barriers are stale."""
     scene, tracker = scene_of(2)
     scene.play("B1@0 B2@0 B3@0")
     tracker.abort(2)

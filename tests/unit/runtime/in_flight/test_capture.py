@@ -425,6 +425,24 @@ def test_giving_up_while_a_part_is_written_deletes_it_too(tmp_path: Path) -> Non
     assert setup.reports == []
 
 
+@pytest.mark.parametrize("meanwhile", ["cancel", "too much"])
+def test_a_write_that_fails_when_all_is_over_says_nothing_more(tmp_path: Path, meanwhile: str) -> None:
+    """Given up while a write is under way that then fails: no report; beyond the bound meanwhile: one."""
+    setup = Setup(tmp_path, part_bytes=1, total_bytes=5_000)
+
+    def failing(sections: Sequence[Any]) -> list[StateHandle]:
+        # What the loop does while the background writes.
+        setup.capture.cancel() if meanwhile == "cancel" else setup.capture.add(key(), rows("x" * 9_000))
+        raise StorageError("the disk is full")
+
+    setup.capture._store = failing
+    setup.capture.add(key(), rows(1))
+    setup.background.run_all()
+    assert [str(error) for _, error in setup.reports] == (
+        ["the disk is full"] if meanwhile != "cancel" else []
+    )
+
+
 def test_after_the_report_the_files_are_the_receivers(tmp_path: Path) -> None:
     """Giving up too late deletes nothing: the streams may be part of a checkpoint by now."""
     setup = Setup(tmp_path)
