@@ -150,14 +150,20 @@ class Stopped:
     Attributes:
         cut: the last completed checkpoint, as the disk has it.
         files: the disk.
+        stores: what its sinks had prepared and published.
         runs: how many jobs there were so far.
         widths: their parallelism.
     """
 
     cut: CheckpointMetadata
     files: SimFiles
+    stores: Mapping[str, Store]
     runs: int
     widths: frozenset[int]
+
+    def put_back(self) -> None:
+        """Make the world outside the jobs what it was at the kill; several jobs may go on from there."""
+        STORES.update({uid: _copied(store) for uid, store in self.stores.items()})
 
 
 def stop_in_flight(
@@ -194,7 +200,8 @@ def stop_in_flight(
         assert wanted(cut)
         widths = frozenset() if after is None else after.widths
         runs = 1 if after is None else after.runs + 1
-        return Stopped(cut, world.files, runs, widths | {topology.steps[-1].parallelism})
+        stores = {step.uid: _copied(STORES[step.uid]) for step in topology.of("sink")}
+        return Stopped(cut, world.files, stores, runs, widths | {topology.steps[-1].parallelism})
     story = "\n".join(outcome.story)
     raise AssertionError(f"no checkpoint was as wanted: {outcome.violation or 'the job ended'}\n{story}")
 
@@ -233,7 +240,12 @@ def _world(
     job, _ = job_of(lambda env: build(topology, env, run), "rescaled", 1, config)
     if after is None:
         return CostlyWorld(job, seed, mix, checks)
+    after.put_back()
     return RestoredWorld(job, seed, after.cut, after.files, mix, checks)
+
+
+def _copied(store: Store) -> Store:
+    return Store(dict(store.prepared), dict(store.published))
 
 
 def _on_disk(world: World) -> CheckpointMetadata:

@@ -150,6 +150,15 @@ def test_sl11_end_of_partition_trio() -> None:
     assert (scene.triggered, scene.aborted) == ([6, 7], [])
 
 
+def test_a_blocked_channel_that_ends_is_blocked_no_more() -> None:
+    """A connection may break behind a barrier: the channel's end releases it, and its barrier still counts."""
+    handler = AlignedBarrierHandler(3)
+    handler.barrier(0, Barrier(1, 0), 0, 0.0)
+    assert (handler.end_of_partition(0, 1.0), handler.blocked, handler.pending) == ([], set(), True)
+    assert handler.barrier(1, Barrier(1, 0), 0, 2.0) == []
+    assert handler.barrier(2, Barrier(1, 0), 0, 3.0) == [TriggerSnapshot(Barrier(1, 0), 0, 3.0)]
+
+
 def test_d4_a_newer_barrier_subsumes_the_pending_checkpoint() -> None:
     """D4: the pending checkpoint is aborted as subsumed, and its blocks end before the new begins."""
     scene = scene_of(3).play("B1@0 b0 B2@1")

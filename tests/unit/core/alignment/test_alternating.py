@@ -354,3 +354,13 @@ def test_forced_channel_that_ends_is_awaited_no_more() -> None:
     assert (scene.triggered, scene.in_flight) == ([1], set())
     assert scene.play("b2 U1@2").kinds == ["TriggerSnapshot", "CompleteCapture"]
     assert scene.in_flight == {"b2"}
+
+
+def test_a_savepoint_aligns_whatever_its_barrier_says() -> None:
+    """A savepoint's barrier that may overtake downstream aligns here, and has nothing to take along."""
+    handler, barrier = AlternatingBarrierHandler(2), Barrier(1, 0, Alignment.UNALIGNED, savepoint=True)
+    assert handler.announce(0, barrier, 0, 0.0) + handler.barrier(0, barrier, 0, 0.0) == []
+    assert handler.blocked == {0}
+    effects = handler.announce(1, barrier, 0, 4.0) + handler.barrier(1, barrier, 0, 4.0)
+    assert effects == [TriggerSnapshot(barrier, 0, 4.0), CompleteCapture(1, 4.0)]
+    assert (handler.blocked, handler.pending) == (set(), False)

@@ -118,7 +118,7 @@ SEARCHES = {
     "unaligned-ended": (unaligned(ended(*UNALIGNED)), 1),
     "unaligned-lazy": (unaligned(two(*UNALIGNED), lazy=True), 1),
     "unaligned-given-up": (unaligned(two(*UNALIGNED), give_up=(1, 2)), 1),
-    "alternating-timeout": (alternating(((1, TIMED[0], 2, TIMED[1]), (11, *TIMED), TIMED), time=True), 1),
+    "alternating-timeout": (alternating(full(*TIMED), time=True), 1),
     "alternating-timeout-broken": (alternating(broken(*TIMED), time=True), 1),
     "alternating-timeout-lazy": (alternating(two(*TIMED), time=True, lazy=True), 1),
     "alternating-timeout-given-up": (alternating(two(*TIMED), time=True, give_up=(1,)), 1),

@@ -487,7 +487,7 @@ def test_misuse_is_a_bug(tmp_path: Path) -> None:
 
 def test_a_real_thread_stores_while_the_loop_adds(tmp_path: Path) -> None:
     """Spills and reports from another thread lose nothing and keep the order."""
-    setup = Setup(tmp_path, part_bytes=300, background=BackgroundThread("headgate-test"))
+    setup = Setup(tmp_path, part_bytes=5_000, background=BackgroundThread("headgate-test"))
     shared = rows("shared")
     for number in range(2_000):
         setup.capture.add(key("ab"[number % 2]), rows(number))
