@@ -63,7 +63,9 @@ def main() -> int:
 def _runs(seeds: range, jobs: str, mode: str | None, story_max: int | None) -> Iterator[Run]:
     for seed in seeds:
         if jobs != "random":
-            yield Run(run_seed(seed, story_max=story_max), f"python -m sim --jobs known --seed {seed} --story")
+            yield Run(
+                run_seed(seed, story_max=story_max), f"python -m sim --jobs known --seed {seed} --story"
+            )
         if jobs != "known":
             drawn = run_topology(seed, mode, story_max=story_max)
             yield Run(drawn.outcome, drawn.again, drawn.topology.describe(), drawn.mode)

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from headgate.api.state import declared_state
 from headgate.checkpoint.data_files import read_handle
+from headgate.checkpoint.history_file import history_name
 from headgate.checkpoint.layout import job_folder, log_folder
 from headgate.checkpoint.opening import load_metadata, verify_files
 from headgate.checkpoint.store.log import CompletedCheckpointLog
@@ -102,7 +103,9 @@ class ExactlyOnce(Checks):
         left = [
             name
             for name in disk.list(job_folder(JobId(JOB_ID)))
-            if name.rpartition("/")[0] not in folders and "/log/" not in name
+            if name.rpartition("/")[0] not in folders
+            and "/log/" not in name
+            and name != history_name(JobId(JOB_ID))
         ]
         if left and not world.faults.done:
             raise Violation(f"files without an owner are left: {left}")

@@ -168,7 +168,9 @@ class _Drawing:
         width = rng.choice(WIDTHS)
         if rng.random() < 0.4:
             width = self._step(feeds[0].step).parallelism  # so that something goes forward, or is chained
-        step = Step(uid, verb, (), width, rng.randint(2, 6), rng.choice((0, 0, 0, 0.5, 4)), rng.random() < 0.5)
+        step = Step(
+            uid, verb, (), width, rng.randint(2, 6), rng.choice((0, 0, 0, 0.5, 4)), rng.random() < 0.5
+        )
         travels = [""] if step.keyed else ["", "", "rebalance", "broadcast"]
         step = Step(
             uid,

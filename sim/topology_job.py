@@ -10,7 +10,15 @@ from typing_extensions import override
 from headgate.api.environment import Environment
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
-from headgate.api.source import NOTHING_AVAILABLE, Plain, PollStatus, Source, SourceReader, SourceReaderContext, SplitEnumerator
+from headgate.api.source import (
+    NOTHING_AVAILABLE,
+    Plain,
+    PollStatus,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+)
 from headgate.api.state import ListState, ValueState, list_state, value_state
 from headgate.api.stream import DataStream
 from sim.store import EventReader, EventSource, StoreCommitter, StoreWriter
@@ -199,9 +207,7 @@ class SlowWriter(StoreWriter):
 Streams = dict[str, DataStream[Any]]
 
 
-def build(
-    topology: Topology, env: Environment, run: str = "", spend: Callable[[float], None] = cost
-) -> None:
+def build(topology: Topology, env: Environment, run: str = "", spend: Callable[[float], None] = cost) -> None:
     """Add the program of a topology to an Environment.
 
     Args:

@@ -84,7 +84,10 @@ def run_topology(
     mode = mode or mode_of(seed)
     topology = draw_topology(seed)
     job, _ = job_of(
-        lambda env: build(topology, env), f"topology-{seed}", 1, {**SETTINGS, **topology.settings, **MODES[mode]}
+        lambda env: build(topology, env),
+        f"topology-{seed}",
+        1,
+        {**SETTINGS, **topology.settings, **MODES[mode]},
     )
     checks = TopologyChecks(topology, exactly_once=mode != "at-least-once")
     outcome = CostlyWorld(job, seed, mix, checks, story_max).run()

@@ -24,6 +24,7 @@ from headgate.api.functions import (
     ProcessFunction,
     RuntimeContext,
     TimerService,
+    blocking,
 )
 from headgate.api.keyed import KeyedStream
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
@@ -133,6 +134,7 @@ __all__ = [
     "Vertex",
     "WatermarkStrategy",
     "__version__",
+    "blocking",
     "list_state",
     "map_state",
     "value_state",

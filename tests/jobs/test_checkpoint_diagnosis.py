@@ -58,7 +58,7 @@ def test_every_checkpoint_of_a_job_is_kept(tmp_path: Path) -> None:
 
 
 def test_backpressure_is_found_where_it_is(tmp_path: Path) -> None:
-    """A slow function makes barriers wait before it, or the triggers before blocked sources."""
+    """A slow function makes barriers wait before it or in its input, or triggers before blocked sources."""
     records = [record for record in run(tmp_path, slow=True).records if record.kind == "periodic"]
     slowest = max(records, key=lambda record: record.duration_ms)
     assert slowest.duration_ms > 100

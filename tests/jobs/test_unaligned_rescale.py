@@ -17,7 +17,8 @@ from sim.topology import Feed, Step, Topology
 from sim.topology_checks import records_in_flight
 
 PAIRS = ((1, 2), (2, 1), (2, 3), (3, 2), (4, 3), (3, 4))
-LEAST = 8
+LEAST = 4
+"""Records in flight; a single channel with four small frames of credit holds no more than five or six."""
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside-broadcast"])
@@ -45,13 +46,13 @@ def test_a_key_keeps_its_order_wherever_it_goes(before: int, after: int) -> None
     go_on(shape("keyed", after), "unaligned", after, stopped, order=True)
 
 
-@pytest.mark.parametrize("widths", [(2, 3, 1), (3, 2, 4), (1, 2, 3), (4, 2, 2)])
+@pytest.mark.parametrize("widths", [(2, 3, 1), (3, 2, 4), (3, 1, 2), (4, 2, 2)])
 @pytest.mark.parametrize("kind", SHAPES)
 def test_a_restore_of_a_restore(kind: str, widths: tuple[int, int, int]) -> None:
     """A second checkpoint, drawn while restored records still wait, goes on at a third parallelism."""
     first, second, third = (shape(kind, width, size=150) for width in widths)
-    stopped = stop_in_flight(first, "unaligned", 1, least=LEAST)
-    again = stop_in_flight(second, "unaligned", 2, after=stopped, least=LEAST, level=1)
+    stopped = stop_in_flight(first, "unaligned", 1, least=2 * LEAST)
+    again = stop_in_flight(second, "unaligned", 2, after=stopped, least=1, level=1)
     assert max(stream.level for stream in again.cut.in_flight) >= 1
     go_on(third, "unaligned", 3, again)
 
@@ -111,14 +112,18 @@ def test_records_in_flight_to_an_operator_that_is_gone_are_refused() -> None:
     renamed = [
         replace(step, uid="three")
         if step.uid == "two"
-        else replace(step, feeds=tuple(replace(f, step="three") if f.step == "two" else f for f in step.feeds))
+        else replace(
+            step, feeds=tuple(replace(f, step="three") if f.step == "two" else f for f in step.feeds)
+        )
         for step in topology.steps
     ]
     with pytest.raises(UsageError, match="'two'"):
         go_on(replace(topology, steps=tuple(renamed)), "unaligned", 4, stopped)
 
 
-def line(sources: int, shifts: int, travel: str = "", count: bool = False, sinks: int | None = None) -> Topology:
+def line(
+    sources: int, shifts: int, travel: str = "", count: bool = False, sinks: int | None = None
+) -> Topology:
     """Source, perhaps a count by key, a map, slow sink: `travel` says how records get to the map."""
     template = shape("rebalance", 2)
     before = "count" if count else "in"

@@ -300,7 +300,9 @@ def run_on_mini_cluster(topology: Topology, mode: str, folder: Path, failures: i
     Trouble.armed, Trouble.left = 0, failures
     settings = {**MINI, **topology.settings, **MODES[mode]}
     env = Environment(1, settings, executor=MiniCluster(_Arming()))
-    env.checkpoints(every="10ms", mode=settings.get(MODE, "EXACTLY_ONCE"), storage=str(folder / "checkpoints"))
+    env.checkpoints(
+        every="10ms", mode=settings.get(MODE, "EXACTLY_ONCE"), storage=str(folder / "checkpoints")
+    )
     build(topology, env, spend=spend)
     result = env.execute("topology")
     complain(answer, {uid: STORES[uid].records() for uid in answer.sinks}, mode != "at-least-once")

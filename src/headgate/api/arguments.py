@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from headgate.api.functions import is_blocking
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
 
@@ -21,6 +22,19 @@ def check_callable(verb: str, function: object) -> None:
         raise PlanError(
             f"{verb}() ({user_site()}) got {function!r} of type {type(function).__name__}; "
             "expected a function of one record"
+        )
+
+
+def refuse_blocking(verb: str, function: object) -> None:
+    """Refuse a function marked as blocking where it would be called in the loop all the same.
+
+    Raises:
+        PlanError: it is marked.
+    """
+    if is_blocking(function):
+        raise PlanError(
+            f"{verb}() ({user_site()}) got a function marked with blocking(), but calls it in the worker's "
+            "loop; call the function in map() before, and keep what it gives in the record"
         )
 
 

@@ -1,20 +1,29 @@
 """The contracts of user functions, and what the framework hands to them.
 
 All methods of one function instance are called by one thread; an instance belongs to one subtask.
+:func:`blocking` gives it a thread of its own.
 """
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, Generic, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol, cast
 
 from typing_extensions import TypeVar
+
+from headgate.common.errors import PlanError
 
 K = TypeVar("K", default=Any)
 # A function of any object also takes text, and one that gives text gives objects.
 I = TypeVar("I", default=Any, contravariant=True)  # noqa: E741 - input, as in the field's signatures
 O = TypeVar("O", default=Any, covariant=True)  # noqa: E741
+
+
+F = TypeVar("F")
+
+_BLOCKING = "__headgate_blocking__"
 
 
 class OutputTag(Generic[O]):
@@ -148,3 +157,70 @@ class KeyedProcessFunction(RichFunction, ABC, Generic[K, I, O]):
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
         """A timer of `ctx.key` fired."""
         return None
+
+
+def blocking(function: F) -> F:
+    """Mark a function that waits for something outside: an HTTP request, a database, a file.
+
+    A worker runs all its subtasks, and every barrier and timer, in one loop, which a function that
+    waits would hold up. A marked one gets a thread of its own in each subtask, and the loop goes on
+    meanwhile. Order, state, timers and exactly-once stay as they are; one call runs at a time in a
+    subtask, so more calls at a time take more parallelism. A barrier waits for the calls of at most
+    one slice, which is one record where they are slow.
+
+    What the marked function computes still shares Python's interpreter with the loop: mark what
+    waits, not what is expensive.
+
+    Args:
+        function: for ``map``, ``filter`` or ``flat_map``; or a :class:`ProcessFunction` or
+            :class:`KeyedProcessFunction`, its class or an instance. Subclasses are marked, too.
+
+    Returns:
+        The same function, marked; where it cannot be marked itself, one that calls it.
+
+    Raises:
+        PlanError: it is nothing of these.
+
+    Example:
+        >>> import time
+        >>> import headgate as hg
+        >>> from headgate.testing import MiniCluster
+        >>> @hg.blocking
+        ... def look_up(n: int) -> int:
+        ...     time.sleep(0.01)  # the answer of a server
+        ...     return 2 * n
+        >>> env = hg.Environment(parallelism=2, executor=MiniCluster())
+        >>> sorted(env.from_collection([1, 2, 3]).map(look_up).collect())
+        [2, 4, 6]
+    """
+    if isinstance(function, type):
+        fits = issubclass(function, RichFunction)
+    else:
+        fits = callable(function) or isinstance(function, RichFunction)
+    if not fits:
+        what = function.__name__ if isinstance(function, type) else repr(function)
+        raise PlanError(
+            f"blocking() got {what}; expected a function of one record, or a ProcessFunction or "
+            "KeyedProcessFunction"
+        )
+    try:
+        setattr(function, _BLOCKING, True)
+    except (AttributeError, TypeError):  # a builtin or a bound method
+        return cast(F, _marked(cast(Callable[[Any], Any], function)))
+    return function
+
+
+def is_blocking(function: object) -> bool:
+    """Whether :func:`blocking` marked it, or what it is a ``functools.partial`` of."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, _BLOCKING, False) is True
+
+
+def _marked(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(function)
+    def call(record: Any) -> Any:
+        return function(record)
+
+    setattr(call, _BLOCKING, True)
+    return call

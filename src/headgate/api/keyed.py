@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from headgate.api import inference
-from headgate.api.functions import KeyedProcessFunction
+from headgate.api.functions import KeyedProcessFunction, is_blocking
 from headgate.api.site import user_site
 from headgate.api.stream import DataStream
 from headgate.common.errors import PlanError
@@ -55,6 +55,7 @@ class KeyedStream(Generic[K, T]):
             function=function,
             key=self._key,
             uid=uid,
+            blocking=is_blocking(function),
             record_type=inference.process_output(function),
         )
         return DataStream(self._environment, number)

@@ -10,8 +10,15 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from headgate.api import inference
-from headgate.api.arguments import check_callable, check_columns, check_peers, check_timestamp, path_uid
-from headgate.api.functions import OutputTag, ProcessFunction
+from headgate.api.arguments import (
+    check_callable,
+    check_columns,
+    check_peers,
+    check_timestamp,
+    path_uid,
+    refuse_blocking,
+)
+from headgate.api.functions import OutputTag, ProcessFunction, is_blocking
 from headgate.api.sink import Sink
 from headgate.api.site import user_site
 from headgate.api.time import WatermarkStrategy
@@ -173,6 +180,7 @@ class DataStream(Operator, Generic[T]):
             PlanError: a duration is negative or none, or `timestamp` is neither name nor function.
         """
         check_timestamp(timestamp)
+        refuse_blocking("with_event_time", timestamp)
         try:
             strategy = WatermarkStrategy.of(timestamp, out_of_orderness, idleness)
         except PlanError as error:
@@ -193,6 +201,7 @@ class DataStream(Operator, Generic[T]):
                 raise PlanError(
                     f"{what} of a watermark strategy ({user_site()}) is {value}; expected 0 or more"
                 )
+        refuse_blocking("with_watermarks", strategy.timestamp)
         return self._then(logical.TimestampsNode, "event time", self._node.record_type, strategy=strategy)
 
     # -- how records travel
@@ -243,6 +252,7 @@ class DataStream(Operator, Generic[T]):
         if not callable(key) or more:
             check_columns("key_by", (key, *more))
             selector = (key, *more) if more else key
+        refuse_blocking("key_by", key)
         stream = self._travel("key_by", ByKeyGroup(selector))
         return KeyedStream(self._environment, stream._number, selector)
 
@@ -343,6 +353,8 @@ class DataStream(Operator, Generic[T]):
         return self._then(logical.PartitionNode, name, self._node.record_type, partitioner=partitioner)
 
     def _then(self, node: type[logical.Node], name: str, record_type: Any, **fields: Any) -> DataStream[Any]:
+        if is_blocking(fields.get("function")):
+            fields["blocking"] = True
         number = self._environment.program.add(node, name, (self._number,), record_type=record_type, **fields)
         return DataStream(self._environment, number)
 

@@ -246,6 +246,7 @@ def _operator(node: Node, shapes: _Shapes, states: States, promised: Guarantees)
         "uid": node.uid,
         "emits": None if isinstance(node, SinkNode) else shapes.leaving[node.id],
         "conversion": shapes.conversion(node),
+        "blocking": node.blocking,
         "state": [_state(fact) for fact in states.get(node.id, ())],
     }
     if isinstance(node, SinkNode):
@@ -303,6 +304,8 @@ def _vertex_lines(vertex: Mapping[str, Any], edges: Iterable[Mapping[str, Any]])
 
 def _operator_lines(operator: Mapping[str, Any]) -> list[str]:
     lines = [f"    {operator['name']} (uid {operator['uid']!r})"]
+    if operator["blocking"]:
+        lines.append("      blocking: its chain runs beside the loop")
     if operator["conversion"]:
         lines.append(f"      converts {operator['conversion']}")
     for state in operator["state"]:

@@ -21,6 +21,7 @@ class Node:
         parallelism: number of subtasks, or None for the job's default.
         record_type: type of the records this node emits, or None when nobody said.
         site: "file.py:12" of the user's line that made this node.
+        blocking: whether its function waits for something outside, and runs beside the worker's loop.
     """
 
     id: int
@@ -30,6 +31,7 @@ class Node:
     parallelism: int | None = None
     record_type: Any = None
     site: str = ""
+    blocking: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -165,6 +165,7 @@ def chain_operators(flow: Flow) -> Flow:
 
     Chains are linear. A node joins the chain of its only input when the link is a main output,
     forward, and the input's only main consumer. Side outputs may leave from the middle of a chain.
+    A blocking node begins a chain: what is before it must not wait for it.
     """
     chain_of: dict[int, list[int]] = {}
     for node in flow.nodes.values():
@@ -277,7 +278,7 @@ def _partitioned(flow: Flow, link: Link) -> Link:
 
 def _chained_to(flow: Flow, node: Node) -> int | None:
     arriving = flow.into(node.id)
-    if len(arriving) != 1 or isinstance(node, KeyedProcessNode):
+    if len(arriving) != 1 or node.blocking or isinstance(node, KeyedProcessNode):
         return None
     link = arriving[0]
     if link.tag is not None or not isinstance(link.partitioner, Forward):

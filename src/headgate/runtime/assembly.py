@@ -19,6 +19,7 @@ from headgate.graph.physical import Edge, Vertex
 from headgate.records.batch import Batch
 from headgate.records.detach import detached
 from headgate.records.row_batch import RowBatch
+from headgate.runtime.beside import AtOnce, Beside, Collected, Runner
 from headgate.runtime.chain import build_chain
 from headgate.runtime.codec import ElementCodec
 from headgate.runtime.control.messages import Deploy
@@ -30,6 +31,7 @@ from headgate.runtime.network.base import DataPlane
 from headgate.runtime.network.frames import Frame, FrameKind
 from headgate.runtime.operators.base import OperatorContext, Receiver
 from headgate.runtime.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
+from headgate.runtime.pace import Pace
 from headgate.runtime.program import Program
 from headgate.runtime.source_task import SourceTask
 from headgate.runtime.task import Task
@@ -163,6 +165,11 @@ class _Assembler:
             edges[edge.id] = self._output_edge(edge)
             outputs.edges.append(edges[edge.id])
         main, sides = self._receivers(vertex, outputs, edges)
+        runner: Callable[[Pace], Runner] = AtOnce
+        if vertex.chain[0].blocking:
+            collected = Collected()
+            main, sides = collected.before(main), {at: collected.before(side) for at, side in sides.items()}
+            runner = self._beside(vertex, collected)
         shares = self._in_flight.get((vertex.id, self._slot), [])
         nodes = {_uid(node): at for at, node in enumerate(vertex.chain)}
         entries = {nodes[share.stream.receiver] for share in shares}
@@ -181,18 +188,26 @@ class _Assembler:
             unaligned=settings.unaligned,
             forced=frozenset(i for i, (edge, _) in enumerate(senders) if always_aligned(edge)),
         )
-        return GateTask(*arguments, recovered=recovered, channels=channels, handler=handler)
+        return GateTask(*arguments, recovered=recovered, runner=runner, channels=channels, handler=handler)
+
+    def _beside(self, vertex: Vertex, collected: Collected) -> Callable[[Pace], Runner]:
+        """How the chain of a blocking function is run."""
+        ports, name = self._ports, f"headgate-blocking-{_uid(vertex.chain[0])}-{self._slot}"
+        return lambda pace: Beside(lambda: ports.beside(name), ports.post, collected, ports.clock, pace)
 
     def _recovered_input(
         self, shares: Sequence[InFlightShare], position_of: Callable[[str], int]
     ) -> RecoveredInput | None:
         if not shares:
             return None
+        disk = self._disk
+        if disk is None:
+            raise InternalError("records in flight were restored without the storage that they lie in")
         return RecoveredInput(
             shares,
             position_of,
             lambda stream: self._catalog.codec_of(stream.sender, stream.tag),
-            lambda handle: read_handle(self._disk, handle),
+            lambda handle: read_handle(disk, handle),
             self._plan.max_parallelism,
             self._slot,
         )

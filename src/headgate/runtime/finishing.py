@@ -19,7 +19,7 @@ from headgate.runtime.drawing import DrawnSnapshot
 from headgate.runtime.in_flight.capture import CaptureLimits, InFlightCapture
 from headgate.runtime.in_flight.catalog import StreamCatalog
 from headgate.runtime.snapshots import SnapshotWriter
-from headgate.state.snapshots import InFlightStream, SubtaskSnapshot
+from headgate.state.snapshots import InFlightStream, StateHandle, SubtaskSnapshot
 
 Key = tuple[SubtaskId, int]
 
@@ -122,6 +122,8 @@ class Finishing:
         self._closed = True
         for running in self._running.values():
             running.void = True
+            if running.capture is not None:
+                running.capture.cancel()
         self._running.clear()
 
     def _written(
@@ -190,4 +192,8 @@ class Finishing:
         handles = [] if snapshot is None else [s.keyed.handle for s in snapshot.operators if s.keyed]
         handles += [part.handle for stream in streams or () for part in stream.parts]
         if handles:
-            self._background.submit(lambda: [self._writer.delete(h) for h in handles], lambda *_: None)
+            self._background.submit(lambda: self._delete(handles), lambda *_: None)
+
+    def _delete(self, handles: Sequence[StateHandle]) -> None:
+        for handle in handles:
+            self._writer.delete(handle)

@@ -72,6 +72,7 @@ class GateTask(Task):
         self._valve = WatermarkValve(len(channels))
         self._open = set(range(len(channels)))
         self._metrics = BarrierMetrics(0.0, 0.0, False)
+        self._level = 0
 
     def deliver(self, channel: int, element: Batch | Event) -> None:
         """An element arrived on a channel."""
@@ -106,7 +107,7 @@ class GateTask(Task):
 
     def _barrier_timeout(self) -> int | None:
         held, due = super()._barrier_timeout(), self._gate.next_timeout()
-        if due is None:
+        if due is None or self._runner.away:
             return held
         return int(due) + 1 if held is None else min(held, int(due) + 1)
 
@@ -144,6 +145,8 @@ class GateTask(Task):
 
     def _take_inputs(self, capture: InFlightCapture) -> None:
         """Everything that has arrived and is not processed, channel by channel, in order."""
+        # Where restored records are still to come, the live ones have a level above theirs.
+        self._level = 0 if self._recovered is None else self._recovered.levels()
         self._take_recovered(capture)
         for index in range(len(self.channels)):
             mark, idle = self._valve.position(index)
@@ -170,7 +173,7 @@ class GateTask(Task):
             tag=end.ends.tag,
             sender_subtask=end.sender,
             receiver_subtask=self.id.subtask,
-            level=0 if self._recovered is None else self._recovered.levels(),
+            level=self._level,
             from_output=False,
         )
 
@@ -193,9 +196,13 @@ class GateTask(Task):
             self._begin(channel, element)
         else:
             self._event(channel, element)
+        # A snapshot is of the state behind the element.
+        self._runner.when_back(lambda: self._followed_by(effects))
+        return True
+
+    def _followed_by(self, effects: list[Effect]) -> None:
         self._perform(effects)
         self._pass_captured()
-        return True
 
     def _begin(self, channel: int, batch: Batch) -> None:
         """A batch from a channel; its records are late or not by all channels' time."""
@@ -230,7 +237,7 @@ class GateTask(Task):
         elif kind is Idle:
             self._advance(self._valve.idle(channel))
             if self._valve.is_idle():
-                self.head.idle()
+                self._runner.when_back(lambda: self._invoke(self.head.idle))
 
 
 def _kind_of(element: Any) -> Kind:

@@ -202,6 +202,7 @@ class JobMaster:
                 f"the loop of slot {slot} has not turned for {still_ms / 1000:.0f} s; "
                 "a call of user code does not return"
             )
+            self.checkpoints.history.stuck(slot, still_ms)
         for slot in report.lapsed:
             self._worker_lost(slot, f"no heartbeat came for {self.settings.heartbeat_timeout_ms} ms")
         if self._suspicion is not None and now >= self._suspicion[1]:

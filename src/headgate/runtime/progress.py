@@ -122,6 +122,7 @@ class Narrator(JobListener):
             "records_skipped": status.skipped,
             "checkpoints": status.checkpoints,
             "restarts": status.restarts,
+            "longest_step_ms": round(status.longest_step_ms, 1),
         }
 
     def _tell(self, event: str, **facts: Any) -> None:

@@ -35,6 +35,8 @@ class JobStatus:
         attempt: the present deployment, 0 before the first.
         records_attempt: records that the sources read in this attempt.
         skipped: bad records that they skipped in this attempt.
+        longest_step_ms: the longest time for which a worker's loop was held up by one step, in all
+            attempts; work of blocking functions does not hold it up.
         error: the last failure.
     """
 
@@ -42,6 +44,7 @@ class JobStatus:
         self.name, self.state, self.attempt = name, "starting", 0
         self.restarts = self.checkpoints = 0
         self.records_attempt = self.skipped = 0
+        self.longest_step_ms = 0.0
         self.checkpoint: int | None = None
         self.checkpoint_at_ms = self.checkpoint_took_ms = 0
         self.error: HeadgateError | None = None
@@ -81,6 +84,7 @@ class JobStatus:
 
     def progress(self, counters: Sequence[Counters], now_ms: int) -> None:
         """New running totals of the attempt."""
+        self.longest_step_ms = max(self.longest_step_ms, *(entry.longest_step_ms for entry in counters), 0.0)
         if self._sources is None:
             return
         of_sources = [entry for entry in counters if entry.vertex in self._sources]

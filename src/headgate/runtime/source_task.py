@@ -1,4 +1,7 @@
-"""A subtask that begins with a reader: it gets splits, reads records, and emits barriers on order."""
+"""A subtask that begins with a reader: it gets splits, reads records, and emits barriers on order.
+
+Its operators are always called in the loop: nothing that is marked as blocking is chained to a source.
+"""
 
 from __future__ import annotations
 
@@ -72,11 +75,12 @@ class SourceTask(Task):
             return True
         with self.pace.step() as step:
             polled = self.head.poll(self.pace.records)
-            if isinstance(polled, PollStatus):
-                return self._no_records(polled)
-            self.records_in += len(polled)
-            step.records = len(polled)
-            self.head.process(polled)
+            if not isinstance(polled, PollStatus):
+                self.records_in += len(polled)
+                step.records = len(polled)
+                self.head.process(polled)
+        if isinstance(polled, PollStatus):
+            return self._no_records(polled)
         self._know()
         return True
 

@@ -4,12 +4,15 @@ Everything here runs in the worker's one loop thread, a step at a time. A step i
 `execution.step-target`, so a barrier never waits for a long batch. What cannot wait comes first in
 a turn: barriers that overtake, then timers that are due, then records of a restored checkpoint, and
 only then new input.
+
+The operators are called by a `runtime.beside.Runner`, in the loop or beside it. While it is away with
+some of them the subtask takes no step; what is to follow is said beforehand.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from headgate.common.ids import SubtaskId
@@ -17,11 +20,12 @@ from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.records.batch import Batch
 from headgate.records.detach import detached
 from headgate.records.row_batch import RowBatch
+from headgate.runtime.beside import AtOnce, Runner, Work
 from headgate.runtime.control.messages import Counters
 from headgate.runtime.drawing import Drawing, SnapshotHost
 from headgate.runtime.in_flight.capture import InFlightCapture
 from headgate.runtime.in_flight.recovered import RecoveredInput
-from headgate.runtime.logs import TaskContext
+from headgate.runtime.logs import TaskContext, use_task_context
 from headgate.runtime.operators.base import Operator, blamed
 from headgate.runtime.operators.source import SourceOperator
 from headgate.runtime.output import Outputs
@@ -88,15 +92,17 @@ class Task(ABC):
         host: TaskHost,
         step_target_ms: int,
         recovered: RecoveredInput | None = None,
+        runner: Callable[[Pace], Runner] = AtOnce,
     ) -> None:
         self.id, self.operators, self.outputs, self.host = subtask, operators, outputs, host
         self.head = operators[0]
-        self.drawing = Drawing(subtask, operators, outputs, host)
+        self.pace = Pace(host.clock, step_target_ms)
+        self._runner = runner(self.pace)
+        self.drawing = Drawing(subtask, self._runner.at_home(operators), outputs, host)
         self.log_context = TaskContext()
         self.ended = False
         self.records_in = 0
         self.watermark = WATERMARK_MIN
-        self.pace = Pace(host.clock, step_target_ms)
         self._recovered = recovered
         self._reading: Reading | None = None
         self._ending = False
@@ -104,6 +110,10 @@ class Task(ABC):
 
     def open(self) -> None:
         """Open the operators, last first, so that each finds its receivers ready."""
+        self._runner.call(self._open_all)
+
+    def _open_all(self) -> None:
+        use_task_context(self.log_context)
         for operator in reversed(self.operators):
             self._opened.insert(0, operator)
             with blamed(operator.context, "in open()"):
@@ -111,7 +121,12 @@ class Task(ABC):
 
     def step(self) -> bool:
         """Do up to one step of work; False when there was nothing to do."""
-        worked = self._attend()
+        worked = self._runner.settle()
+        if worked:
+            self.outputs.note_step(self.host.clock.monotonic_ms())
+        if self._runner.away:
+            return worked  # no barrier waits in the outputs then: the work began with none of them full
+        worked |= self._attend()
         if not self._has_work():
             return worked
         if not self.outputs.available:
@@ -134,9 +149,7 @@ class Task(ABC):
 
     def _work(self) -> bool:
         if self.head.busy:
-            with self.pace.step():
-                self.head.go_on()
-            self._end_if_through()
+            self._invoke(self.head.go_on, self._end_if_through)
         elif self._reading is not None:
             self._process(self._reading)
         elif self._recovered is not None:
@@ -153,16 +166,21 @@ class Task(ABC):
     def _take_input(self) -> bool:
         """Take in a batch or an event; False when there was none after all."""
 
+    def _invoke(self, work: Work, then: Callable[[], None] | None = None) -> None:
+        """Everything that calls the operators goes through here, or waits for them: see `Runner.call`."""
+        self._runner.run(work, lambda _: None if then is None else then())
+
     def _process(self, reading: Reading) -> None:
         """One slice of a batch."""
         start = reading.cursor
         stop = min(len(reading.batch), start + self.pace.records)
-        with self.pace.step() as step:
-            taken = self.operators[reading.operator].process_some(reading.batch.slice(start, stop))
-            step.records = taken
+        operator, piece = self.operators[reading.operator], reading.batch.slice(start, stop)
+        self._runner.run(lambda: operator.process_some(piece), lambda taken: self._processed(reading, taken))
+
+    def _processed(self, reading: Reading, taken: int) -> None:
         if reading.operator == 0:
             self.records_in += taken
-        reading.cursor = start + taken
+        reading.cursor += taken
         if reading.cursor == len(reading.batch):
             self._reading = None
             self._batch_done(reading)
@@ -207,8 +225,7 @@ class Task(ABC):
     def _advance(self, watermark: int) -> None:
         if watermark > self.watermark:
             self.watermark = watermark
-            with self.pace.step():
-                self.head.watermark(watermark)
+            self._invoke(lambda: self.head.watermark(watermark))
 
     def next_wakeup(self) -> int | None:
         """When the subtask wants to step without being fed, in monotonic ms."""
@@ -228,7 +245,7 @@ class Task(ABC):
 
     def next_processing_time(self) -> int | None:
         """The earliest wall-clock ms that an operator waits for; after the last record none does."""
-        if self.ended or self.head.busy:
+        if self._runner.away or self.ended or self.head.busy:
             return None
         if not self.outputs.available:
             return None  # credit will wake the loop; until then nothing could be emitted
@@ -243,10 +260,12 @@ class Task(ABC):
         now = self.host.clock.now_ms()
         if due > now:
             return False
-        with self.pace.step():
+
+        def fire() -> None:
             for operator in self.operators:
                 operator.fire_processing_time(now)
-        self.outputs.note_step(self.host.clock.monotonic_ms())
+
+        self._invoke(fire, lambda: self.outputs.note_step(self.host.clock.monotonic_ms()))
         return True
 
     def aborted(self, checkpoint: int) -> None:
@@ -256,6 +275,9 @@ class Task(ABC):
     def checkpoint_complete(self, checkpoint: int) -> None:
         """`checkpoint` is in the log and committed."""
         self.drawing.machine.complete(checkpoint)
+        self._runner.when_back(lambda: self._runner.call(lambda: self._tell_complete(checkpoint)))
+
+    def _tell_complete(self, checkpoint: int) -> None:
         for operator in self.operators:
             with blamed(operator.context, f"at the completion of checkpoint {checkpoint}"):
                 operator.checkpoint_complete(checkpoint)
@@ -263,20 +285,34 @@ class Task(ABC):
     def end(self) -> None:
         """The last record was processed: let event time run out, then say so downstream."""
         self._ending = True
-        self.head.watermark(WATERMARK_MAX)
-        self._end_if_through()
+        self._invoke(lambda: self.head.watermark(WATERMARK_MAX), self._end_if_through)
 
     def _end_if_through(self) -> None:
         # The last timers may take many steps; barriers pass between them.
         if not self._ending or self.head.busy:
             return
         self._ending = False
-        self.head.end_of_data()
+        self._invoke(self.head.end_of_data, self._all_done)
+
+    def _all_done(self) -> None:
         self.ended = True
         self.host.data_ended(self.id, self.counters())
 
+    @property
+    def left_behind(self) -> bool:
+        """Whether its user code still runs after :meth:`close`."""
+        return self._runner.left_behind
+
     def close(self) -> None:
-        """Close all operators that began to open; the first error is raised when all had their turn."""
+        """Close all operators that began to open; the first error is raised when all had their turn.
+
+        Where user code still runs beside the loop they are closed when it comes back, if ever: until
+        then the subtask is :attr:`left_behind`.
+        """
+        if self._opened:
+            self._runner.end(self._close_all)
+
+    def _close_all(self) -> None:
         first: Exception | None = None
         for operator in self._opened:
             try:
@@ -301,7 +337,7 @@ class Task(ABC):
             mark,
             round(pace.busy_ms),
             round(pace.backpressured_ms),
-            pace.longest_ms,
+            self._runner.longest_ms,
         )
 
 

@@ -29,6 +29,7 @@ from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, 
 from headgate.common.ports import Background, Clock, Disk, Link, Probe
 from headgate.core.alignment.barriers import Alignment
 from headgate.runtime.assembly import Assembly, assemble
+from headgate.runtime.beside import SideThread
 from headgate.runtime.control import messages as m
 from headgate.runtime.drawing import DrawnSnapshot
 from headgate.runtime.elements import Barrier
@@ -40,9 +41,13 @@ from headgate.runtime.network.base import DataPlane
 from headgate.runtime.program import program_from_bytes
 from headgate.runtime.snapshots import SnapshotWriter
 from headgate.runtime.source_task import SourceTask
+from headgate.runtime.task import Task
 from headgate.state.snapshots import SubtaskSnapshot
 
 _LOG = logging.getLogger(__name__)
+
+LEAVING_MS = 2_000
+"""How long blocking functions of an ended attempt may take to return before they are reported."""
 
 
 class WorkerState(enum.Enum):
@@ -66,6 +71,7 @@ class WorkerPorts:
         open_disk: URI -> checkpoint storage.
         probe: where tests strike.
         post: hands a callback to the loop, from any thread.
+        beside: name -> a thread for the user code of one subtask.
     """
 
     clock: Clock
@@ -75,6 +81,7 @@ class WorkerPorts:
     open_disk: Callable[[str], Disk]
     probe: Probe
     post: Callable[[Callable[[], None]], None]
+    beside: Callable[[str], SideThread]
 
 
 class Worker:
@@ -94,6 +101,8 @@ class Worker:
         self._assembly: Assembly | None = None
         self._finishing: Finishing | None = None
         self._threads_before = _thread_idents()
+        self._left_behind: list[Task] = []
+        self._idle_until: int | None = None
 
     # -- what the job master says ----------------------------------------------------------------
 
@@ -141,6 +150,7 @@ class Worker:
         if message.attempt <= self.attempt:
             return
         self._dispose()
+        self._idle_until = None
         self.attempt, self.state = message.attempt, WorkerState.RUNNING
         self._threads_before = _thread_idents()
         self._guarded(lambda: self._build(message), None)
@@ -177,12 +187,24 @@ class Worker:
             return
         self._dispose()
         self.state, self.attempt = WorkerState.IDLE, attempt
+        self._idle_until = self.clock.monotonic_ms() + LEAVING_MS
+        self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        """Nothing of the attempt is left; or some user code is, and has had its time to return."""
+        if self._idle_until is None:
+            return
+        self._left_behind = [task for task in self._left_behind if task.left_behind]
+        if self._left_behind and self.clock.monotonic_ms() < self._idle_until:
+            return
+        self._idle_until = None
         stray = [
             thread.name
             for thread in threading.enumerate()
             if thread.ident not in self._threads_before and not thread.name.startswith("headgate-")
         ]
-        self.ports.link.send(m.Idle(attempt, stray))
+        stray += [f"blocking function of {task.head.context.label}" for task in self._left_behind]
+        self.ports.link.send(m.Idle(self.attempt, stray))
 
     def close(self) -> None:
         """Release everything; the worker is of no use afterwards."""
@@ -201,6 +223,8 @@ class Worker:
                 task.close()
             except Exception as error:
                 _LOG.warning("closing subtask %s raised %r", task.id, error)
+            if task.left_behind:
+                self._left_behind.append(task)
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -208,6 +232,7 @@ class Worker:
         """One turn: take in frames, let every subtask do one step. False when all were idle."""
         self.progress += 1
         if self.state is not WorkerState.RUNNING:
+            self._tell_idle()
             return False
         worked = self._guarded(self._receive, None)
         assembly = self._assembly
@@ -224,6 +249,8 @@ class Worker:
 
     def next_wakeup(self) -> int | None:
         """When to turn the loop although nothing arrives (monotonic ms)."""
+        if self._idle_until is not None:
+            return self._idle_until
         if self._assembly is None or self.state is not WorkerState.RUNNING:
             return None
         times = [t for task in self._assembly.ordered if (t := task.next_wakeup()) is not None]

@@ -18,6 +18,7 @@ from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.ids import JobId
 from headgate.common.ports import NoProbe, Probe
 from headgate.core.liveness import Lease
+from headgate.runtime.beside import UserThread
 from headgate.runtime.control import messages as m
 from headgate.runtime.control.client import connect_control
 from headgate.runtime.control.link import SocketLink
@@ -113,7 +114,9 @@ class _Process:
             link = self._dial()
             opened.callback(_part, link)
             probe = load_probe(self._spec.probe)
-            ports = WorkerPorts(self._clock, background, data, link, open_disk, probe, self._mailbox.post)
+            ports = WorkerPorts(
+                self._clock, background, data, link, open_disk, probe, self._mailbox.post, UserThread
+            )
             self._worker, self._link = Worker(JobId(self._spec.job), self._slot, ports), link
             opened.callback(self._worker.close)
             # The last totals, before the subtasks are gone.

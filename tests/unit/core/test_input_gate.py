@@ -79,6 +79,32 @@ def test_a_blocked_channel_keeps_its_place_in_line_until_it_is_unblocked() -> No
     assert drained(gate) == [(0, 1), (0, 2)]
 
 
+def test_a_choosy_poll_takes_the_first_that_is_wanted_and_changes_no_other_place() -> None:
+    """Only what is next on a channel counts, blocked channels are passed over, and the line stays."""
+    gate = InputGate(4, is_record)
+    for channel in range(4):
+        gate.put(channel, "s")
+    drained(gate)
+    for channel, element in [(0, 1), (1, 2), (1, "behind a record"), (2, "c"), (3, "d"), (2, 3)]:
+        gate.put(channel, element)
+    gate.set_blocked({3})
+    assert gate.poll(lambda element: isinstance(element, str)) == (2, "c")
+    assert gate.poll(lambda element: isinstance(element, str)) is None
+    gate.set_blocked(set())
+    assert gate.poll(lambda element: isinstance(element, str)) == (3, "d")
+    assert drained(gate) == [(0, 1), (1, 2), (2, 3), (1, "behind a record")]
+
+
+def test_what_waits_can_be_looked_at_and_stays() -> None:
+    """In order of arrival, blocked or not."""
+    gate = InputGate(2, is_record)
+    gate.put(0, 1)
+    gate.put(0, 2)
+    gate.set_blocked({0})
+    assert list(gate.waiting(0)) == [1, 2]
+    assert (list(gate.waiting(1)), gate.queued(0)) == ([], 2)
+
+
 @given(STEPS)
 def test_polls_are_exactly_what_may_be_read(steps: list[tuple[str, Any]]) -> None:
     """Against a plain model: per channel first in first out, nothing lost, nothing from a blocked channel,

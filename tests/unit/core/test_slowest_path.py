@@ -185,7 +185,20 @@ def test_time_between_snapshot_and_acknowledgement_is_told() -> None:
     """Neither alignment nor the snapshot itself: snapshots of a worker are written one after the other."""
     record = checkpoint({(2, 0): {"ack_latency_ms": 2004, "async_ms": 100.0}})
     assert slowest_path(record).hops[-1].other_ms == 1900.0
-    assert slowest_path(record).why.startswith("1.9 s passed between the barrier at 'count -> out'[0]")
+    why = slowest_path(record).why
+    assert why.startswith(
+        "1.9 s passed between the first sign of the barrier at 'count -> out'[0] and its ack"
+    )
+    assert "stood in its input behind records (backpressure)" in why
+
+
+def test_a_pause_counts_only_where_the_barrier_waited_for_it() -> None:
+    """It leaves before the pause, so a receiver on another loop may have it long before that is over."""
+    slow = {"start_delay_ms": 5.0, "alignment_ms": 0.0, "async_ms": 700.0, "ack_latency_ms": 705}
+    record = checkpoint({(1, 1): {"sync_ms": 600.0}, (2, 0): {**slow, "slowest_channel": "map[1]"}})
+    assert [hop.sync_ms for hop in slowest_path(record).hops] == [0.0, 3.0, 0.0]
+    assert total_ms(record) == pytest.approx(record.duration_ms)
+    assert "(async)" in slowest_path(record).why
 
 
 def test_a_quick_checkpoint_needs_no_advice() -> None:

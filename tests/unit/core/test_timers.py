@@ -75,6 +75,30 @@ def test_descending_registrations_while_firing_need_no_stack() -> None:
     assert list(range(5000, -1, -1)) == seen
 
 
+def test_an_iteration_that_was_put_aside_goes_on() -> None:
+    """What came, went or fired elsewhere in between is seen; nothing fires twice."""
+    timers = queue((5, "a"), (5, "b"), (5, "c"), (5, "d"), (6, "a"), (7, "a"))
+    aside = timers.pop_due(6)
+    assert next(aside) == (5, "a")
+    timers.register(3, "x")
+    timers.delete(5, "b")
+    timers.register(5, "e")
+    other = timers.pop_due(5)
+    assert [next(other), next(other)] == [(3, "x"), (5, "c")]
+    assert list(aside) == [(5, "d"), (5, "e"), (6, "a")]
+    assert list(other) == []
+    assert timers.snapshot() == [(7, "a")]
+
+
+def test_due_timers_are_told_without_taking_them() -> None:
+    """At the time itself they are due; deleted ones are not."""
+    timers = queue((5, "a"), (8, "b"))
+    assert [timers.has_due(time) for time in (4, 5, 6)] == [False, True, True]
+    timers.delete(5, "a")
+    assert [timers.has_due(time) for time in (7, 8)] == [False, True]
+    assert not queue().has_due(100)
+
+
 def test_timers_deleted_while_firing_are_skipped() -> None:
     """A due timer that an earlier callback deletes does not fire."""
     timers = queue((1, "a"), (1, "b"), (2, "c"))

@@ -41,9 +41,11 @@ class HandClock:
         return float(self.ms)
 
 
-def counted(vertex: int, records_in: int, subtask: int = 0, skipped: int = 0) -> Counters:
+def counted(
+    vertex: int, records_in: int, subtask: int = 0, skipped: int = 0, step_ms: float = 0.0
+) -> Counters:
     """Running totals in which only what is counted matters."""
-    return Counters(vertex, subtask, records_in, 0, skipped, None, 0, 0, 0.0)
+    return Counters(vertex, subtask, records_in, 0, skipped, None, 0, 0, step_ms)
 
 
 def raised() -> UserFunctionError:
@@ -83,7 +85,7 @@ def play(narrator: Narrator, clock: HandClock) -> None:
     narrator.deploying(1, None)
     narrator.running(1)
     clock.ms = 1000
-    narrator.progress([counted(0, 100), counted(1, 100), counted(2, 20, skipped=3)])
+    narrator.progress([counted(0, 100), counted(1, 100, step_ms=12.34), counted(2, 20, skipped=3)])
     narrator.checkpoint_completed(1, 35)
     clock.ms = 1500
     narrator.failed(1, raised(), 700)
@@ -111,7 +113,8 @@ def test_a_job_is_told_as_events(clock: HandClock, status: JobStatus) -> None:
     assert display.events[6]["checkpoint"] == 1
     assert display.events[-1] == {
         "event": "finished", "time_ms": 1_700_000_003_200, "job": "streaks", "attempt": 2,
-        "records_in": 180, "records_skipped": 0, "checkpoints": 2, "restarts": 1, "duration_ms": 3200,
+        "records_in": 180, "records_skipped": 0, "checkpoints": 2, "restarts": 1,
+        "longest_step_ms": 12.3, "duration_ms": 3200,
     }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +12,24 @@ from hypothesis import strategies as st
 from headgate.common.errors import UsageError
 from headgate.common.ids import VertexId
 from headgate.common.keygroups import key_group_range
+from headgate.common.time import WATERMARK_MIN
 from headgate.graph.logical import MapNode, SinkNode
 from headgate.graph.physical import PhysicalPlan, Vertex
-from headgate.runtime.restore import assign_state, check_compatible, share_operator, without_committables
-from headgate.state.snapshots import CheckpointMetadata, Inline, KeyedStateHandle, OperatorSubtaskState
+from headgate.runtime.restore import (
+    assign_finished,
+    assign_state,
+    check_compatible,
+    share_operator,
+    without_committables,
+)
+from headgate.state.snapshots import (
+    CheckpointMetadata,
+    InFlightPart,
+    InFlightStream,
+    Inline,
+    KeyedStateHandle,
+    OperatorSubtaskState,
+)
 
 GROUPS = 128
 
@@ -168,3 +183,73 @@ def test_committables_are_not_shared_out() -> None:
     assert not isinstance(made.vertices[0].chain[0], SinkNode)
     for _, _, states in assign_state(made, checkpoint(s=old)):
         assert all(state.committables == [] for state in states)
+
+
+@pytest.mark.parametrize(
+    ("old", "expected"),
+    [
+        # (watermark, firing_to) of each old subtask -> those of the new ones
+        ([(10, 50), (20, 40)], (10, 40)),
+        ([(10, 50), (20, None)], (10, 20)),
+        ([(10, None), (20, 40)], (10, None)),
+        ([(10, None), (20, None)], (10, None)),
+        ([(10, 50), (WATERMARK_MIN, None)], (10, 50)),
+        ([(None, None), (WATERMARK_MIN, 30)], (None, 30)),
+        ([(None, None), (None, None)], (None, None)),
+    ],
+)
+def test_timers_fire_at_once_as_far_as_all_old_subtasks_had_come(
+    old: list[tuple[int | None, int | None]], expected: tuple[int | None, int | None]
+) -> None:
+    """With another parallelism the least counts, if it is ahead of the watermark; else each its own."""
+    handles = [KeyedStateHandle(*key_group_range(GROUPS, 2, i), Inline(b"s"), 1) for i in range(2)]
+    states = [
+        OperatorSubtaskState("u", handle, {}, [], mark, firing)
+        for handle, (mark, firing) in zip(handles, old, strict=True)
+    ]
+    for new in (1, 3):
+        shares = share_operator(states, new, GROUPS)
+        assert {(s.watermark, s.firing_to) for share in shares for s in share} == {expected}
+    unchanged = [(s.watermark, s.firing_to) for share in share_operator(states, 2, GROUPS) for s in share]
+    assert unchanged == old
+
+
+def finished_in(parallelism: dict[str, int], finished: dict[str, list[int]]) -> CheckpointMetadata:
+    """A checkpoint in which these subtasks had processed all their input."""
+    return msgspec.structs.replace(checkpoint(), parallelism=parallelism, finished=finished)
+
+
+def test_a_chain_is_finished_where_all_its_operators_are() -> None:
+    """All of them at any parallelism; some only at the same; never one whose chain has unfinished work."""
+    made = plan((2, ("a", "b")), (3, ("c",)))
+    everybody = {(0, 0), (0, 1)}
+    assert (
+        assign_finished(made, finished_in({"a": 4, "b": 4}, {"a": [0, 1, 2, 3], "b": [3, 2, 1, 0]}))
+        == everybody
+    )
+    assert assign_finished(made, finished_in({"a": 2, "b": 2}, {"a": [1], "b": [0, 1]})) == {(0, 1)}
+    assert assign_finished(made, finished_in({"a": 3, "b": 2}, {"a": [0, 1], "b": [0, 1]})) == set()
+    assert assign_finished(made, finished_in({"a": 2, "b": 2}, {"a": [0, 1]})) == set()
+    assert assign_finished(made, finished_in({"c": 3}, {"c": [0, 2]})) == {(1, 0), (1, 2)}
+    assert assign_finished(made, finished_in({"c": 2}, {"c": [0]})) == set()
+
+
+def test_without_the_old_parallelism_nobody_is_finished() -> None:
+    """Whether two of two or two of four had ended is not known; running again does no harm."""
+    assert assign_finished(plan((2, ("a",))), finished_in({}, {"a": [0, 1]})) == set()
+
+
+def in_flight(receiver: str, *records: int) -> CheckpointMetadata:
+    """A checkpoint with one stream of parts with so many records."""
+    parts = [InFlightPart(Inline(b"x"), 1, count) for count in records]
+    return msgspec.structs.replace(
+        checkpoint(), in_flight=[InFlightStream(receiver, "s", None, 0, 0, parts=parts)]
+    )
+
+
+def test_records_in_flight_to_an_unknown_operator_are_refused() -> None:
+    """They are never dropped silently; an empty stream is nothing."""
+    with pytest.raises(UsageError, match=r"checkpoint 7 .* records in flight \(5 for 'gone'\)"):
+        check_compatible(plan((1, ("a",))), in_flight("gone", 2, 3))
+    check_compatible(plan((1, ("a",))), in_flight("gone"))
+    check_compatible(plan((1, ("a",))), in_flight("a", 2))

@@ -50,4 +50,11 @@ class Barrier:
         """The same barrier for an exchange that always aligns; one that aligns anyway stays as it is."""
         if self.alignment is not Alignment.UNALIGNED and self.timeout_ms is None:
             return self
-        return replace(self, alignment=Alignment.FORCED_ALIGNED, timeout_ms=None)
+        return replace(self, alignment=Alignment.FORCED_ALIGNED)
+
+    def unforced(self) -> Barrier:
+        """What the job master sent, of a barrier that may have come through such an exchange."""
+        if self.alignment is not Alignment.FORCED_ALIGNED:
+            return self
+        sent = Alignment.UNALIGNED if self.timeout_ms is None else Alignment.ALIGNED
+        return replace(self, alignment=sent)

@@ -25,7 +25,7 @@ class TriggerSnapshot:
     Attributes:
         barrier: to be forwarded as it is; an unaligned one takes records along, until
             :class:`CompleteCapture`.
-        start_delay_ms: from the trigger to the first sign of the checkpoint here.
+        start_delay_ms: from the trigger to the first barrier that took effect here.
         alignment_ms: from the first barrier to this moment.
     """
 

@@ -14,12 +14,14 @@ as the first and become the second.
     barrier(id, ch)           aligning, id == current          block ch; decide
     cancel(id)                stale                            nothing
     cancel(id)                otherwise                        end the pending one, id is stale, abort id
-    abort(id)                 id >= current                    end the pending one, id is stale
+    abort(id)                 id == current, or none pending   end the pending one, id is stale
+    abort(id)                 id > current, one is pending     id is stale, the pending one goes on
     end(ch)                   any                              ch is closed; decide when pending
     timeout                   aligning, past the deadline      wants to overtake; decide
 
-Stale: id < current, or id == current and nothing pending. Begin: a pending one, and those that were
-announced and are now passed by, are aborted as SUBSUMED. Decide, over the channels that are open:
+Stale: id < current, or id == current and nothing pending, or given up. Begin: a pending one, and
+those that were announced and are now passed by, are aborted as SUBSUMED. Decide, over the channels
+that are open:
 
     phase      guard                                                    next       effects
     aligning   wants to overtake, all forced channels' barriers read    capturing  TriggerSnapshot(unaligned)
@@ -108,6 +110,8 @@ class SingleCheckpointBarrierHandler:
         self._current = -1
         # The current one, unless idle, and later ones that were announced and not begun.
         self._known: dict[int, _Checkpoint] = {}
+        # Above the current one: their barriers are stale although they were not passed.
+        self._given_up: set[int] = set()
 
     @property
     def current(self) -> int:
@@ -152,6 +156,8 @@ class SingleCheckpointBarrierHandler:
                 raise self._repeated(channel, barrier)
             return effects
         checkpoint = self._known[self._current]
+        if checkpoint.aligned_since_ms is None:
+            checkpoint.start_delay_ms = max(0.0, age_ms)
         checkpoint.read.add(channel)
         checkpoint.alignment_ms(now_ms)
         self.blocked.add(channel)
@@ -169,9 +175,12 @@ class SingleCheckpointBarrierHandler:
         return [*effects, AbortSnapshot(checkpoint, ON_CANCELLATION_BARRIER)]
 
     def abort(self, checkpoint: int) -> None:
-        """The job master gave `checkpoint` up."""
-        if checkpoint >= self._current:
+        """The job master gave `checkpoint` up; an older one that is pending still is."""
+        if checkpoint == self._current or (checkpoint > self._current and not self.pending):
             self._end(checkpoint)
+        elif checkpoint > self._current:
+            self._known.pop(checkpoint, None)
+            self._given_up.add(checkpoint)
 
     def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
         """Nothing at all will come on `channel` any more."""
@@ -219,7 +228,8 @@ class SingleCheckpointBarrierHandler:
     # -- bookkeeping ----------------------------------------------------------------------------
 
     def _is_stale(self, checkpoint: int) -> bool:
-        return checkpoint < self._current or (checkpoint == self._current and not self.pending)
+        passed = checkpoint < self._current or (checkpoint == self._current and not self.pending)
+        return passed or checkpoint in self._given_up
 
     def _is_known(self, barrier: Barrier) -> bool:
         return not self._is_stale(barrier.checkpoint) and barrier.checkpoint in self._known
@@ -258,11 +268,11 @@ class SingleCheckpointBarrierHandler:
 
     def _first_sign(self, barrier: Barrier, age_ms: float, now_ms: float) -> _Checkpoint:
         timeout_ms = self._timeout_ms(barrier)
+        sent = barrier.unforced()
         return _Checkpoint(
-            barrier,
+            sent,
             start_delay_ms=max(0.0, age_ms),
-            # The sender made it forced because it may overtake elsewhere.
-            overtaking=barrier.alignment is Alignment.FORCED_ALIGNED,
+            overtaking=self._wants_to_overtake(sent),
             deadline_ms=None if timeout_ms is None else now_ms + (timeout_ms - age_ms),
         )
 
@@ -279,6 +289,7 @@ class SingleCheckpointBarrierHandler:
         self._current, self.phase = checkpoint, Phase.IDLE
         self.blocked.clear()
         self._known = {known: value for known, value in self._known.items() if known > checkpoint}
+        self._given_up = {each for each in self._given_up if each > checkpoint}
 
     def _decide(self, now_ms: float) -> list[Effect]:
         """Trigger and complete what can be; the tables are in the module's docstring."""

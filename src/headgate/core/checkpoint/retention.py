@@ -1,4 +1,4 @@
-"""Which completed checkpoints are kept: the newest N, once the newest is committed, and what is being read."""
+"""Which completed checkpoints are kept: the newest N, once the newest is committed, and one being read."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """The path of a checkpoint's slowest barrier from source to sink, and in words why it was slow.
 
 The critical time is divided without gaps: a barrier reaches a subtask, has come there on all
-channels, the loop pauses and passes it on, and so to the next; at the last subtask the snapshot is
+channels, is passed on while the loop pauses, and so to the next; at the last subtask the snapshot is
 written and acknowledged, then the checkpoint is stored and the sinks are committed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from headgate.core.checkpoint.failures import CheckpointFailureReason
@@ -33,9 +33,10 @@ class Hop:
         travel_ms: until its first barrier arrived, since the hop before passed it on (a source: since
             the trigger).
         alignment_ms: from then, or from its first barrier, until the barrier of the hop before came.
-        sync_ms: the loop's pause, before which no barrier is passed on.
+        sync_ms: the loop's pause, as far as the barrier or the acknowledgement waited for it.
         async_ms: writing, on the last hop only: elsewhere the barrier does not wait for it.
-        other_ms: on the last hop, the rest until the job master had the acknowledgement.
+        other_ms: on the last hop, the rest until the job master had the acknowledgement; it holds the
+            time that a barrier stood in the input between its first sign and its turn.
         missing: it has not acknowledged, so that nothing is known of its times.
         unaligned: the barrier overtook records here.
     """
@@ -160,7 +161,7 @@ def _upstream(record: CheckpointRecord, task: _Task) -> _Task | None:
     if named or waiting:
         return (named or waiting)[0]
     known = [seen for sender in candidates if (seen := record.subtask(sender)) is not None]
-    latest = max(known, key=_passed_on_ms, default=None)
+    latest = max(known, key=lambda seen: _drawn_ms(seen) + seen.sync_ms, default=None)
     return latest.task if latest is not None else next(iter(candidates), None)
 
 
@@ -176,49 +177,70 @@ def _names(record: CheckpointRecord, task: _Task) -> list[str]:
     return [f"{uid}[{task[1]}]" for uid in record.topology.vertex(task[0]).uids]
 
 
-def _passed_on_ms(seen: SubtaskRecord) -> float:
-    """From the trigger until the subtask sent the barrier on."""
-    waited = 0.0 if seen.unaligned else seen.alignment_ms
-    return seen.start_delay_ms + waited + seen.sync_ms
-
-
 def _hops(record: CheckpointRecord, tasks: list[_Task]) -> tuple[Hop, ...]:
     hops: list[Hop] = []
     before_ms = 0.0
-    for task in tasks:
+    for number, task in enumerate(tasks):
         seen = record.subtask(task)
         if seen is None:
             hops.append(Hop(*task, label=record.topology.label(task), missing=True))
             continue
-        hops.append(_hop(record, seen, before_ms, last=task == tasks[-1]))
-        before_ms = _passed_on_ms(seen)
+        following = record.subtask(tasks[number + 1]) if task != tasks[-1] else None
+        if task == tasks[-1]:
+            hops.append(_last_hop(record, seen, before_ms))
+        else:
+            hops.append(_hop(record, seen, before_ms, _pause_ms(seen, following)))
+        before_ms = _drawn_ms(seen) + hops[-1].sync_ms
     return tuple(hops)
 
 
-def _hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float, last: bool) -> Hop:
-    """The times of one acknowledged hop; `before_ms` is when the one before passed the barrier on.
+def _pause_ms(seen: SubtaskRecord, following: SubtaskRecord | None) -> float:
+    """How much of the loop's pause lies on the path.
+
+    The barrier leaves before the pause; it stays until after it only where the next subtask runs on the
+    same loop, or the frame had no time to leave.
+    """
+    if following is None:
+        return seen.sync_ms
+    arrived_ms = following.start_delay_ms + following.alignment_ms
+    return min(seen.sync_ms, max(0.0, arrived_ms - _drawn_ms(seen)))
+
+
+def _drawn_ms(seen: SubtaskRecord) -> float:
+    """From the trigger until the snapshot was drawn: at the last barrier, or the first if it overtakes."""
+    return seen.start_delay_ms + (0.0 if seen.unaligned else seen.alignment_ms)
+
+
+def _hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float, pause_ms: float) -> Hop:
+    """The times of an acknowledged hop; `before_ms` is when the one before let the barrier go.
 
     Clocks of two machines differ a little, so no part is taken for less than nothing.
     """
-    came_everywhere_ms = seen.start_delay_ms + seen.alignment_ms
-    ready_ms = came_everywhere_ms + seen.sync_ms
-    alignment, writing = came_everywhere_ms - max(seen.start_delay_ms, before_ms), seen.async_ms
-    if seen.unaligned:
-        # The loop paused at the first barrier, and may have written while the others were on their way.
-        ready_ms = max(came_everywhere_ms, seen.start_delay_ms + seen.sync_ms)
-        alignment = alignment - seen.sync_ms if last else 0.0
-        writing = min(writing, max(0.0, seen.ack_latency_ms - ready_ms))
+    waited_ms = _drawn_ms(seen) - max(seen.start_delay_ms, before_ms)
     return Hop(
         seen.vertex,
         seen.subtask,
         record.topology.label(seen.task),
         travel_ms=max(0.0, seen.start_delay_ms - before_ms),
-        alignment_ms=max(0.0, alignment),
-        sync_ms=seen.sync_ms,
-        async_ms=writing if last else 0.0,
-        other_ms=max(0.0, seen.ack_latency_ms - ready_ms - writing) if last else 0.0,
+        alignment_ms=max(0.0, waited_ms),
+        sync_ms=pause_ms,
         unaligned=seen.unaligned,
     )
+
+
+def _last_hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float) -> Hop:
+    """As :func:`_hop`, with everything until the job master had the acknowledgement."""
+    ready_ms, writing_ms = _drawn_ms(seen) + seen.sync_ms, seen.async_ms
+    hop = _hop(record, seen, before_ms, seen.sync_ms)
+    if seen.unaligned:
+        # It wrote while the other barriers were on their way; what came of it after them is on the path.
+        came_everywhere_ms = seen.start_delay_ms + seen.alignment_ms
+        waited_ms = came_everywhere_ms - max(ready_ms, before_ms)
+        hop = replace(hop, alignment_ms=max(0.0, waited_ms))
+        ready_ms = max(came_everywhere_ms, ready_ms)
+        writing_ms = min(writing_ms, max(0.0, seen.ack_latency_ms - ready_ms))
+    other_ms = max(0.0, seen.ack_latency_ms - ready_ms - writing_ms)
+    return replace(hop, async_ms=writing_ms, other_ms=other_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +289,11 @@ def _causes(record: CheckpointRecord, hop: Hop, before: Hop | None) -> list[_Cau
         f"writing {_written(record, hop)} of {hop.label} took {span(hop.async_ms)} (async); faster "
         "checkpoint storage, more subtasks or less state would help"
     )
+    before_that = "" if hop.unaligned else "the barrier stood in its input behind records (backpressure), "
     other = (
-        f"{span(hop.other_ms)} passed between the barrier at {hop.label} and its acknowledgement besides the "
-        "snapshot itself; other snapshots of the same worker were written first, or the driver was busy"
+        f"{span(hop.other_ms)} passed between the first sign of the barrier at {hop.label} and its "
+        f"acknowledgement that neither alignment nor the snapshot explains: {before_that}other snapshots of "
+        "the same worker were written first, or a loop was busy"
     )
     way = f"the trigger's way to {hop.label}" if before is None else f"the barrier's way to {hop.label}"
     return [
@@ -348,7 +372,7 @@ def _why_missing(record: CheckpointRecord, hops: tuple[Hop, ...]) -> str:
         )
     before = hops[number - 1]
     seen = record.subtask((before.vertex, before.subtask))
-    passed = "" if seen is None else f" after {span(_passed_on_ms(seen))}"
+    passed = "" if seen is None else f" after {span(_drawn_ms(seen))}"
     return (
         f"{said}{within}, although {before.label} passed the barrier on{passed}: the barrier is still queued "
         "behind records there (backpressure; unaligned checkpoints would let it overtake them), a call of "

@@ -243,8 +243,8 @@ def _check_link(node: Node, partitioner: Partitioner | None, link: Sequence[InFl
             now = "each goes to every subtask"
         raise UsageError(
             f"{count} records were in flight {was} from {stream.sender!r} to {stream.receiver!r}, but in "
-            f"this program {now}; undo the change, or restore with the old program and stop it with a savepoint, "
-            "which has nothing in flight"
+            f"this program {now}; undo the change, or restore with the old program and stop it with a "
+            "savepoint, which has nothing in flight"
         )
 
 

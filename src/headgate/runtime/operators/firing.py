@@ -59,8 +59,7 @@ class Firing:
     def __init__(
         self,
         target: int,
-        due: Iterable[tuple[int, Any]] = (),
-        *,
+        due: Iterable[tuple[int, Any]],
         announce: bool = False,
         allowed: int | None = None,
     ) -> None:

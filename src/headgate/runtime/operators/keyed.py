@@ -304,24 +304,31 @@ class KeyedProcessOperator(Operator):
 
     def _fire_event_time(self, timestamp: int, out: _Output, time: Slice) -> bool:
         """Bring watermark `timestamp` in force; False when the slice ended before all timers had fired."""
-        if self._timers.event.has_due(timestamp):
-            self._begin_firing(timestamp)
-            assert self._firing is not None
-            return self._fire_slice(self._firing, out, time)
-        self._reach(timestamp)
-        return True
+        due = self._timers.event.next_time
+        if due is None or due > timestamp:
+            self._reach(timestamp)
+            return True
+        return self._fire_slice(self._begin_firing(timestamp, announce=False), out, time)
 
-    def _begin_firing(self, target: int, *, announce: bool = False) -> None:
+    def _begin_firing(self, target: int, *, announce: bool) -> Firing:
         at_end = target == WATERMARK_MAX
         allowed = END_TIMERS_MAX + len(self._timers.event) if at_end else None
-        self._firing = Firing(target, announce=announce, allowed=allowed)
+        firing = self._firing = Firing(target, (), announce, allowed)
+        return firing
 
     def _fire_slice(self, firing: Firing, out: _Output, time: Slice) -> bool:
         """Timers due at the target, in order, for a slice; True when all have fired: it is in force then."""
         queue, target = self._timers.event, firing.target
         while True:
             for timestamp, key in firing.due:
-                self._fire_one(firing, timestamp, key, out)
+                if firing.allowed is not None:
+                    firing.allowed -= 1
+                    self._check_end(firing.allowed, timestamp, key)
+                before = len(out.records)
+                self._call_timer(timestamp, key, out)
+                if fresh := len(out.records) - before:
+                    out.times.extend([timestamp] * fresh)
+                    out.marks.extend([self._mark] * fresh)
                 time.left -= 1
                 if not time.left and time.over() and queue.has_due(target):
                     return False
@@ -334,17 +341,6 @@ class KeyedProcessOperator(Operator):
         self._firing = None
         self._reach(target)
         return True
-
-    def _fire_one(self, firing: Firing, timestamp: int, key: Any, out: _Output) -> None:
-        if firing.allowed is not None:
-            firing.allowed -= 1
-            self._check_end(firing.allowed, timestamp, key)
-        before = len(out.records)
-        self._call_timer(timestamp, key, out)
-        fresh = len(out.records) - before
-        if fresh:
-            out.times.extend([timestamp] * fresh)
-            out.marks.extend([self._mark] * fresh)
 
     def _reach(self, mark: int) -> None:
         """Event time is at `mark`, unless it is further already."""

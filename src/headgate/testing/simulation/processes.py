@@ -6,9 +6,10 @@ The shells here do what `runtime.worker_process` and `runtime.driver` do with th
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headgate.common.ids import JobId
 from headgate.core.liveness import Lease
@@ -20,6 +21,13 @@ from headgate.testing.simulation.links import SimLink, make_link
 
 if TYPE_CHECKING:
     from headgate.testing.simulation.world import World
+
+T = TypeVar("T")
+
+WORK_MS: Final = (0, 1, 5, 40)
+"""How long user code on a thread of its own may take."""
+PAUSE_LOOK_MS: Final = 5
+"""How often it is looked whether a paused process runs again."""
 
 Work = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
 
@@ -104,6 +112,73 @@ class SimBackground:
         return "done" if failure is None else f"raised {type(failure).__name__}"
 
 
+class SimThread:
+    """A thread of one subtask; implements `runtime.beside.SideThread`.
+
+    Its work happens at once or at the end of a while in which the others act: what two threads must
+    not touch shows in either case.
+    """
+
+    def __init__(self, process: Process, name: str) -> None:
+        self._process, self._name = process, f"{process.name} {name}"
+        self._rng = random.Random(f"{process.world.seed} {self._name}")
+        self._jobs: deque[Work] = deque()
+        self._busy = False
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        """See `common.ports.Background`."""
+        self._jobs.append((work, done))
+        if not self._busy:
+            self._begin()
+
+    def call(self, work: Callable[[], T]) -> T:
+        """See `runtime.beside.SideThread`."""
+        assert not self._busy, f"{self._name} is called while it works"
+        return work()
+
+    def leave(self) -> None:
+        """See `runtime.beside.SideThread`."""
+
+    def join(self) -> None:
+        """See `runtime.beside.SideThread`."""
+
+    def _begin(self) -> None:
+        work, done = self._jobs.popleft()
+        self._busy = True
+        outcome = _attempted(work) if self._rng.random() < 0.5 else None
+        self._end_after(self._rng.choice(WORK_MS), work, done, outcome)
+
+    def _end_after(
+        self,
+        span_ms: int,
+        work: Callable[[], Any],
+        done: Callable[[Any, BaseException | None], None],
+        outcome: tuple[Any, BaseException | None] | None,
+    ) -> None:
+        def end() -> None:
+            if not self._process.alive:
+                return
+            if self._process.paused:
+                self._end_after(PAUSE_LOOK_MS, work, done, outcome)
+                return
+            try:
+                done(*(outcome or _attempted(work)))
+                self._busy = False
+                if self._jobs:
+                    self._begin()
+            except ProcessKilled:
+                pass  # with everything else of the process
+
+        self._process.world.line.after(span_ms, self._name, end)
+
+
+def _attempted(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return work(), None
+    except Exception as error:
+        return None, error
+
+
 class WorkerProcess(Process):
     """A worker, its link and its heartbeat."""
 
@@ -123,6 +198,7 @@ class WorkerProcess(Process):
             lambda _: self.disk(),
             world.probe(self),
             self.post,
+            lambda name: SimThread(self, name),
         )
         self.worker = Worker(JobId(world.job_id), slot, ports)
         settings = world.settings

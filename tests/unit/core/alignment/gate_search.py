@@ -421,6 +421,8 @@ def frozen(thing: Any, above: tuple[int, ...] = ()) -> Any:
     return kind.__name__, tuple([frozen(getattr(thing, name), above) for name in _names(thing)])
 
 
-def barrier(checkpoint: int, alignment: Alignment, timeout_ms: int | None = None, trigger_ms: int = 0) -> Barrier:
+def barrier(
+    checkpoint: int, alignment: Alignment, timeout_ms: int | None = None, trigger_ms: int = 0
+) -> Barrier:
     """A barrier of a script."""
     return Barrier(checkpoint, trigger_ms, alignment, timeout_ms)

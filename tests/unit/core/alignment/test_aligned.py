@@ -151,7 +151,7 @@ def test_sl11_end_of_partition_trio() -> None:
 
 
 def test_a_blocked_channel_that_ends_is_blocked_no_more() -> None:
-    """A connection may break behind a barrier: the channel's end releases it, and its barrier still counts."""
+    """A connection may break behind a barrier: its end releases it, and its barrier still counts."""
     handler = AlignedBarrierHandler(3)
     handler.barrier(0, Barrier(1, 0), 0, 0.0)
     assert (handler.end_of_partition(0, 1.0), handler.blocked, handler.pending) == ([], set(), True)
@@ -226,8 +226,8 @@ def test_d16_the_job_masters_word() -> None:
     assert (scene.handler.pending, scene.handler.blocked, scene.handler.current) == (False, set(), 4)
     assert scene.play("B4@1 B5@0").effects == []
     scene.handler.abort(9)
-    assert (scene.handler.pending, scene.handler.blocked, scene.handler.current) == (False, set(), 9)
-    assert scene.play("B5@1 B9@0 B9@1 B10@0 B10@1").mixed == [10]
+    assert (scene.handler.pending, scene.handler.blocked, scene.handler.current) == (True, {0}, 5)
+    assert scene.play("B5@1 B9@0 B9@1 B10@0 B10@1").mixed == [5, 10]
 
 
 def test_a5_announcements_leave_several_checkpoints_in_flight() -> None:
@@ -247,13 +247,13 @@ def test_a5_a_checkpoint_that_is_passed_by_is_declined() -> None:
     assert scene.play("B1@1 B2@0").triggered == [2]
 
 
-def test_start_delay_ends_with_the_first_announcement() -> None:
-    """The first sign ends the start delay, also of a barrier behind records; a skewed clock gives 0."""
+def test_start_delay_ends_where_alignment_begins() -> None:
+    """With the first barrier that is read, not where it waits behind records; a skewed clock gives 0."""
     handler, barrier = AlignedBarrierHandler(2), Barrier(1, 0)
     handler.announce(1, barrier, 12, 100.0)
     handler.announce(0, barrier, 30, 118.0)
     handler.barrier(0, barrier, 40, 128.0)
-    assert handler.barrier(1, barrier, 45, 133.0) == [TriggerSnapshot(barrier, 12, 5.0)]
+    assert handler.barrier(1, barrier, 45, 133.0) == [TriggerSnapshot(barrier, 40, 5.0)]
     handler.barrier(0, Barrier(2, 900), -900, 140.0)
     assert handler.barrier(1, Barrier(2, 900), -890, 150.0) == [TriggerSnapshot(Barrier(2, 900), 0, 10.0)]
 

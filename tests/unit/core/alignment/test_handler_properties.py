@@ -101,9 +101,9 @@ class Check:
             self.scene.arrive(f"+{value}")
         elif what == "abort":
             self.scene.handler.abort(value)
-            if self.scene.capture == value or value > (self.scene.capture or value):
+            if self.scene.capture == value:
                 self.scene.capture, self.scene.captured_from = None, set()
-            self.given_up |= set(range(value + 1)) if self.blocks else {value}
+            self.given_up.add(value)
         self.look()
 
     def ahead(self, checkpoint: int, channel: int) -> list[str] | None:

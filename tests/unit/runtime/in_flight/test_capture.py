@@ -248,6 +248,28 @@ def test_batches_are_let_go_once_encoded(tmp_path: Path) -> None:
     assert [ref() for ref in seen] == [None, None]
 
 
+def test_each_stream_is_let_go_before_the_next_is_encoded(tmp_path: Path) -> None:
+    """A spill of many streams is not twice in memory, as records and as bytes."""
+    alive: list[int] = []
+    seen: list[Any] = []
+
+    def groups(batch: Any) -> Any:
+        gc.collect()
+        alive.append(sum(ref() is not None for ref in seen))
+        return np.zeros(len(batch))
+
+    setup = Setup(tmp_path, record_type=Point)
+    setup.capture._groups_of = lambda stream: groups
+    for sender in "abc":
+        record = Point(1)
+        seen.append(weakref.ref(record))
+        setup.capture.add(key(sender), rows(record))
+        del record
+    setup.capture.seal()
+    setup.background.run_all()
+    assert alive == [3, 2, 1]
+
+
 @pytest.mark.parametrize("end", ["cancel", "too much"])
 def test_batches_are_let_go_when_given_up(tmp_path: Path, end: str) -> None:
     """Also those that wait for a background that is busy elsewhere."""
@@ -401,9 +423,10 @@ def test_giving_up_reports_nothing_and_leaves_nothing(tmp_path: Path) -> None:
         assert setup.files() == []
 
 
-def test_giving_up_while_a_part_is_written_deletes_it_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part_bytes", [1, 1_000], ids=["a spill", "the last one"])
+def test_giving_up_while_a_part_is_written_deletes_it_too(tmp_path: Path, part_bytes: int) -> None:
     """The deletion waits behind the write, so it finds what the write has left."""
-    setup = Setup(tmp_path, part_bytes=1, background=BackgroundThread("headgate-test"))
+    setup = Setup(tmp_path, part_bytes, background=BackgroundThread("headgate-test"))
     writing, go_on = threading.Event(), threading.Event()
     store = setup.store
 

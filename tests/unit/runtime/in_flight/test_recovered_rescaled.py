@@ -137,7 +137,9 @@ def check(run: Run, emitted: Emitted, before: list[Any], interrupted_before: boo
         assert not emitted.in_time.intersection(seen.late)
         if run.way == "keyed":
             assert {owner(key, run.receivers) for key in seen.keys} <= {subtask}
-        assert {name: emitted.keys[name] for name in seen.names} == dict(zip(seen.names, seen.keys, strict=True))
+        assert {name: emitted.keys[name] for name in seen.names} == dict(
+            zip(seen.names, seen.keys, strict=True)
+        )
         if not run.mixed:
             check_order(seen, run.way == "keyed" and interrupted_before)
 
@@ -212,7 +214,7 @@ def _first_run(draw: Chooser, emitted: Emitted, idle: bool) -> tuple[bool, Run, 
     return keyed, run, first_checkpoint(draw, run, emitted, idle)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.data(), st.booleans())
 def test_one_restore_at_any_parallelism(data: Any, idle: bool) -> None:
     """Each record once, at its owner, in its channel's order, in time if it was."""
@@ -227,7 +229,7 @@ def test_one_restore_at_any_parallelism(data: Any, idle: bool) -> None:
         check_live(after)
 
 
-@settings(max_examples=250)
+@settings(max_examples=60)
 @given(st.data())
 def test_interrupted_recoveries_lose_nothing(data: Any) -> None:
     """Two checkpoints during recoveries, a new parallelism after each: polled and left are everything."""

@@ -9,6 +9,7 @@ from restore_samples import batch, checkpoint, plan, stream
 
 from headgate.common.errors import UsageError
 from headgate.common.ids import EdgeId, VertexId
+from headgate.common.time import WATERMARK_MIN
 from headgate.graph.logical import MapNode
 from headgate.graph.partitioners import Forward, Rebalance
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
@@ -116,7 +117,8 @@ def test_a_changed_forward_exchange_holds_event_time_back() -> None:
     """Each subtask hears of the slowest sender that it has no stream of, also one without a stream."""
     found = taken(plan("forward", 3, 3), checkpoint(forward(2)))
     stand_ins = {
-        subtask: [s.stream for s in shares if s.stream.sender_subtask < 0] for subtask, shares in found.items()
+        subtask: [s.stream for s in shares if s.stream.sender_subtask < 0]
+        for subtask, shares in found.items()
     }
     told = {s: [(x.watermark, x.parts, x.former) for x in there] for s, there in stand_ins.items()}
     assert told == {0: [(90, [], True)], 1: [(100, [], True)], 2: [(90, [], True)]}
@@ -159,6 +161,18 @@ def test_what_is_live_is_the_same_level_for_all() -> None:
         (s.stream.receiver_subtask, s.stream.watermark, s.stream.from_output): s.stream.level for s in shares
     }
     assert levels == {(0, 5, False): 0, (0, None, False): 1, (1, 7, False): 1, (0, None, True): 1}
+
+
+def test_a_first_level_begins_before_all_time_unless_it_says_otherwise() -> None:
+    """Lined up behind another receiver's levels, it still does not continue those."""
+    some = [
+        stream(StreamKey("b", "a", None, 0, 0, 0), (ONE,), 5),
+        stream(StreamKey("b", "a", None, 0, 0, 1), (ONE,), None),
+        stream(StreamKey("b", "a", None, 0, 1, 0), (ONE,), None),
+    ]
+    (shares,) = taken(plan("rebalance", 1, 1), checkpoint(some)).values()
+    begins = {(s.stream.receiver_subtask, s.stream.level): s.stream.watermark for s in shares}
+    assert begins == {(0, 0): 5, (0, 1): None, (1, 1): WATERMARK_MIN}
 
 
 def test_copies_of_a_rescaled_sender_are_former_ones() -> None:
