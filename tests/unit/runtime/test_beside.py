@@ -1,4 +1,4 @@
-"""A blocking function's subtask: away with its work, it neither steps nor draws, and then all is as in the loop."""
+"""The subtask of a blocking function: away it neither steps nor draws, and back all is as in the loop."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_timers_wait_and_output_that_is_there_already_does_not() -> None:
     assert rig.task.next_wakeup() == rig.clock.now
     assert rig.task.run_timers() is False
     assert rig.task.next_wakeup() is None
-    assert [e for e in rig.lane.elements if hasattr(e, "rows")][0].rows() == [1]
+    assert next(e for e in rig.lane.elements if hasattr(e, "rows")).rows() == [1]
     rig.finish()
     assert rig.task.run_timers() is True
     rig.thread.finish()

@@ -139,10 +139,10 @@ SEARCHES = {
         "12- 12-1 2- 2-1",
     ),
     "alternating-savepoint": (alternating(full(ALIGNED[0], UNALIGNED[1])), 11_300, "12- 2-1"),
-    "forced": (with_forced(full(*UNALIGNED)), 6_600, "12- 12-1 2-1"),
-    "forced-broken": (with_forced(broken(*UNALIGNED)), 2_450, "12-1 2- 2-1"),
-    "forced-ended": (with_forced(ended(*UNALIGNED)), 500, "12- 12-1 2-1"),
-    "forced-timeout": (with_forced(two(*TIMED), time=True), 850, "12- 12-1 2-1"),
+    "forced": (with_forced(full(*UNALIGNED)), 4_850, "12- 12-1 2-1"),
+    "forced-broken": (with_forced(broken(*UNALIGNED)), 1_950, "12-1 2- 2-1"),
+    "forced-ended": (with_forced(ended(*UNALIGNED)), 400, "12- 12-1 2-1"),
+    "forced-timeout": (with_forced(two(*TIMED), time=True), 600, "12- 12-1 2-1"),
 }
 
 
