@@ -17,13 +17,14 @@ from rich.console import Console
 
 from bench import machine, report
 from bench.plan import SECTIONS, Plan, chosen
-from bench.sections import headgate_jobs, j2
+from bench.sections import barriers, checkpoint_cost, headgate_jobs, j2
 
 _PAGE_CELLS = 130
 
 MEASURES: dict[str, Callable[[Plan, Callable[[str], None]], dict[str, Any]]] = {
     "j2": j2.measure,
-    "checkpoint-cost": headgate_jobs.checkpoint_cost,
+    "checkpoint-cost": checkpoint_cost.measure,
+    "barriers": barriers.measure,
     "memory": headgate_jobs.memory,
     "backpressure": headgate_jobs.backpressure,
     "latency": headgate_jobs.latency,

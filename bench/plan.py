@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-SECTIONS = ("j2", "checkpoint-cost", "memory", "backpressure", "latency")
+SECTIONS = ("j2", "checkpoint-cost", "barriers", "memory", "backpressure", "latency")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +16,18 @@ class Plan:
         events: bids of J2 and of the checkpoint cost.
         state_events: bids for Spark's transformWithState, which would take minutes on all of them.
         rounds: how often J2 goes round all engines.
-        pairs: of jobs with and without checkpoints.
-        warm_jobs: uncounted jobs before the pairs.
+        pairs: of jobs with and without checkpoints, for each program and kind of checkpoint.
+        warm_jobs: uncounted jobs of each program before the pairs.
         peers: whether other engines run at all.
         install: whether absent peers are installed.
         memory_s: length of the stream whose memory is watched.
         memory_warm_up_s: its beginning, which does not count.
         memory_rate: its records per second.
         blocked_s: about how long the slow sink takes.
+        barriers_s: about how long the slow sink takes in each mode of the checkpoints.
+        barriers_sleep_us: how long it sleeps for each record, in each writer.
+        barriers_warm_up_s: the beginning, in which the queues fill and checkpoints do not count.
+        barriers_credit: frames that may be under way on a channel; fewer are sooner full.
         delay_s: length of the stream whose latency is measured.
         delay_warm_up_s: its beginning, which does not count.
         timeout_s: for one job, whatever it is, besides its intended length.
@@ -41,6 +45,10 @@ class Plan:
     memory_warm_up_s: int = 60
     memory_rate: int = 400_000
     blocked_s: float = 30.0
+    barriers_s: float = 38.0
+    barriers_sleep_us: float = 25.0
+    barriers_warm_up_s: float = 2.0
+    barriers_credit: int = 4
     delay_s: float = 30.0
     delay_warm_up_s: float = 5.0
     timeout_s: float = 300.0
@@ -58,6 +66,10 @@ SMOKE = Plan(
     memory_warm_up_s=5,
     memory_rate=100_000,
     blocked_s=3.0,
+    barriers_s=2.0,
+    barriers_sleep_us=8.0,
+    barriers_warm_up_s=0.5,
+    barriers_credit=1,
     delay_s=4.0,
     delay_warm_up_s=1.0,
     timeout_s=90.0,

@@ -25,7 +25,11 @@ def show(record: dict[str, Any], console: Console) -> None:
     sections = record["sections"]
     if "j2" in sections:
         _show_j2(sections["j2"], record["smoke"], console)
-    if any(name != "j2" for name in sections):
+    if sections.get("checkpoint-cost", {}).get("rows"):
+        _show_costs(sections["checkpoint-cost"], console)
+    if sections.get("barriers", {}).get("rows"):
+        _show_barriers(sections["barriers"], console)
+    if any(name in _PHRASES for name in sections):
         _show_others(sections, console)
     for name, section in sections.items():
         for text in section["failed"]:
@@ -85,21 +89,72 @@ def _show_ratios(section: dict[str, Any], console: Console) -> None:
     for target in section["targets"]:
         measured = target["measured"]
         rounds = section["ratios"].get(target["name"].removeprefix("times "), [])
-        verdict = (
-            ""
-            if measured is None
-            else "[green]met[/green]"
-            if measured >= target["wanted"]
-            else "[red]missed[/red]"
-        )
         table.add_row(
             target["name"],
             short(target["wanted"]),
             short(measured),
-            verdict,
+            _verdict(None if measured is None else measured >= target["wanted"]),
             "  ".join(f"{ratio:.1f}" for ratio in rounds),
         )
     console.print(table)
+
+
+def _show_costs(section: dict[str, Any], console: Console) -> None:
+    title = f"CPU time of the workers with checkpoints every second, {section['events']:,} bids"
+    table = Table(title=title, title_justify="left")
+    table.add_column("job, checkpoints")
+    for heading in ("pairs", "us/event off", "on", "cost", "spread", "wanted", ""):
+        table.add_column(heading, justify="right")
+    for row in section["rows"]:
+        cost, wanted = row["cost"], row["wanted"]
+        table.add_row(
+            row["title"],
+            str(len(row["costs"])),
+            number(row["cpu_us_off"], 3),
+            number(row["cpu_us_on"], 3),
+            share(cost),
+            "" if cost is None else f"{share(row['least'])} to {share(row['most'])}",
+            "" if wanted is None else f"<= {wanted:.0%}",
+            _verdict(None if cost is None or wanted is None else cost <= wanted),
+        )
+    console.print(table)
+
+
+def _show_barriers(section: dict[str, Any], console: Console) -> None:
+    title = "checkpoints under backpressure, from trigger to commit"
+    table = Table(title=title, title_justify="left")
+    table.add_column("barriers")
+    for heading in (
+        "checkpoints",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+        "in flight MB",
+        "source blocked",
+        "record at sink costs",
+        "",
+    ):
+        table.add_column(heading, justify="right")
+    for row in section["rows"]:
+        table.add_row(
+            row["title"],
+            str(row["checkpoints"]),
+            number(row["p50_ms"], 0),
+            number(row["p99_ms"], 0),
+            number(row["max_ms"], 0),
+            number(row["in_flight_mb"], 1),
+            percent(row["source_blocked"]),
+            "-" if row["times_slower"] is None else f"{row['times_slower']:.0f} x source",
+            _verdict(row["met"]) if row["conclusive"] else "too little seen",
+        )
+    console.print(table)
+    if section["times_aligned"] is not None:
+        times = short(section["times_aligned"])
+        console.print(f"an aligned one takes {times} times as long as an unaligned one", highlight=False)
+
+
+def _verdict(met: bool | None) -> str:
+    return "" if met is None else "[green]met[/green]" if met else "[red]missed[/red]"
 
 
 def _show_others(sections: dict[str, Any], console: Console) -> None:
@@ -111,15 +166,6 @@ def _show_others(sections: dict[str, Any], console: Console) -> None:
             section = sections[name]
             table.add_row(name, phrase(section) if not section["failed"] else "[red]failed, see below[/red]")
     console.print(table)
-
-
-def _cost(section: dict[str, Any]) -> str:
-    cost = section["cost"]
-    return (
-        f"checkpoints every second cost {percent(cost)} of the workers' CPU: "
-        f"{number(section['cpu_us_off'], 3)} -> {number(section['cpu_us_on'], 3)} us/event, "
-        f"median of {len(section['costs'])} pairs"
-    )
 
 
 def _memory(section: dict[str, Any]) -> str:
@@ -146,7 +192,6 @@ def _latency(section: dict[str, Any]) -> str:
 
 
 _PHRASES = {
-    "checkpoint-cost": _cost,
     "memory": _memory,
     "backpressure": _backpressure,
     "latency": _latency,
@@ -185,6 +230,16 @@ def percent(value: float | None) -> str:
         ('26%', '-')
     """
     return "-" if value is None else f"{value:.0%}"
+
+
+def share(value: float | None) -> str:
+    """A small share, to a tenth of a per cent.
+
+    Example:
+        >>> share(0.0256), share(-0.004), share(None)
+        ('2.6%', '-0.4%', '-')
+    """
+    return "-" if value is None else f"{value:.1%}"
 
 
 def bar(cells: float) -> str:

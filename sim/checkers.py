@@ -96,7 +96,7 @@ class ExactlyOnce(Checks):
             )
 
     def _demand_clean_storage(self, world: World) -> None:
-        """Nothing but the log, the retained checkpoints and the workers' marker is left."""
+        """Only the log, the history, the retained checkpoints and the workers' marker are left."""
         disk = SimDisk(world.files)
         log = CompletedCheckpointLog(disk, log_folder(JobId(JOB_ID))).completed()
         folders = {entry.metadata.rpartition("/")[0] for entry in log}
@@ -105,6 +105,7 @@ class ExactlyOnce(Checks):
             for name in disk.list(job_folder(JobId(JOB_ID)))
             if name.rpartition("/")[0] not in folders
             and "/log/" not in name
+            and "/history/" not in name
             and name != history_name(JobId(JOB_ID))
         ]
         if left and not world.faults.done:

@@ -17,6 +17,7 @@ GAP_MS = 150
 """Event time without a record after which a key counts as quiet."""
 ASIDE = "aside"
 SUMS = "sums"
+KEYED = ("count", "quiet")
 WIDTHS = (1, 1, 2, 2, 3, 4)
 
 
@@ -76,7 +77,7 @@ class Step:
     @property
     def keyed(self) -> bool:
         """Whether its input is partitioned by key."""
-        return self.verb in ("count", "quiet")
+        return self.verb in KEYED
 
 
 @dataclass(frozen=True)
@@ -168,18 +169,15 @@ class _Drawing:
         width = rng.choice(WIDTHS)
         if rng.random() < 0.4:
             width = self._step(feeds[0].step).parallelism  # so that something goes forward, or is chained
-        step = Step(
-            uid, verb, (), width, rng.randint(2, 6), rng.choice((0, 0, 0, 0.5, 4)), rng.random() < 0.5
-        )
-        travels = [""] if step.keyed else ["", "", "rebalance", "broadcast"]
+        travels = [""] if verb in KEYED else ["", "", "rebalance", "broadcast"]
         step = Step(
             uid,
             verb,
             tuple(Feed(feed.step, feed.tag, rng.choice(travels)) for feed in feeds),
             width,
-            step.number,
-            step.cost_ms,
-            step.tells,
+            number=rng.randint(2, 6),
+            cost_ms=rng.choice((0, 0, 0, 0.5, 4)),
+            tells=rng.random() < 0.5,
         )
         self._note_kinds(step)
         self.steps.append(step)
@@ -218,7 +216,7 @@ class _Drawing:
 
     def _note_kinds(self, step: Step) -> None:
         fed = {feed.step for feed in step.feeds}
-        if step.verb == "plain" or (step.verb in ("filter",) and fed & self._plain):
+        if step.verb == "plain" or (step.verb == "filter" and fed & self._plain):
             self._plain.add(step.uid)
         if step.verb == "count" or fed & self._timeless:
             self._timeless.add(step.uid)
@@ -232,4 +230,5 @@ def _line(step: Step) -> str:
         feed.step + (f"/{feed.tag}" if feed.tag else "") + (f" by {feed.travel}" if feed.travel else "")
         for feed in step.feeds
     )
-    return f"  {step.uid}: {step.verb}({step.number}) x{step.parallelism} from {feeds or 'events'}, {step.cost_ms} ms"
+    what = f"{step.verb}({step.number}) x{step.parallelism}"
+    return f"  {step.uid}: {what} from {feeds or 'events'}, {step.cost_ms} ms"

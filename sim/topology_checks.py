@@ -1,9 +1,10 @@
-"""What must hold when a topology ran: output, order, final state, nothing late, files of every cut readable."""
+"""What must hold when a topology ran: output, order, final state, nothing late, readable cuts."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from typing_extensions import override
@@ -17,7 +18,7 @@ from headgate.testing.simulation.world import World
 from sim.checkers import keyed_values
 from sim.store import STORES, Store
 from sim.topology import Topology
-from sim.topology_answer import Answer, Stream, answer_of
+from sim.topology_answer import Answer, Lane, Stream, answer_of
 from sim.topology_job import LATE, Counting
 
 Row = tuple[str, str, int, int]
@@ -162,12 +163,12 @@ def _demand_sums(
 
 def _demand_order(uid: str, got: Iterable[Row], stream: Stream) -> None:
     place = {told.item.ident: (told.lane, told.rank) for told in stream.told}
-    lanes: dict[object, list[tuple[tuple[int, ...], str]]] = defaultdict(list)
+    lanes: dict[Lane, list[tuple[tuple[int, ...], str]]] = defaultdict(list)
     for row in got:
         lane, rank = place[row[0]]
         lanes[lane].append((rank, row[0]))
     for lane, ranks in lanes.items():
-        for before, after in zip(ranks, ranks[1:], strict=False):
+        for before, after in pairwise(ranks):
             if after[0] <= before[0]:
                 raise Violation(f"in sink {uid!r}, lane {lane}: {after[1]} came after {before[1]}")
 

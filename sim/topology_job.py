@@ -44,6 +44,7 @@ class Calculating(Function):
     """Calculates with the value."""
 
     def __call__(self, item: Item) -> Item:
+        """One record."""
         self.pay()
         return Item(item[0], item[1], item[2] * self.step.number + 1, item[3])
 
@@ -52,6 +53,7 @@ class Plainly(Function):
     """Makes a plain tuple of a record, which travels by the self-describing codec."""
 
     def __call__(self, item: Any) -> Any:
+        """One record."""
         self.pay()
         return (item[0], item[1], item[2] + self.step.number, item[3])
 
@@ -60,6 +62,7 @@ class Keeping(Function):
     """Keeps most values."""
 
     def __call__(self, item: Any) -> bool:
+        """One record."""
         self.pay()
         return bool(item[2] % self.step.number)
 
@@ -68,6 +71,7 @@ class Multiplying(Function):
     """Gives none, one or several records."""
 
     def __call__(self, item: Item) -> list[Item]:
+        """One record."""
         self.pay()
         return [
             Item(f"{item[0]}.{copy}", item[1], item[2] + copy, item[3])
@@ -133,6 +137,7 @@ class KeyOf(Function):
     """The key of a keyed step."""
 
     def __call__(self, item: Any) -> str:
+        """One record."""
         return key_of(self.step, item[2])
 
 

@@ -34,7 +34,7 @@ class Spent:
 
 
 def cost(virtual_ms: float) -> None:
-    """Called by a job's function: its worker's loop stands still for so long; nothing outside a CostlyWorld."""
+    """Called by a job's function: in a CostlyWorld its worker's loop stands still for so long."""
     Spent.ms += virtual_ms
 
 

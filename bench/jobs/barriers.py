@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from typing_extensions import override
 
+import headgate as hg
 from bench.jobs.support import PARALLELISM, RunningCount, Stopwatch, SummingSink, environment, result
 from headgate.checkpoint.history_file import CheckpointRecord, CheckpointStatus, find_histories, read_history
-from headgate.common.options import ALIGNED_TIMEOUT, UNALIGNED
+from headgate.common.options import ALIGNED_TIMEOUT, CREDIT_INITIAL, HEARTBEAT_INTERVAL, UNALIGNED
 from headgate.connectors.generator import generator_source
 from headgate.runtime.control.messages import Counters
 
@@ -129,22 +130,27 @@ def passed_on(record: tuple[int, int]) -> tuple[int, int]:
     return record[0], record[1] + 1
 
 
-def run_once(mode: str, records: int, sleep_us: float, warm_up_s: float) -> dict[str, Any]:
+def build(env: hg.Environment, records: int, sink: SummingSink) -> None:
+    """The program: two exchanges between the source and the slow end."""
+    numbers = env.from_source(generator_source(born, records), uid="numbers")
+    keyed = numbers.rebalance().map(passed_on, uid="pass-on").key_by(lambda record: record[0])
+    keyed.process(RunningCount(), uid="counts").sink_to(sink, uid="sink")
+
+
+def run_once(mode: str, asked: argparse.Namespace) -> dict[str, Any]:
     """One job; its checkpoints, its backpressure and whether its answer is right."""
+    records: int = asked.records
+    options = {HEARTBEAT_INTERVAL.key: "200ms", CREDIT_INITIAL.key: str(asked.credit), **MODES[mode]}
     storage = tempfile.mkdtemp(prefix="headgate-bench-")
-    listener, sink = BlockedListener(), SummingSink(sleep_us)
+    listener, sink = BlockedListener(), SummingSink(asked.sleep_us)
     try:
-        env = environment(listener, "1s", storage, {"heartbeat.interval": "200ms", **MODES[mode]})
-        numbers = env.from_source(generator_source(born, records), uid="numbers")
-        spread = numbers.rebalance().map(passed_on, uid="pass-on")
-        spread.key_by(lambda record: record[0]).process(RunningCount(), uid="counts").sink_to(
-            sink, uid="sink"
-        )
+        env = environment(listener, "1s", storage, options)
+        build(env, records, sink)
         env.execute(f"barriers-{mode}")
         history = read_history(find_histories(str(Path(storage) / "checkpoints"))[0])
     finally:
         shutil.rmtree(storage, ignore_errors=True)
-    full = counted(history.records, listener.began_wall_ms + int(warm_up_s * 1000))
+    full = counted(history.records, listener.began_wall_ms + int(asked.warm_up_s * 1000))
     answer = {"records": sink.sums.records, "total": sink.sums.total}
     return {
         "mode": mode,
@@ -158,7 +164,7 @@ def run_once(mode: str, records: int, sleep_us: float, warm_up_s: float) -> dict
             for record in history.records
             if record.status is CheckpointStatus.FAILED and record.kind == "periodic"
         ],
-        **pressure(listener.samples, records, warm_up_s),
+        **pressure(listener.samples, records, asked.warm_up_s),
         **listener.facts(sink.sums.records),
     }
 
@@ -170,8 +176,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, required=True)
     parser.add_argument("--sleep-us", type=float, required=True, help="for each record, in each writer")
     parser.add_argument("--warm-up-s", type=float, required=True, help="until the queues are full")
+    parser.add_argument("--credit", type=int, required=True, help="frames under way on a channel")
     asked = parser.parse_args()
-    result(runs=[run_once(mode, asked.records, asked.sleep_us, asked.warm_up_s) for mode in asked.modes])
+    result(runs=[run_once(mode, asked) for mode in asked.modes])
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
-"""J2: a running count per auction, one output per bid, from Parquet into a counting sink.
-
-Runs the job as often as asked, in one Spark, with checkpoints every second or without.
-"""
+"""J2: a running count per auction, one output per bid, from Parquet into a counting sink."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import headgate as hg
 from bench.jobs.support import Stopwatch, SummingSink, environment, result
+from headgate.common.options import UNALIGNED
 from headgate.connectors.files import parquet_source
 
 
@@ -25,36 +24,47 @@ class RunningCount(hg.KeyedProcessFunction[int, Any, tuple[int, int]]):
         yield bid.auction, self.count.value
 
 
-def run_once(data: str, checkpoints: bool) -> dict[str, object]:
-    """One job; its measurements and its answer."""
+Numbered = hg.DataStream[tuple[int, int]]
+"""What the counting sink takes."""
+
+MODES = ("off", "on", "unaligned")
+"""No checkpoints, checkpoints every second, and such whose barriers overtake."""
+
+
+def counts(bids: hg.DataStream[Any]) -> Numbered:
+    """The running count of each bid's auction."""
+    return bids.key_by("auction").process(RunningCount(), uid="counts")
+
+
+def run_once(data: str, mode: str, program: Callable[[hg.DataStream[Any]], Numbered]) -> dict[str, object]:
+    """One job; its measurements and its answer.
+
+    Args:
+        data: folder of Parquet files.
+        mode: of :data:`MODES`.
+        program: what is done with the bids.
+    """
     storage = tempfile.mkdtemp(prefix="headgate-bench-")
     stopwatch, sink = Stopwatch(), SummingSink()
     try:
-        env = environment(stopwatch, "1s" if checkpoints else None, storage)
-        counts = (
-            env.from_source(parquet_source(data), uid="bids")
-            .key_by("auction")
-            .process(RunningCount(), uid="counts")
-        )
-        counts.sink_to(sink, uid="sink")
-        env.execute("running-count")
+        options = {UNALIGNED.key: "true"} if mode == "unaligned" else None
+        env = environment(stopwatch, None if mode == "off" else "1s", storage, options)
+        program(env.from_source(parquet_source(data), uid="bids")).sink_to(sink, uid="sink")
+        env.execute("bids")
     finally:
         shutil.rmtree(storage, ignore_errors=True)
     sums = sink.sums
     answer = {"records": sums.records, "total": sums.total, "highest": sums.highest}
-    return {"checkpoints_on": checkpoints, "answer": answer, **stopwatch.facts(sums.records)}
+    return {"mode": mode, "answer": answer, **stopwatch.facts(sums.records)}
 
 
 def main() -> None:
     """The program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", help="folder of Parquet files")
-    parser.add_argument(
-        "modes", nargs="*", choices=["on", "off"], default=["on"], help="checkpoints, job by job"
-    )
+    parser.add_argument("mode", nargs="?", choices=MODES, default="on", help="of its checkpoints")
     arguments = parser.parse_args()
-    runs = [run_once(arguments.data, mode == "on") for mode in arguments.modes]
-    result(**runs[-1], runs=runs)
+    result(**run_once(arguments.data, arguments.mode, counts))
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def test_operators_that_are_chained_no_longer() -> None:
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_a_restored_job_survives_faults(kind: str) -> None:
-    """Failures before its first own checkpoint restore the same records in flight again, and later ones new."""
+    """Failures before its first own checkpoint restore the same records in flight once more."""
     stopped = stop_in_flight(shape(kind, 3), "unaligned", 3, least=LEAST)
     outcomes = [go_on(shape(kind, 2), "unaligned", seed, stopped, ALL_FAULTS) for seed in range(5)]
     assert sum(outcome.restarts for outcome in outcomes) > 0
@@ -109,14 +109,8 @@ def test_records_in_flight_to_an_operator_that_is_gone_are_refused() -> None:
     """They would be lost silently; the message names the operator."""
     stopped = stop_in_flight(shape("forward", 2), "unaligned", 3, least=LEAST)
     topology = shape("forward", 2)
-    renamed = [
-        replace(step, uid="three")
-        if step.uid == "two"
-        else replace(
-            step, feeds=tuple(replace(f, step="three") if f.step == "two" else f for f in step.feeds)
-        )
-        for step in topology.steps
-    ]
+    renamed = [replace(step, uid="three") if step.uid == "two" else step for step in topology.steps]
+    renamed[-1] = replace(renamed[-1], feeds=(Feed("three"),))
     with pytest.raises(UsageError, match="'two'"):
         go_on(replace(topology, steps=tuple(renamed)), "unaligned", 4, stopped)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import Counter
@@ -23,7 +24,7 @@ from headgate.testing.simulation.faults import NO_FAULTS, FaultMix
 from headgate.testing.simulation.jobs import job_of
 from headgate.testing.simulation.world import Outcome, World
 from sim.store import STORES, Store
-from sim.topology import Feed, Item, Step, Topology
+from sim.topology import Feed, Item, Step, Topology, events_of
 from sim.topology_answer import answer_of
 from sim.topology_checks import Row, TopologyChecks, complain, records_in_flight
 from sim.topology_job import LATE, build
@@ -33,6 +34,8 @@ from sim.worlds import CostlyWorld, RestoredWorld
 SHAPES = ("keyed", "rebalance", "union", "forward")
 SLOW_MS = 4.0
 RULES = "rules"
+SEEDS_TRIED = 10
+"""Schedules in which a wanted checkpoint may occur; the first one that has it is taken."""
 
 CROWDED: Mapping[str, Any] = {
     **SETTINGS,
@@ -192,18 +195,27 @@ def stop_in_flight(
         levels = {stream.level for stream in cut.in_flight}
         return records_in_flight(cut) >= least and max(levels) >= level
 
-    world = _world(topology, mode, seed, StopAtCut(topology, wanted, after is not None), after, NO_FAULTS)
-    try:
-        outcome = world.run()
-    except _StoppedError:
-        cut = _on_disk(world)
-        assert wanted(cut)
-        widths = frozenset() if after is None else after.widths
-        runs = 1 if after is None else after.runs + 1
-        stores = {step.uid: _copied(STORES[step.uid]) for step in topology.of("sink")}
-        return Stopped(cut, world.files, stores, runs, widths | {topology.steps[-1].parallelism})
-    story = "\n".join(outcome.story)
-    raise AssertionError(f"no checkpoint was as wanted: {outcome.violation or 'the job ended'}\n{story}")
+    for tried in range(SEEDS_TRIED):
+        checks = StopAtCut(topology, wanted, after is not None)
+        world = _world(topology, mode, seed + 100 * tried, checks, after, NO_FAULTS)
+        try:
+            world.run()
+        except _StoppedError:
+            return _left_by(world, topology, after)
+    raise AssertionError(
+        f"in {SEEDS_TRIED} schedules from seed {seed} no checkpoint held {least} records at level {level}"
+    )
+
+
+def _left_by(world: World, topology: Topology, after: Stopped | None) -> Stopped:
+    widths = frozenset[int]() if after is None else after.widths
+    return Stopped(
+        _on_disk(world),
+        world.files,
+        {step.uid: _copied(STORES[step.uid]) for step in topology.of("sink")},
+        1 if after is None else after.runs + 1,
+        widths | {topology.steps[-1].parallelism},
+    )
 
 
 def go_on(
@@ -267,8 +279,7 @@ class Trouble:
             strikes, cls.armed = cls.armed, 0
         if strikes:
             raise RuntimeError("a function raised after a checkpoint")
-        if ms:
-            time.sleep(ms / 4000)
+        time.sleep(max(ms, 1) / 1000)
 
 
 class _Arming(JobListener):
@@ -283,6 +294,7 @@ def spend(ms: float) -> None:
     Trouble.spend(ms)
 
 
+MINI_EVENTS = 200
 MINI: Mapping[str, Any] = {
     **SETTINGS,
     "execution.step-target": "1ms",
@@ -293,7 +305,12 @@ MINI: Mapping[str, Any] = {
 
 
 def run_on_mini_cluster(topology: Topology, mode: str, folder: Path, failures: int = 2) -> int:
-    """Run a topology in threads of this process with some failures, check its output; gives the restarts."""
+    """Run a topology in threads of this process with some failures, check its output; gives the restarts.
+
+    It gets more events than in the simulator, so that checkpoints complete while there is something to fail.
+    """
+    events = {uid: events_of(uid, MINI_EVENTS, random.Random(uid)) for uid in topology.events}
+    topology = replace(topology, events=events)
     answer = answer_of(topology)
     STORES.update({uid: Store() for uid in answer.sinks})
     LATE.clear()

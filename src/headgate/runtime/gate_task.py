@@ -85,15 +85,17 @@ class GateTask(Task):
     def _attend(self) -> bool:
         """Barriers do not wait for credit, nor for timers that are still to fire."""
         worked = super()._attend()
+        self._pass_captured()
         due = self._gate.next_timeout()
         if self._gate.urgent or (due is not None and self.host.clock.precise_ms() > due):
             self._perform(self._gate.announce(self._clocks()))
+            self._pass_captured()
             worked = True
         if self._may_pass_events_only() and self._gate.available:
             while (polled := self._gate.poll(self._clocks(), only_control=True)) is not None:
                 self._perform(polled[2])
+                self._pass_captured()
                 worked = True
-        self._pass_captured()
         return worked
 
     def _may_pass_events_only(self) -> bool:
@@ -237,7 +239,7 @@ class GateTask(Task):
         elif kind is Idle:
             self._advance(self._valve.idle(channel))
             if self._valve.is_idle():
-                self._runner.when_back(lambda: self._invoke(self.head.idle))
+                self._runner.when_back(lambda: self._when_free(lambda: self._invoke(self.head.idle)))
 
 
 def _kind_of(element: Any) -> Kind:

@@ -12,6 +12,7 @@ some of them the subtask takes no step; what is to follow is said beforehand.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -106,6 +107,7 @@ class Task(ABC):
         self._recovered = recovered
         self._reading: Reading | None = None
         self._ending = False
+        self._waiting: deque[Callable[[], None]] = deque()
         self._opened: list[Operator] = []
 
     def open(self) -> None:
@@ -144,12 +146,18 @@ class Task(ABC):
     def _has_work(self) -> bool:
         """Whether :meth:`_work` has something to do, if the outputs take it."""
         return (
-            self.head.busy or self._reading is not None or self._recovered is not None or self._input_waits()
+            self.head.busy
+            or bool(self._waiting)
+            or self._reading is not None
+            or self._recovered is not None
+            or self._input_waits()
         )
 
     def _work(self) -> bool:
         if self.head.busy:
             self._invoke(self.head.go_on, self._end_if_through)
+        elif self._waiting:
+            self._waiting.popleft()()
         elif self._reading is not None:
             self._process(self._reading)
         elif self._recovered is not None:
@@ -170,6 +178,13 @@ class Task(ABC):
         """Everything that calls the operators goes through here, or waits for them: see `Runner.call`."""
         self._runner.run(work, lambda _: None if then is None else then())
 
+    def _when_free(self, action: Callable[[], None]) -> None:
+        """Call `action` when no timer is due any more: the head takes nothing before that."""
+        if self.head.busy or self._waiting:
+            self._waiting.append(action)
+        else:
+            action()
+
     def _process(self, reading: Reading) -> None:
         """One slice of a batch."""
         start = reading.cursor
@@ -187,8 +202,9 @@ class Task(ABC):
 
     def _batch_done(self, reading: Reading) -> None:
         """All records of a batch are processed."""
-        if reading.channel is None and reading.operator == 0 and reading.mark is not None:
-            self._advance(reading.mark)
+        mark = reading.mark
+        if reading.channel is None and reading.operator == 0 and mark is not None:
+            self._when_free(lambda: self._advance(mark))
 
     def _recover(self, recovered: RecoveredInput) -> None:
         """Records that were under way in the restored checkpoint come before all others."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from operator_samples import finished, rows
-from task_samples import Rig
+from task_samples import Rig, Watching
 
 from headgate.common.errors import InternalError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
@@ -213,3 +213,65 @@ def test_the_operator_never_sees_time_fall(steps: list[tuple[int, Any]], size: i
         if isinstance(entry, tuple)
     ]
     assert times == sorted(times)
+
+
+class Slow(Watching):
+    """Needs some more slices for each watermark, like a keyed operator with many timers."""
+
+    slices = 0
+
+    @property
+    def busy(self) -> bool:
+        return self.slices > 0
+
+    def go_on(self) -> None:
+        self.slices -= 1
+        self.life.append("slice")
+
+    def watermark(self, timestamp: int) -> None:
+        assert not self.busy
+        super().watermark(timestamp)
+        self.slices = 2
+
+    def idle(self) -> None:
+        assert not self.busy
+        super().idle()
+
+    def end_of_data(self) -> None:
+        assert not self.busy
+        self.life.append("end")
+        super().end_of_data()
+
+
+def slowly(rig: Rig) -> Slow:
+    """Replace the rig's operator by one that is slow with watermarks."""
+    slow = Slow(rig.clock)
+    slow.next = rig.operator.next
+    rig.task.operators[:] = [slow]  # type: ignore[index]
+    rig.operator = rig.task.head = slow
+    return slow
+
+
+def test_idleness_and_the_end_wait_for_timers_that_are_due() -> None:
+    """A head that is still firing takes nothing new, and gets it when it is through."""
+    rig = signed(2)
+    slow = slowly(rig)
+    rig.deliver((0, Watermark(5)), (0, Idle()), (1, Watermark(9)), (1, Idle()))
+    assert slow.seen.log == [("watermark", 5), ("watermark", 9), "idle"]
+    rig.deliver((0, EndOfData()), (1, EndOfData()))
+    assert slow.life[-1] == "end"
+    assert slow.life.count("slice") == 6
+
+
+def test_a_barrier_passes_between_two_slices_of_timers() -> None:
+    """It is behind the watermark in its channel, but need not wait until all of its timers have fired."""
+    rig = signed(1)
+    slow = slowly(rig)
+    rig.task.deliver(0, Watermark(5))
+    rig.task.step()
+    assert slow.busy
+    rig.task.deliver(0, Barrier(1, 0))
+    rig.task.step()
+    assert [drawn.checkpoint for drawn in rig.host.drawn] == [1]
+    assert slow.life.index("snapshot 1") < len(slow.life)
+    assert slow.life.count("slice") <= 1

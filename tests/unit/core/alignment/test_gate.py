@@ -483,3 +483,45 @@ def test_the_last_channel_is_the_one_that_is_waited_for() -> None:
     assert (player.gate.last_channel, player.triggered) == (1, [1])
     player.play("B2@0 C2@1")
     assert player.gate.last_channel is None
+
+
+class Recorder(UnalignedBarrierHandler):
+    """Notes what it is told of barriers."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+        self.told: list[tuple[str, int]] = []
+
+    def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
+        self.told.append(("announce", channel))
+        return super().announce(channel, barrier, age_ms, now_ms)
+
+    def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
+        self.told.append(("barrier", channel))
+        return super().barrier(channel, barrier, age_ms, now_ms)
+
+
+def test_a_handler_hears_of_a_barrier_once_on_arrival_and_then_when_it_is_read() -> None:
+    """Also of one that is read before anybody announced it, and never of its arrival afterwards."""
+    handler = Recorder(2)
+    player = Player(2, handler, alignment=Alignment.UNALIGNED)
+    player.put("B1@1 B1@0")
+    player.drain()
+    player.announce()
+    assert handler.told == [("announce", 1), ("barrier", 1), ("announce", 0), ("barrier", 0)]
+
+
+class Forgetful(UnalignedBarrierHandler):
+    """Ends the checkpoint at a cancel marker and says nothing of it."""
+
+    def cancel(self, checkpoint: int) -> list[Effect]:
+        super().cancel(checkpoint)
+        return []
+
+
+def test_a_capture_ends_when_the_handler_waits_no_longer_even_where_no_effect_says_so() -> None:
+    """Otherwise everything that arrives would be kept for a checkpoint that nobody completes."""
+    player = Player(2, Forgetful(2), alignment=Alignment.UNALIGNED).play("B1@0 b1")
+    assert player.gate.capturing == 1
+    player.play("C1@1 b1")
+    assert (player.gate.capturing, player.captured) == (None, {1: ["b1"]})
