@@ -37,7 +37,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all"
     )
-    parser.add_argument("--smoke", action="store_true", help="under 90 seconds; numbers mean little")
+    parser.add_argument("--smoke", action="store_true", help="about two minutes; numbers mean little")
     parser.add_argument("--rounds", type=_positive, help="of J2 over all engines")
     parser.add_argument("--events", type=_positive, help="bids of J2 and of the checkpoint cost")
     parser.add_argument("--no-peers", action="store_true", help="leave the other engines out")

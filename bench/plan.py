@@ -45,7 +45,7 @@ class Plan:
     memory_warm_up_s: int = 60
     memory_rate: int = 400_000
     blocked_s: float = 30.0
-    barriers_s: float = 38.0
+    barriers_s: float = 39.0
     barriers_sleep_us: float = 25.0
     barriers_warm_up_s: float = 2.0
     barriers_credit: int = 4

@@ -131,7 +131,7 @@ def _show_barriers(section: dict[str, Any], console: Console) -> None:
         "max ms",
         "in flight MB",
         "source blocked",
-        "record at sink costs",
+        "cost at sink",
         "",
     ):
         table.add_column(heading, justify="right")

@@ -68,14 +68,16 @@ class Proof:
         with Progress(*columns, console=CONSOLE) as progress:
             task = progress.add_task("proof", total=total)
             for plan in self._plans:
-                progress.update(task, description=f"{plan.name}, parallelism {plan.parallelism}")
+                progress.update(
+                    task, description=f"{plan.name}, {plan.mode.name}, parallelism {plan.parallelism}"
+                )
                 self._one(plan, strikes, answer, progress, task)
-            missed = plans.repeat(self._plans, self.results, self._seed)
-            if missed is not None:
-                progress.update(task, description=missed.name, total=total + len(missed.faults))
+            for missed in plans.repeat(self._plans, self.results, self._seed):
+                total += len(missed.faults)
+                progress.update(task, description=missed.name, total=total)
                 self._one(missed, strikes, answer, progress, task)
-        if text := plans.shortfall(self._plans, self.results):
-            self.results.append(RunResult("the plan", self._seed, [], 0, violations=[text]))
+        if short := plans.shortfall(self._plans, self.results):
+            self.results.append(RunResult("the plan", self._seed, [], 0, "", violations=short))
 
     def _prepare(self) -> None:
         """Settings that Spark and all processes below this one inherit."""
@@ -134,7 +136,7 @@ class Proof:
         session._end()
         left = [*checks.check_gone(family, 10.0), *(checks.check_temporary(self._temporary))]
         if left:
-            self.results.append(RunResult("the end of Spark", self._seed, [], 0, violations=left))
+            self.results.append(RunResult("the end of Spark", self._seed, [], 0, "", violations=left))
 
     def finish(self) -> bool:
         """Show the table and the stories, write the record; True when all held."""
@@ -144,6 +146,7 @@ class Proof:
             CONSOLE.rule(f"{run.name} (seed {run.seed}, parallelism {run.parallelism})")
             CONSOLE.print("\n".join([*run.story, *(f"VIOLATION {text}" for text in run.wrong)]), markup=False)
         CONSOLE.print(_table(self.results))
+        CONSOLE.print(_modes(self.results))
         CONSOLE.print(f"{took_s:.0f} s")
         if self._record is not None:
             path = write_record(self.results, self._seed, self._smoke, took_s, self._record)
@@ -164,8 +167,10 @@ def _fault_line(fault: FaultResult) -> str:
 def _run_line(run: RunResult) -> str:
     verdict = "exactly once" if not run.wrong else f"[red]{len(run.wrong)} violations[/red]"
     return (
-        f"{run.name}: {run.lines:,} lines, {run.restarts} restarts, {run.checkpoints} checkpoints, "
-        f"{run.duration_s:.1f} s: {verdict}"
+        f"{run.name}, {run.mode}: {run.lines:,} lines, {run.restarts} restarts, "
+        f"{run.checkpoints} checkpoints, "
+        f"{run.restored.with_records} of {run.restored.recoveries} recoveries with records in flight "
+        f"({run.restored.records:,}), {run.duration_s:.1f} s: {verdict}"
     )
 
 
@@ -182,6 +187,16 @@ def _table(results: Sequence[RunResult]) -> Table:
     for name, row in facts["recovery"].items():
         table.add_row(f"recovery of {name}", "", str(row.get("median_s", "")), str(row.get("p99_s", "")))
     table.add_row("violations", str(facts["violations"]))
+    return table
+
+
+def _modes(results: Sequence[RunResult]) -> Table:
+    table = Table(title="Checkpoints and records in flight")
+    table.add_column("checkpoints")
+    for column in ("runs", "faults", "recoveries", "with records in flight", "records"):
+        table.add_column(column, justify="right")
+    for name, row in summary(results)["modes"].items():
+        table.add_row(name, *(f"{count:,}" for count in row.values()))
     return table
 
 

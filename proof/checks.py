@@ -56,7 +56,8 @@ def check_storage(storage: Path, last: int | None, killed_drivers: int = 0) -> I
     Args:
         storage: root of the checkpoints.
         last: the last completed checkpoint of the newest job; None when unknown.
-        killed_drivers: each leaves the marker by which its workers knew the storage.
+        killed_drivers: each leaves the marker by which its workers knew the storage, and in its job's
+            folder what its workers were writing: nobody can know from outside that the job is dead.
     """
     probes = list((storage / ".headgate-probe").glob("*"))
     if len(probes) > killed_drivers:
@@ -77,7 +78,7 @@ def check_storage(storage: Path, last: int | None, killed_drivers: int = 0) -> I
     orphans = [name for name in disk.list(job) if checkpoint_of(name, job) not in {*known, None}]
     if orphans:
         yield f"{len(orphans)} files of checkpoints that do not count are left, such as {orphans[0]}"
-    if unfinished := list(disk.temporaries("")):
+    if unfinished := list(disk.temporaries(job if killed_drivers else "")):
         yield f"{len(unfinished)} unfinished files are left, such as {unfinished[0]}"
 
 

@@ -1,6 +1,6 @@
 """The driver as a program of its own, so that it can be killed: runs the job and tells its events.
 
-python -m proof.driver '<JSON: root, data, interval_ms, parallelism, restore_from>'
+python -m proof.driver '<JSON: root, data, mode, parallelism, interval_ms, source_parallelism, restore_from>'
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from proof.job import Place
-from proof.runs import execute
+from proof.modes import mode_named
+from proof.runs import Form, execute
 from proof.watcher import Watcher
 
 
@@ -25,8 +26,9 @@ def main(arguments: str) -> None:
     """Run the job and tell its totals."""
     order = json.loads(arguments)
     place = Place(Path(order["root"]), Path(order["data"]))
-    interval_ms, parallelism, origin = order["interval_ms"], order["parallelism"], order["restore_from"]
-    result = execute(Watcher(), place, interval_ms, parallelism, restore_from=origin, note=say)
+    mode = mode_named(order["mode"])
+    form = Form(mode, order["parallelism"], order["interval_ms"], order["source_parallelism"])
+    result = execute(Watcher(), place, form, restore_from=order["restore_from"], note=say)
     say("result", restarts=result.restarts, checkpoints=result.checkpoints, records_in=result.records_in)
 
 

@@ -19,6 +19,7 @@ import psutil
 from proof import checks
 from proof.faults import DRIVER_PLACES
 from proof.job import Answer, Place
+from proof.modes import Mode, check_restored, restored_by
 from proof.record import ROOT, FaultResult, RunResult
 from proof.strikes import FOLDER_VARIABLE, KILL_SELF, Strikes
 from proof.watcher import Watcher
@@ -36,16 +37,20 @@ class Chain:
     Attributes:
         name: for people.
         seed: decides moments.
+        mode: how barriers travel.
         parallelism: of each driver; the last one runs to the end.
         interval_ms: between two checkpoints.
         places: where each but the last is killed.
+        sources: readers of every driver's job; None: as many as its parallelism, which must not shrink then.
     """
 
     name: str
     seed: int
+    mode: Mode
     parallelism: tuple[int, ...]
     interval_ms: int
     places: tuple[str, ...] = DRIVER_PLACES
+    sources: int | None = None
 
     @property
     def time_limit_s(self) -> float:
@@ -67,7 +72,9 @@ class Driver:
             "root": str(place.root),
             "data": str(place.data),
             "interval_ms": chain.interval_ms,
+            "mode": chain.mode.name,
             "parallelism": parallelism,
+            "source_parallelism": chain.sources,
             "restore_from": origin,
         }
         with log.open("ab") as errors:
@@ -130,7 +137,9 @@ class ChainRun:
         self._told, self._chance = told, random.Random(chain.seed)
         self._log = place.root / "drivers.log"
         self._drivers: list[Driver] = []
-        self.result = RunResult(chain.name, chain.seed, list(chain.parallelism), chain.interval_ms)
+        self.result = RunResult(
+            chain.name, chain.seed, list(chain.parallelism), chain.interval_ms, chain.mode.name
+        )
 
     @property
     def watcher(self) -> Watcher:
@@ -205,6 +214,8 @@ class ChainRun:
             completed = driver.watcher.checkpoints()
             result.checkpoints += len(completed)
             result.violations += checks.check_order(completed)
+            result.restored.add(restored_by(driver.watcher))
+        result.violations += check_restored(self.plan.mode, result.restored)
         result.restarts = len(self._drivers) - 1
         ended = self.watcher.named("ended")
         if not ended or ended[-1].facts["state"] != "finished":

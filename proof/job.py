@@ -2,7 +2,8 @@
 
 The answer must not depend on how records of different files interleave, or it could not be known:
 running counts are the same set in any order, and weeks close only when all their commits are in,
-because files follow each other in time and disorder stays within the bound.
+because files follow each other in time and disorder stays within the bound. Neither depends on how
+fast anybody is: backpressure only makes readers wait, and a reader that waits holds event time back.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,6 +38,27 @@ Record = dict[str, Any]
 Answer = Counter[str]
 
 
+class Brake:
+    """Makes every record cost time until a file appears, so that records queue up before a slow function.
+
+    Args:
+        gate: the file.
+        cost_s: of a record.
+    """
+
+    def __init__(self, gate: Path, cost_s: float) -> None:
+        self._gate, self._cost_s = gate, cost_s
+
+    def slow_down(self) -> None:
+        """Take the time of one record."""
+        if not self._cost_s:
+            return
+        if self._gate.exists():
+            self._cost_s = 0.0
+        else:
+            time.sleep(self._cost_s)
+
+
 class Weeks(hg.KeyedProcessFunction[str, Record, Record]):
     """Per author a running count, and for each week with commits its totals once it is over."""
 
@@ -43,8 +66,12 @@ class Weeks(hg.KeyedProcessFunction[str, Record, Record]):
     commits: hg.MapState[int, int] = hg.map_state()
     lines: hg.MapState[int, int] = hg.map_state()
 
+    def __init__(self, brake: Brake) -> None:
+        self._brake = brake
+
     def process(self, commit: Record, ctx: hg.KeyedContext[str]) -> Iterator[Record]:
         reached("user.process")
+        self._brake.slow_down()
         week = commit["author_ms"] // WEEK_MS
         end = (week + 1) * WEEK_MS - 1
         if end <= ctx.timers.current_watermark:
@@ -154,8 +181,18 @@ class Place:
         return self.root / "gate"
 
 
-def build(env: hg.Environment, place: Place, rate_per_s: float, source_parallelism: int | None) -> None:
-    """The dataflow."""
+def build(
+    env: hg.Environment, place: Place, rate_per_s: float, cost_s: float, source_parallelism: int | None
+) -> None:
+    """The dataflow.
+
+    Args:
+        env: takes it up.
+        place: where its files are.
+        rate_per_s: how many records the source reads while the gate is closed.
+        cost_s: what a record costs a subtask of the keyed function meanwhile.
+        source_parallelism: readers, when not as many as subtasks of the rest.
+    """
     source = GatedSource(json_source(place.data), rate_per_s, place.gate)
     commits = env.from_source(source, uid="commits")
     if source_parallelism is not None:
@@ -163,7 +200,7 @@ def build(env: hg.Environment, place: Place, rate_per_s: float, source_paralleli
     timed = commits.with_event_time("author_ms", out_of_orderness=DISORDER_MS)
     if source_parallelism is not None:
         timed.set_parallelism(source_parallelism)
-    weeks = timed.key_by("author").process(Weeks(), uid="weeks")
+    weeks = timed.key_by("author").process(Weeks(Brake(place.gate, cost_s)), uid="weeks")
     weeks.sink_to(StruckSink(place.out, JsonFormat(), 1 << 20, "append"), uid="lines")
 
 

@@ -4,93 +4,122 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from proof.drivers import Chain, fault_name
 from proof.faults import DRIVER_PLACES, FAULTS, Fault
+from proof.modes import ALIGNED, MODES, TIMEOUT, UNALIGNED, Mode, unproved
 from proof.record import RunResult
 from proof.runs import Plan
-
-TIMES = 3
-"""How often each fault strikes in the full proof."""
 
 PER_RUN = 4
 PARALLELISM = (2, 4, 2, 1)
 """Of the runs, in turn."""
 
 INTERVALS_MS = (300, 500)
-CHAINS = ((2, 2, 2, 2), (1, 2, 4, 4), (4, 4, 4, 4))
-"""Parallelism of the drivers of each chain; in one it grows with every restore."""
+CHAINS = (
+    (ALIGNED, (2, 2, 2, 2), None),
+    (UNALIGNED, (1, 2, 4, 4), None),
+    (TIMEOUT, (4, 4, 4, 4), None),
+    (UNALIGNED, (4, 2, 3, 2), 2),
+)
+"""Mode, parallelism of the drivers, and readers: their number must not shrink, see `job.py`."""
+
+Deal = tuple[Mode, list[Fault]]
+"""The faults of one run."""
 
 
 def full(seed: int, only: str | None = None) -> list[Plan | Chain]:
-    """Every fault several times, in random company."""
+    """Every fault once in each mode, in random company."""
     chance = random.Random(seed)
-    faults = [fault for fault in FAULTS if only is None or _wanted(fault, only)] * TIMES
-    chance.shuffle(faults)
-    runs: list[Plan | Chain] = list(_plans(faults, chance, PER_RUN))
+    hands = {mode: _shuffled(only, chance) for mode in MODES}
+    runs: list[Plan | Chain] = list(_plans(_in_turn(hands), chance))
     if only is None or "f" in only:
         runs += [
-            Chain(f"chain {number}", chance.randrange(2**32), parallelism, 300)
-            for number, parallelism in enumerate(CHAINS, 1)
+            Chain(f"chain {number}", chance.randrange(2**32), mode, parallelism, 300, sources=sources)
+            for number, (mode, parallelism, sources) in enumerate(CHAINS, 1)
         ]
     return runs
 
 
 def smoke(seed: int, only: str | None = None) -> list[Plan | Chain]:
-    """Every fault once, and one driver killed."""
+    """Every fault once, and one driver killed; the seed says which mode comes first."""
     chance = random.Random(seed)
-    faults = [fault for fault in FAULTS if only is None or _wanted(fault, only)]
-    chance.shuffle(faults)
-    runs: list[Plan | Chain] = list(_plans(faults, chance, 5))
+    faults = _shuffled(only, chance)
+    first = chance.randrange(len(MODES))
+    modes = MODES[first:] + MODES[:first]
+    deals = [(modes[turn % len(modes)], hand) for turn, hand in enumerate(_hands(faults, 5))]
+    runs: list[Plan | Chain] = list(_plans(deals, chance))
     if only is None or "f" in only:
         place = chance.choice(DRIVER_PLACES)
-        runs.append(Chain("chain 1", chance.randrange(2**32), (2, 2), 300, (place,)))
+        mode = chance.choice((UNALIGNED, TIMEOUT))
+        runs.append(Chain("chain 1", chance.randrange(2**32), mode, (2, 3), 300, (place,)))
     return runs
 
 
-def missing(plans: Sequence[Plan | Chain], results: Sequence[RunResult]) -> Counter[str]:
-    """Faults that did not strike as often as planned, for instance because a job ended first."""
-    planned: Counter[str] = Counter()
+def missing(plans: Sequence[Plan | Chain], results: Sequence[RunResult]) -> Counter[tuple[str, str]]:
+    """(mode, fault) that did not strike as often as planned, for instance because a job ended first."""
+    planned: Counter[tuple[str, str]] = Counter()
     for plan in plans:
         faults = map(fault_name, plan.places) if isinstance(plan, Chain) else (f.name for f in plan.faults)
-        planned.update(faults)
-    planned.subtract(fault.fault for run in results for fault in run.faults if fault.struck)
+        planned.update((plan.mode.name, fault) for fault in faults)
+    planned.subtract((run.mode, fault.fault) for run in results for fault in run.faults if fault.struck)
     return +planned
 
 
-def repeat(plans: Sequence[Plan | Chain], results: Sequence[RunResult], seed: int) -> Plan | None:
-    """A further run with the faults of workers that are missing; None when there are none."""
+def repeat(plans: Sequence[Plan | Chain], results: Sequence[RunResult], seed: int) -> list[Plan]:
+    """Further runs with the faults of workers that are missing, one for each mode that lacks some."""
     short = missing(plans, results)
-    faults = tuple(fault for fault in FAULTS for _ in range(short[fault.name]))
-    return Plan("repeat", seed, 2, INTERVALS_MS[0], faults) if faults else None
+    runs: list[Plan] = []
+    for mode in MODES:
+        faults = tuple(fault for fault in FAULTS for _ in range(short[mode.name, fault.name]))
+        if faults:
+            runs.append(Plan(f"repeat {mode.name}", seed, mode, 2, INTERVALS_MS[0], faults))
+    return runs
 
 
-def shortfall(plans: Sequence[Plan | Chain], results: Sequence[RunResult]) -> str | None:
-    """What a proof that struck too rarely says of itself: it proves less than it claims."""
+def shortfall(plans: Sequence[Plan | Chain], results: Sequence[RunResult]) -> list[str]:
+    """What a proof that did too little says of itself: it proves less than it claims."""
     short = missing(plans, results)
-    return f"faults that did not strike: {dict(short)}" if short else None
+    told = ", ".join(f"{fault} ({mode}): {count}" for (mode, fault), count in sorted(short.items()))
+    planned = {plan.mode for plan in plans}
+    restored = {mode: [run.restored for run in results if run.mode == mode.name] for mode in planned}
+    return [*([f"faults that did not strike: {told}"] if told else []), *unproved(restored)]
 
 
-def _wanted(fault: Fault, only: str) -> bool:
-    return fault.group in only
+def _shuffled(only: str | None, chance: random.Random) -> list[Fault]:
+    faults = [fault for fault in FAULTS if only is None or fault.group in only]
+    chance.shuffle(faults)
+    return faults
 
 
-def _plans(faults: list[Fault], chance: random.Random, per_run: int) -> list[Plan]:
-    # Apart from those that want a source with fewer subtasks, any faults may meet in a run.
-    special = [fault for fault in faults if fault.one_source]
-    others = [fault for fault in faults if not fault.one_source]
-    plans: list[Plan] = []
-    for group, several in ((others, PARALLELISM), (special, (2,))):
-        for start in range(0, len(group), per_run):
-            plans.append(
-                Plan(
-                    name=f"run {len(plans) + 1}",
-                    seed=chance.randrange(2**32),
-                    parallelism=several[len(plans) % len(several)],
-                    interval_ms=chance.choice(INTERVALS_MS),
-                    faults=tuple(group[start : start + per_run]),
-                    late=chance.random() < 0.5,
-                )
-            )
-    return plans
+def _hands(faults: Sequence[Fault], per_run: int) -> list[list[Fault]]:
+    """The faults by runs: any may meet, apart from those that want a source with fewer subtasks."""
+    hands: list[list[Fault]] = []
+    for alone in (False, True):
+        group = [fault for fault in faults if fault.one_source == alone]
+        hands += [group[start : start + per_run] for start in range(0, len(group), per_run)]
+    return hands
+
+
+def _in_turn(faults: dict[Mode, list[Fault]]) -> Iterator[Deal]:
+    """One run of each mode after the other."""
+    hands = {mode: _hands(each, PER_RUN) for mode, each in faults.items()}
+    for turn in range(max(map(len, hands.values()))):
+        for mode, mine in hands.items():
+            if turn < len(mine):
+                yield mode, mine[turn]
+
+
+def _plans(deals: Iterator[Deal] | Sequence[Deal], chance: random.Random) -> Iterator[Plan]:
+    for number, (mode, faults) in enumerate(deals):
+        alone = any(fault.one_source for fault in faults)
+        yield Plan(
+            name=f"run {number + 1}",
+            seed=chance.randrange(2**32),
+            mode=mode,
+            parallelism=2 if alone else PARALLELISM[number % len(PARALLELISM)],
+            interval_ms=chance.choice(INTERVALS_MS),
+            faults=tuple(faults),
+            late=chance.random() < 0.5,
+        )

@@ -14,6 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from proof.modes import MODES, Restored
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "proof"
 VERSIONS = ("pyspark", "pyarrow", "numpy", "msgspec", "cloudpickle")
@@ -56,10 +58,12 @@ class RunResult:
         seed: decides moments and victims.
         parallelism: of the job; several where drivers follow each other.
         interval_ms: between two checkpoints.
+        mode: how barriers travelled.
         faults: what was done to it.
         duration_s: of the whole run.
         checkpoints: completed.
         restarts: of the job.
+        restored: what the recoveries started from.
         lines: of the output.
         violations: what did not hold at the end.
         story: the driver's events; only of a run with violations.
@@ -69,10 +73,12 @@ class RunResult:
     seed: int
     parallelism: list[int]
     interval_ms: int
+    mode: str
     faults: list[FaultResult] = field(default_factory=list)
     duration_s: float = 0.0
     checkpoints: int = 0
     restarts: int = 0
+    restored: Restored = field(default_factory=Restored)
     lines: int = 0
     violations: list[str] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
@@ -98,6 +104,7 @@ def summary(runs: Sequence[RunResult]) -> dict[str, Any]:
             "workers": times(fault.recovery_s for fault in faults if fault.group not in "fg"),
             "drivers": times(fault.recovery_s for fault in faults if fault.group == "f"),
         },
+        "modes": {mode.name: _of_mode(mode.name, runs) for mode in MODES},
         "per_fault": {
             f"{group}: {name}": {
                 "count": sum(fault.fault == name for fault in faults),
@@ -105,6 +112,20 @@ def summary(runs: Sequence[RunResult]) -> dict[str, Any]:
             }
             for group, name in names
         },
+    }
+
+
+def _of_mode(mode: str, runs: Sequence[RunResult]) -> dict[str, int]:
+    mine = [run for run in runs if run.mode == mode]
+    restored = Restored()
+    for run in mine:
+        restored.add(run.restored)
+    return {
+        "runs": len(mine),
+        "faults": sum(fault.struck for run in mine for fault in run.faults),
+        "recoveries": restored.recoveries,
+        "recoveries_with_records_in_flight": restored.with_records,
+        "records_in_flight": restored.records,
     }
 
 

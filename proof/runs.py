@@ -17,12 +17,16 @@ from headgate.deploy.spark.executor import SparkExecutor
 from proof import checks
 from proof.faults import GOES_ON, HEARTBEAT_TIMEOUT_S, LEASE_S, SPARK_KILLS_S, Fault, Scene
 from proof.job import Answer, Place, build
+from proof.modes import InFlight, Mode, check_restored, restored_by
 from proof.record import FaultResult, RunResult
 from proof.strikes import PROBE, Strikes
 from proof.watcher import Event, Listener, Watcher
 
 RATE_PER_S = 2400.0
 """Records per second while faults are due."""
+
+BACKPRESSURE = 1.5
+"""How much faster the source is than the keyed function, in modes that want records to queue up."""
 
 SLOTS = 8
 """Four workers, and as many that were replaced but still hold a slot of Spark."""
@@ -34,12 +38,54 @@ TIME_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
+class Form:
+    """How the job is run.
+
+    Attributes:
+        mode: how barriers travel.
+        parallelism: of all operators.
+        interval_ms: between two checkpoints.
+        source_parallelism: readers, when it is another number.
+    """
+
+    mode: Mode
+    parallelism: int
+    interval_ms: int
+    source_parallelism: int | None = None
+
+    def config(self) -> dict[str, Any]:
+        """The settings; heartbeats are fast so that a stopped worker is found in seconds."""
+        return {
+            "execution.checkpointing.interval": self.interval_ms,
+            "execution.checkpointing.num-retained": 2,
+            "execution.checkpointing.tolerable-failed-checkpoints": 1000,
+            "heartbeat.interval": "200ms",
+            "heartbeat.timeout": f"{HEARTBEAT_TIMEOUT_S * 1000:.0f}ms",
+            "headgate.lease": f"{LEASE_S * 1000:.0f}ms",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 1000,
+            "restart-strategy.fixed-delay.delay": "100ms",
+            "headgate.spark.master": f"local[{SLOTS}]",
+            "headgate.probe": PROBE,
+            "headgate.progress": "off",
+            **self.mode.options,
+        }
+
+    def rates(self) -> tuple[float, float]:
+        """Records per second that the source reads, and seconds that one costs the keyed function."""
+        if not self.mode.backpressure:
+            return RATE_PER_S, 0.0
+        return RATE_PER_S * BACKPRESSURE, self.parallelism / RATE_PER_S
+
+
+@dataclass(frozen=True)
 class Plan:
     """A run to be made.
 
     Attributes:
         name: for people.
         seed: decides moments and victims.
+        mode: how barriers travel.
         parallelism: of the job.
         interval_ms: between two checkpoints.
         faults: in order.
@@ -48,6 +94,7 @@ class Plan:
 
     name: str
     seed: int
+    mode: Mode
     parallelism: int
     interval_ms: int
     faults: tuple[Fault, ...]
@@ -58,31 +105,17 @@ class Plan:
         """After which the run counts as hanging."""
         return TIME_LIMIT_S + RECOVERS_S * len(self.faults)
 
-
-def config(interval_ms: int) -> dict[str, Any]:
-    """The settings of the job; heartbeats are fast so that a stopped worker is found in seconds."""
-    return {
-        "execution.checkpointing.interval": interval_ms,
-        "execution.checkpointing.num-retained": 2,
-        "execution.checkpointing.tolerable-failed-checkpoints": 1000,
-        "heartbeat.interval": "200ms",
-        "heartbeat.timeout": f"{HEARTBEAT_TIMEOUT_S * 1000:.0f}ms",
-        "headgate.lease": f"{LEASE_S * 1000:.0f}ms",
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 1000,
-        "restart-strategy.fixed-delay.delay": "100ms",
-        "headgate.spark.master": f"local[{SLOTS}]",
-        "headgate.probe": PROBE,
-        "headgate.progress": "off",
-    }
+    @property
+    def form(self) -> Form:
+        """How the job is run."""
+        alone = any(fault.one_source for fault in self.faults) and self.parallelism > 1
+        return Form(self.mode, self.parallelism, self.interval_ms, self.parallelism - 1 if alone else None)
 
 
 def execute(
     watcher: Watcher,
     place: Place,
-    interval_ms: int,
-    parallelism: int,
-    source_parallelism: int | None = None,
+    form: Form,
     restore_from: str | None = None,
     note: Callable[..., None] | None = None,
 ) -> hg.JobResult:
@@ -91,10 +124,11 @@ def execute(
     Raises:
         HeadgateError: it failed for good.
     """
-    executor = SparkExecutor(Listener(note or watcher.note))
-    env = hg.Environment(parallelism=parallelism, executor=executor, config=config(interval_ms))
+    executor = SparkExecutor(Listener(note or watcher.note, InFlight(place.storage).of))
+    env = hg.Environment(parallelism=form.parallelism, executor=executor, config=form.config())
     env.config("execution.checkpointing.dir", str(place.storage))
-    build(env, place, RATE_PER_S, source_parallelism)
+    rate_per_s, cost_s = form.rates()
+    build(env, place, rate_per_s, cost_s, form.source_parallelism)
     return env.execute("proof", restore_from=restore_from)
 
 
@@ -122,7 +156,7 @@ class Run:
         self.plan, self.watcher = plan, Watcher()
         self._place, self._answer, self._temporary, self._told = place, answer, temporary, told
         self._scene = Scene(self.watcher, strikes, place, random.Random(plan.seed))
-        self.result = RunResult(plan.name, plan.seed, [plan.parallelism], plan.interval_ms)
+        self.result = RunResult(plan.name, plan.seed, [plan.parallelism], plan.interval_ms, plan.mode.name)
 
     def carry_out(self) -> RunResult:
         """Run, hurt, check."""
@@ -130,11 +164,9 @@ class Run:
         before = {thread.name for thread in threading.enumerate()}
         saboteur = threading.Thread(target=self._sabotage, name="saboteur")
         saboteur.start()
-        result, plan = self.result, self.plan
-        alone = any(fault.one_source for fault in plan.faults) and plan.parallelism > 1
-        source_parallelism = plan.parallelism - 1 if alone else None
+        result = self.result
         try:
-            done = execute(self.watcher, self._place, plan.interval_ms, plan.parallelism, source_parallelism)
+            done = execute(self.watcher, self._place, self.plan.form)
             result.checkpoints, result.restarts = done.checkpoints, done.restarts
         except hg.HeadgateError as error:
             result.violations.append(f"the job failed: {error}")
@@ -263,8 +295,10 @@ class Run:
         if result.restarts < expected:
             result.violations.append(f"{result.restarts} restarts after {expected} faults")
         replaced = {event.facts["pid"] for event in watcher.named("worker")} - set(watcher.workers().values())
+        result.restored = restored_by(watcher)
         result.violations += [
             *scene.wrong,
+            *check_restored(self.plan.mode, result.restored),
             *checks.check_output(self._answer, self._place),
             *checks.check_order(completed),
             *checks.check_storage(self._place.storage, completed[-1] if completed else None),

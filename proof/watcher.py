@@ -92,10 +92,11 @@ class Listener(JobListener):
 
     Args:
         note: takes a name and facts, all plain values.
+        in_flight: checkpoint -> how many records in flight it holds, None when that is unknown.
     """
 
-    def __init__(self, note: Callable[..., None]) -> None:
-        self._note = note
+    def __init__(self, note: Callable[..., None], in_flight: Callable[[int], int | None]) -> None:
+        self._note, self._in_flight = note, in_flight
 
     def gang_submitted(self, gang: int, slots: int) -> None:
         self._note("gang", gang=gang, slots=slots)
@@ -104,7 +105,9 @@ class Listener(JobListener):
         self._note("worker", slot=slot, pid=pid)
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
-        self._note("deploying", attempt=attempt, checkpoint=checkpoint)
+        # Asked for here, where no newer checkpoint can have replaced it yet.
+        records = None if checkpoint is None else self._in_flight(checkpoint)
+        self._note("deploying", attempt=attempt, checkpoint=checkpoint, in_flight=records)
 
     def running(self, attempt: int) -> None:
         self._note("running", attempt=attempt)

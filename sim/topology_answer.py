@@ -65,7 +65,7 @@ class Answer:
         sinks: uid -> what it must get; running sums apart, of which only the last are known.
         counted: uid of a counting step -> key -> number of records and sum of their values.
         sums: uid of a sink of running sums -> uid of the counting step.
-        free: counting steps that no alignment happens before.
+        free: keyed steps that no alignment happens before.
     """
 
     sinks: dict[str, Stream] = field(default_factory=dict)
@@ -156,6 +156,8 @@ def _per_record(step: Step, told: Iterable[Told]) -> list[Told]:
 
 
 def _keyed(answer: Answer, streams: dict[Feed, Stream], step: Step, taken: Stream) -> None:
+    if taken.free:
+        answer.free.add(step.uid)
     per_key: dict[str, list[Told]] = defaultdict(list)
     for told in taken.told:
         per_key[key_of(step, told.item.value)].append(told)
@@ -172,8 +174,6 @@ def _keyed(answer: Answer, streams: dict[Feed, Stream], step: Step, taken: Strea
     answer.counted[step.uid] = {
         key: (len(known), sum(told.item.value for told in known)) for key, known in per_key.items()
     }
-    if taken.free:
-        answer.free.add(step.uid)
     numbered = [
         Told(Item(f"{key}/{n:04d}", key, n, 0), (step.uid, key), (n,))
         for key, known in per_key.items()

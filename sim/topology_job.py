@@ -25,8 +25,8 @@ from sim.store import EventReader, EventSource, StoreCommitter, StoreWriter
 from sim.topology import ASIDE, GAP_MS, LATENESS_MS, SUMS, Feed, Item, Step, Topology, key_of
 from sim.worlds import cost
 
-LATE: list[str] = []
-"""Records that an operator with timers saw behind its watermark; must stay empty."""
+LATE: list[tuple[str, str]] = []
+"""(uid, what) of records that an operator with timers saw behind its watermark."""
 
 
 class Function:
@@ -120,7 +120,8 @@ class Quiet(Function, KeyedProcessFunction[str, Item, Item]):
         self.pay()
         at = record[3]
         if ctx.timestamp != at or at <= ctx.timers.current_watermark:
-            LATE.append(f"{self.step.uid}: {record} at {ctx.timestamp} behind {ctx.timers.current_watermark}")
+            late = f"{record} at {ctx.timestamp} behind {ctx.timers.current_watermark}"
+            LATE.append((self.step.uid, late))
         self.times.add(at)
         ctx.timers.register_event_time(at + GAP_MS)
         yield Item(record[0], ctx.key, record[2], at)

@@ -17,13 +17,26 @@ from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import CheckpointId, JobId
-from headgate.state.snapshots import CheckpointMetadata
+from headgate.state.snapshots import CheckpointMetadata, InFlightPart, InFlightStream, Inline
 from proof import checks, plans
 from proof.drivers import Chain
-from proof.faults import FAULTS, out_of_order
-from proof.job import Place, batch_answer, line
+from proof.faults import DRIVER_PLACES, FAULTS, out_of_order
+from proof.job import Brake, Place, batch_answer, line
+from proof.modes import (
+    ALIGNED,
+    MODES,
+    TIMEOUT,
+    UNALIGNED,
+    InFlight,
+    Mode,
+    Restored,
+    check_restored,
+    restored_by,
+)
 from proof.record import FaultResult, RunResult, summary, times
+from proof.runs import Form, Plan
 from proof.strikes import KILL_SELF, RAISE, PlannedError, Strikes
+from proof.watcher import Listener, Watcher
 
 JOB = JobId("proof-1")
 COMMITS = [
@@ -82,15 +95,17 @@ def test_checkpoints_must_increase(ids: list[int], wrong: int) -> None:
     assert len(list(checks.check_order(ids))) == wrong
 
 
-def complete(storage: Path, *ids: int) -> None:
-    """Checkpoints without any state."""
-    service = CheckpointService(LocalDisk(storage), JOB)
+def complete(storage: Path, *ids: int, job: JobId = JOB, records: int = 0) -> None:
+    """Checkpoints without any state, perhaps with records in flight in two parts."""
+    service = CheckpointService(LocalDisk(storage), job)
+    parts = [InFlightPart(Inline(b""), 0, 1), InFlightPart(Inline(b""), 0, records - 1)]
+    stream = InFlightStream("weeks", "commits", None, 0, 0, parts=parts)
     permit = service.claim()
     for number in ids:
         service.store(
             permit,
             CheckpointMetadata(
-                job=JOB,
+                job=job,
                 job_name="proof",
                 checkpoint=CheckpointId(number),
                 generation=permit.generation,
@@ -103,6 +118,7 @@ def complete(storage: Path, *ids: int) -> None:
                 enumerators={},
                 state_types={},
                 totals={},
+                in_flight=[stream] if records else [],
             ),
         )
 
@@ -134,6 +150,74 @@ def test_damaged_storage_is_found(place: Place, damage: Any, text: str) -> None:
     complete(place.storage, 1, 2)
     damage(place.storage / JOB)
     assert any(text in found for found in checks.check_storage(place.storage, 2))
+
+
+def test_what_the_workers_of_a_killed_driver_were_writing_is_no_fault(place: Place) -> None:
+    """Only in the folder of its own job, and only if a driver was killed."""
+    complete(place.storage, 1, job=JobId("proof-0"))
+    (place.storage / "proof-0" / "chk-2").mkdir()
+    (place.storage / "proof-0" / "chk-2" / ".tmp-1").touch()
+    os.utime(place.storage / "proof-0" / "log", (0, 0))
+    complete(place.storage, 1)
+    assert any("unfinished" in found for found in checks.check_storage(place.storage, 1))
+    leave_a_marker(place.storage / JOB)
+    assert list(checks.check_storage(place.storage, 1, killed_drivers=1)) == []
+    (place.storage / JOB / "chk-1" / ".tmp-1").touch()
+    assert any("unfinished" in found for found in checks.check_storage(place.storage, 1, killed_drivers=1))
+
+
+def test_records_in_flight_are_counted_in_the_job_that_was_restored(place: Place) -> None:
+    """Of the newest job that has the checkpoint; what cannot be read is unknown."""
+    storage = place.storage
+    complete(storage, 1, 2, job=JobId("proof-0"), records=7)
+    os.utime(storage / "proof-0" / "log", (0, 0))
+    complete(storage, 1, records=3)
+    assert [InFlight(storage).of(number) for number in (1, 2, 3)] == [3, 7, None]
+    (storage / "proof-0" / "chk-2" / "_metadata").unlink()
+    assert InFlight(storage).of(2) is None
+
+
+def test_recoveries_are_those_that_came_to_run() -> None:
+    """Not the first start, and not an attempt that failed before all its subtasks ran."""
+    watcher = Watcher()
+    held = {1: 5, 2: None, 3: 0, 4: 40}
+    listener = Listener(watcher.note, held.__getitem__)
+    for attempt, (checkpoint, runs) in enumerate(
+        [(None, True), (1, True), (4, False), (2, True), (3, True), (1, True)], 1
+    ):
+        listener.deploying(attempt, checkpoint)
+        if runs:
+            listener.running(attempt)
+    assert restored_by(watcher) == Restored(recoveries=4, with_records=2, records=10)
+
+
+def test_aligned_checkpoints_hold_nothing_in_flight() -> None:
+    """Records in one are a violation; in the others they are what is wanted."""
+    assert "held 5 records" in next(iter(check_restored(ALIGNED, Restored(2, 1, 5))))
+    assert list(check_restored(ALIGNED, Restored(2))) == []
+    assert list(check_restored(TIMEOUT, Restored(2, 1, 5))) == []
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
+def test_the_keyed_function_is_slower_than_the_source_where_records_shall_queue_up(mode: Mode) -> None:
+    """All its subtasks together, at any parallelism; aligned runs have no brake."""
+    for parallelism in plans.PARALLELISM:
+        rate_per_s, cost_s = Form(mode, parallelism, 300).rates()
+        assert mode.backpressure == (cost_s > 0)
+        assert cost_s == 0 or parallelism / cost_s < rate_per_s
+
+
+def test_the_brake_is_off_once_the_gate_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then no record costs anything any more."""
+    slept: list[float] = []
+    monkeypatch.setattr("proof.job.time.sleep", slept.append)
+    brake = Brake(tmp_path / "gate", 0.25)
+    brake.slow_down()
+    (tmp_path / "gate").touch()
+    brake.slow_down()
+    (tmp_path / "gate").unlink()
+    brake.slow_down()
+    assert slept == [0.25]
 
 
 def test_living_processes_are_found() -> None:
@@ -191,34 +275,104 @@ def test_a_folder_out_of_order_refuses_and_comes_back(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["job"]
 
 
-def test_the_full_plan_has_every_fault_three_times() -> None:
-    """At least forty faults, each at least three times; the same seed gives the same plan."""
-    runs = plans.full(7)
-    struck: Counter[str] = Counter()
+def struck_by(runs: list[Plan | Chain]) -> Counter[tuple[str, str]]:
+    """(mode, fault) of all plans."""
+    struck: Counter[tuple[str, str]] = Counter()
     for run in runs:
-        struck.update(run.places if isinstance(run, Chain) else [fault.name for fault in run.faults])
-    assert struck.total() >= 40
-    assert min(struck.values()) >= 3
-    assert {fault.name for fault in FAULTS} < struck.keys()
+        names = run.places if isinstance(run, Chain) else [fault.name for fault in run.faults]
+        struck.update((run.mode.name, name) for name in names)
+    return struck
+
+
+def test_the_full_plan_has_every_fault_in_every_mode() -> None:
+    """So each three times, drivers killed at each place as well; the same seed gives the same plan."""
+    runs = plans.full(7)
+    struck = struck_by(runs)
+    faults = [*(fault.name for fault in FAULTS), *DRIVER_PLACES]
+    assert set(struck) == {(mode.name, name) for mode in MODES for name in faults}
+    assert all(struck[mode.name, fault.name] == 1 for mode in MODES for fault in FAULTS)
     assert plans.full(7) == runs
+    assert [run.mode for run in runs[:4]] == [*MODES, MODES[0]]
+
+
+def test_the_full_plan_meets_every_parallelism_in_every_mode() -> None:
+    """The two go round at different speeds."""
+    met = {(run.mode, run.parallelism) for run in plans.full(7) if isinstance(run, Plan)}
+    assert met >= {(mode, parallelism) for mode in MODES for parallelism in plans.PARALLELISM}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_smoke_form_has_every_fault_once_and_every_mode(seed: int) -> None:
+    """And one killed driver whose successor restores records in flight at another parallelism."""
+    runs = plans.smoke(seed)
+    assert {run.mode for run in runs} == set(MODES)
+    struck = struck_by(runs)
+    assert all(sum(struck[mode.name, fault.name] for mode in MODES) == 1 for fault in FAULTS)
+    chain = runs[-1]
+    assert isinstance(chain, Chain)
+    assert chain.mode.backpressure
+    assert len(set(chain.parallelism)) == 2
+
+
+def test_readers_never_become_fewer_in_a_chain() -> None:
+    """A reader that took over a late file and an early one would make records late."""
+    for run in plans.full(7):
+        if isinstance(run, Chain):
+            readers = [run.sources or parallelism for parallelism in run.parallelism]
+            assert readers == sorted(readers)
+
+
+def struck(mode: Mode, *names: str, restored: Restored | None = None) -> RunResult:
+    """A run in which these faults struck."""
+    faults = [FaultResult(name, "a", struck=True) for name in names]
+    return RunResult("run", 1, [2], 300, mode.name, faults, restored=restored or Restored())
 
 
 def test_faults_that_did_not_strike_are_repeated_and_told() -> None:
-    """What the end of a job forestalled comes again; what is missing even then is a violation."""
-    plan = plans.Plan("run 1", 1, 2, 300, FAULTS[:2])
-    first = RunResult("run 1", 1, [2], 300, [FaultResult(FAULTS[0].name, "a", struck=True)])
-    again = plans.repeat([plan], [first], 1)
-    assert again is not None
-    assert again.faults == FAULTS[1:2]
+    """What the end of a job forestalled comes again in its mode; what is missing even then is a violation."""
+    plan = Plan("run 1", 1, ALIGNED, 2, 300, FAULTS[:2])
+    first = struck(ALIGNED, FAULTS[0].name)
+    (again,) = plans.repeat([plan], [first], 1)
+    assert (again.faults, again.mode) == (FAULTS[1:2], ALIGNED)
     assert FAULTS[1].name in str(plans.shortfall([plan], [first]))
-    second = RunResult("repeat", 1, [2], 300, [FaultResult(FAULTS[1].name, "a", struck=True)])
-    assert plans.repeat([plan], [first, second], 1) is None
-    assert plans.shortfall([plan], [first, second]) is None
+    assert plans.repeat([plan], [first, struck(TIMEOUT, FAULTS[1].name)], 1) == [again]
+    second = struck(ALIGNED, FAULTS[1].name)
+    assert plans.repeat([plan], [first, second], 1) == []
+    assert plans.shortfall([plan], [first, second]) == []
+
+
+@pytest.mark.parametrize("mode", [UNALIGNED, TIMEOUT], ids=lambda mode: mode.name)
+def test_a_proof_without_restored_records_in_flight_does_not_claim_them(mode: Mode) -> None:
+    """Each mode for itself: another one's recoveries do not count."""
+    planned = [Plan("run 1", 1, each, 2, 300, FAULTS[:1]) for each in MODES]
+    some = Restored(recoveries=2, with_records=1, records=9)
+    runs = [
+        struck(each, FAULTS[0].name, restored=Restored(2) if each in (mode, ALIGNED) else some)
+        for each in MODES
+    ]
+    assert plans.shortfall(planned, runs) == [
+        f"none of 2 recoveries in {mode.name} runs restored records in flight"
+    ]
+    assert plans.shortfall(planned, [*runs, struck(mode, restored=some)]) == []
+
+
+def test_the_summary_counts_records_in_flight_by_mode() -> None:
+    """Runs of a mode are added up."""
+    runs = [struck(TIMEOUT, "x", restored=Restored(3, 2, 10)), struck(TIMEOUT, restored=Restored(1, 1, 5))]
+    assert summary(runs)["modes"]["timeout"] == {
+        "runs": 2,
+        "faults": 1,
+        "recoveries": 4,
+        "recoveries_with_records_in_flight": 3,
+        "records_in_flight": 15,
+    }
 
 
 def test_the_summary_counts_what_struck() -> None:
     """A fault that came too late does not count; times are nearest-rank percentiles."""
-    run = RunResult("run", 1, [2], 300, [FaultResult("x", "a", True, 1.0, 2.0), FaultResult("x", "a")])
+    run = RunResult(
+        "run", 1, [2], 300, "aligned", [FaultResult("x", "a", True, 1.0, 2.0), FaultResult("x", "a")]
+    )
     run.violations.append("2 lines missing")
     facts = summary([run])
     assert (facts["faults"], facts["violations"], facts["per_fault"]["a: x"]["count"]) == (1, 1, 1)

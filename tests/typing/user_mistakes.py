@@ -26,10 +26,17 @@ class Total(hg.KeyedProcessFunction[str, int, int]):
         yield self.total.value
 
 
+@hg.blocking
+def shout(text: str) -> str:
+    """Takes text."""
+    return text.upper()
+
+
 env = hg.Environment()
 numbers = env.from_collection([1, 2])
 numbers.map(str.upper)  # expect: arg-type
 numbers.map(lambda n: n.upper())  # expect: attr-defined
+numbers.map(shout)  # expect: arg-type
 numbers.flat_map(lambda n: n)  # expect: arg-type, return-value
 numbers.process(Words())  # expect: arg-type
 numbers.union(env.from_collection(["a"]))  # expect: list-item

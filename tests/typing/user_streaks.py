@@ -58,6 +58,21 @@ class Lengths(hg.ProcessFunction[object, int]):
         return [len(str(record))]
 
 
+@hg.blocking
+class Slow(hg.ProcessFunction[str, bytes]):
+    """A marked class is the class that it was."""
+
+    def process(self, record: str, ctx: Any) -> Iterable[bytes]:
+        """Encode."""
+        return [record.encode()]
+
+
+@hg.blocking
+def ask(name: str) -> int:
+    """A marked function has the signature that it had."""
+    return len(name)
+
+
 def split(text: str) -> list[str]:
     """Words of a line."""
     return text.split()
@@ -97,6 +112,9 @@ assert_type(names.flat_map(lambda name: (len(name), 1)), hg.DataStream[int])
 assert_type(names.map(len).filter(lambda n: n > 3), hg.DataStream[int])
 assert_type(names.where(lambda name: name != ""), hg.DataStream[str])
 assert_type(names.process(Words()), hg.DataStream[bytes])
+assert_type(names.process(Slow()), hg.DataStream[bytes])
+assert_type(names.map(ask), hg.DataStream[int])
+assert_type(names.map(hg.blocking(len)), hg.DataStream[int])
 assert_type(names.process(Lengths()), hg.DataStream[int])
 assert_type(names.rebalance().broadcast().union(names), hg.DataStream[str])
 assert_type(names.uid("names").name("Names").set_parallelism(2), hg.DataStream[str])

@@ -212,9 +212,11 @@ def blocking(function: F) -> F:
 
 def is_blocking(function: object) -> bool:
     """Whether :func:`blocking` marked it, or what it is a ``functools.partial`` of."""
-    while isinstance(function, functools.partial):
+    while getattr(function, _BLOCKING, False) is not True:
+        if not isinstance(function, functools.partial):
+            return False
         function = function.func
-    return getattr(function, _BLOCKING, False) is True
+    return True
 
 
 def _marked(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

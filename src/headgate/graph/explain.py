@@ -305,7 +305,7 @@ def _vertex_lines(vertex: Mapping[str, Any], edges: Iterable[Mapping[str, Any]])
 def _operator_lines(operator: Mapping[str, Any]) -> list[str]:
     lines = [f"    {operator['name']} (uid {operator['uid']!r})"]
     if operator["blocking"]:
-        lines.append("      blocking: its chain runs beside the loop")
+        lines.append("      runs beside the loop")
     if operator["conversion"]:
         lines.append(f"      converts {operator['conversion']}")
     for state in operator["state"]:

@@ -22,6 +22,12 @@ from headgate.runtime.output import Outputs, Overtaken
 
 TakeInputs = Callable[[InFlightCapture], None]
 
+LAG_BYTES = 16 * 1024 * 1024
+"""So much may wait for the storage, beyond what was in flight at the barrier, before the subtask pauses."""
+
+LAG_POLL_MS = 5
+"""How often a paused subtask looks whether the storage has caught up."""
+
 
 @dataclass(slots=True)
 class BarrierMetrics:
@@ -112,6 +118,7 @@ class Drawing:
         self._last: InFlightCapture | None = None
         self._inputs_open = False
         self._held: Barrier | None = None
+        self._waiting_max = 0
 
     @property
     def machine(self) -> SubtaskCheckpoints:
@@ -173,7 +180,7 @@ class Drawing:
     def inputs_complete(self, checkpoint: int) -> None:
         """The barriers of all inputs have come: nothing more of them is taken along."""
         if checkpoint == self._checkpoint:
-            self._inputs_open = False
+            self._close_inputs()
             self._seal_if_complete()
 
     def tend(self, wall_ms: int) -> bool:
@@ -192,11 +199,22 @@ class Drawing:
         return True
 
     def next_timeout(self) -> int | None:
-        """The wall clock at which :meth:`tend` lets a waiting barrier overtake."""
+        """The wall clock at which a waiting barrier may overtake, or a paused subtask looks again."""
+        times: list[int] = []
         held = self._held
-        if held is None or held.timeout_ms is None:
-            return None
-        return held.trigger_ms + held.timeout_ms + 1
+        if held is not None and held.timeout_ms is not None:
+            times.append(held.trigger_ms + held.timeout_ms + 1)
+        if self._lags():
+            times.append(self._host.clock.now_ms() + LAG_POLL_MS)
+        return min(times, default=None)
+
+    def _lags(self) -> bool:
+        """Whether records are taken along faster than they are stored.
+
+        A subtask that reads on would gather them in memory. When it does not, its senders run out of credit.
+        """
+        capture = self.capture
+        return capture is not None and capture.bytes_waiting > self._waiting_max
 
     def aborted(self, checkpoint: int) -> None:
         """The job master gave `checkpoint` up."""
@@ -221,6 +239,9 @@ class Drawing:
         self._inputs_open = take_inputs is not None
         if take_inputs is not None:
             take_inputs(self._capture)
+            # These are in memory anyway, and bounded by credit.
+            self._waiting_max = self._capture.bytes_waiting + LAG_BYTES
+            self._outputs.pause_while(self._lags)
         self._take_outputs(overtaken)
         return self._capture
 
@@ -234,6 +255,7 @@ class Drawing:
                 tag=ends.tag,
                 sender_subtask=self._subtask.subtask,
                 receiver_subtask=each.receiver,
+                lineage=ends.lineage,
                 level=0,  # they follow the last level of the receiver, which knows its number
                 from_output=True,
             )
@@ -256,4 +278,9 @@ class Drawing:
     def _drop_capture(self, checkpoint: int) -> None:
         if self._capture is not None and checkpoint == self._checkpoint:
             self._capture.cancel()
-            self._capture, self._held, self._inputs_open = None, None, False
+            self._capture = self._held = None
+            self._close_inputs()
+
+    def _close_inputs(self) -> None:
+        self._inputs_open = False
+        self._outputs.pause_while(None)

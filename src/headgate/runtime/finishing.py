@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
+from headgate.common.errors import StorageError
 from headgate.common.ids import SubtaskId
 from headgate.common.ports import Background, Clock
-from headgate.runtime.drawing import DrawnSnapshot
+from headgate.runtime.drawing import BarrierMetrics, DrawnSnapshot
 from headgate.runtime.in_flight.capture import CaptureLimits, InFlightCapture
 from headgate.runtime.in_flight.catalog import StreamCatalog
 from headgate.runtime.snapshots import SnapshotWriter
-from headgate.state.snapshots import InFlightStream, StateHandle, SubtaskSnapshot
+from headgate.state.snapshots import FileRange, InFlightStream, StateHandle, SubtaskSnapshot
 
 Key = tuple[SubtaskId, int]
 
@@ -38,9 +40,13 @@ class Reporter(Protocol):
 
 @dataclass(slots=True)
 class _Running:
-    """One snapshot on its way; `None` stands for what is still being written."""
+    """One snapshot on its way; `None` stands for what is still being written.
 
-    drawn: DrawnSnapshot | None = None
+    The subtask's capture refers to this for as long as it exists, so nothing large may stay here: what
+    was drawn, which holds copies of tables, belongs to the job that writes it.
+    """
+
+    metrics: BarrierMetrics | None = None
     snapshot: SubtaskSnapshot | None = None
     streams: list[InFlightStream] | None = None
     capture: InFlightCapture | None = None
@@ -98,7 +104,7 @@ class Finishing:
         """Write a drawn snapshot, then report it."""
         key = (drawn.subtask, drawn.checkpoint)
         running = self._running.setdefault(key, _Running())
-        running.drawn = drawn
+        running.metrics = drawn.metrics
         if drawn.capture is None:
             running.streams = []
 
@@ -157,11 +163,11 @@ class Finishing:
             self._report_if_complete(key, running)
 
     def _report_if_complete(self, key: Key, running: _Running) -> None:
-        drawn, snapshot, streams = running.drawn, running.snapshot, running.streams
-        if drawn is None or snapshot is None or streams is None:
+        metrics, snapshot, streams = running.metrics, running.snapshot, running.streams
+        if metrics is None or snapshot is None or streams is None:
             return
         self._running.pop(key, None)
-        metrics = drawn.metrics
+        running.snapshot = running.streams = None
         complete = msgspec.structs.replace(
             snapshot,
             in_flight=streams,
@@ -195,5 +201,7 @@ class Finishing:
             self._background.submit(lambda: self._delete(handles), lambda *_: None)
 
     def _delete(self, handles: Sequence[StateHandle]) -> None:
-        for handle in handles:
-            self._writer.delete(handle)
+        # All sections of a file go with the first of them.
+        for handle in {each.file: each for each in handles if isinstance(each, FileRange)}.values():
+            with suppress(StorageError, OSError):  # the next sweep finds it
+                self._writer.delete(handle)

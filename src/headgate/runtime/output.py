@@ -8,7 +8,7 @@ nothing grows beyond one step's output.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -187,12 +187,14 @@ class EdgeEnds:
         sender: uid of the operator that emits.
         tag: the side output, or None.
         receiver: uid of the operator that takes in.
+        lineage: tells the exchanges between the same two ends apart, from 0.
     """
 
     edge: EdgeId
     sender: str
     tag: str | None
     receiver: str
+    lineage: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +295,7 @@ class Outputs:
         self._silent = True
         self._idle = False
         self._flush_at: int | None = None
+        self._paused: Callable[[], bool] | None = None
 
     def channels(self) -> list[OutputChannel]:
         """All channels of all exchanges."""
@@ -301,11 +304,17 @@ class Outputs:
     @property
     def available(self) -> bool:
         """Whether the subtask may produce."""
+        if self._paused is not None and self._paused():
+            return False
         for edge in self.edges:
             for channel in edge.channels:
                 if not channel.available:
                     return False
         return True
+
+    def pause_while(self, paused: Callable[[], bool] | None) -> None:
+        """The subtask shall produce nothing while this is true, even with credit; None: no reason."""
+        self._paused = paused
 
     def watermark(self, timestamp: int) -> None:
         """Event time moved; told to the receivers at the next flush."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from headgate.checkpoint.data_files import DataFileWriter
 from headgate.checkpoint.layout import data_file_name
+from headgate.common.errors import StorageError
 from headgate.common.ids import CheckpointId, Fence, SubtaskId
 from headgate.common.ports import Clock, Disk
 from headgate.runtime.drawing import DrawnSnapshot
@@ -36,7 +38,11 @@ class SnapshotWriter:
         """
         began = clock.precise_ms()
         files = _Files(self, drawn)
-        states = [pending.finish(files) for pending in drawn.pending]
+        try:
+            states = [pending.finish(files) for pending in drawn.pending]
+        except BaseException:
+            files.delete()
+            raise
         return SubtaskSnapshot(
             vertex=drawn.subtask.vertex,
             subtask=drawn.subtask.subtask,
@@ -100,10 +106,17 @@ class _Files:
 
     def __init__(self, writer: SnapshotWriter, drawn: DrawnSnapshot) -> None:
         self._writer, self._drawn = writer, drawn
-        self._count = self.written = 0
+        self._handles: list[StateHandle] = []
+        self.written = 0
 
     def write(self, uid: str, parts: Sequence[Any]) -> StateHandle:
-        handle, size = self._writer.store(self._drawn, self._count, parts)
-        self._count += 1
+        handle, size = self._writer.store(self._drawn, len(self._handles), parts)
+        self._handles.append(handle)
         self.written += size
         return handle
+
+    def delete(self) -> None:
+        """Nobody will refer to what was written: a later operator's part could not be."""
+        for handle in self._handles:
+            with suppress(StorageError, OSError):  # the next sweep finds it
+                self._writer.delete(handle)

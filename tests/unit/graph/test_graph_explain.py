@@ -147,3 +147,15 @@ def test_words_for_keys_partitioners_and_types() -> None:
     assert [partitioner_text(p) for p in given] == ["forward", "rebalance", "broadcast", "by key 'a'"]
     hints = (int, list[int], int | None, None, MapNode)
     assert [type_text(t) for t in hints] == ["int", "list[int]", "int | None", "unknown", "MapNode"]
+
+
+def test_a_blocking_operator_is_shown_to_run_beside_the_loop() -> None:
+    """Only the one that is marked says so."""
+    s = Sketch()
+    s.sink(s.map(s.map(s.source(), name="ask", blocking=True), name="then"))
+    facts = explained(s)
+    said = [[operator["blocking"] for operator in vertex["chain"]] for vertex in facts["vertices"]]
+    assert said == [[False], [True, False, False]]
+    lines = render(facts).splitlines()
+    assert lines.count("      runs beside the loop") == 1
+    assert lines[lines.index("      runs beside the loop") - 1].startswith("    ask ")

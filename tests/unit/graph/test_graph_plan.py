@@ -42,6 +42,15 @@ def test_a_keyed_operator_begins_a_chain_and_keeps_what_follows() -> None:
     assert edges(plan) == [(0, 0, None, 1, ByKeyGroup("author"))]
 
 
+def test_a_blocking_operator_begins_a_chain_and_keeps_what_follows() -> None:
+    """What is before it does not wait for it; two of them wait beside each other."""
+    s = Sketch()
+    s.sink(s.map(s.process(s.map(s.map(s.source()), blocking=True), blocking=True)))
+    plan = physical_plan(s.nodes, 2)
+    assert chains(plan) == [[0, 1], [2], [3, 4, 5]]
+    assert edges(plan) == [(0, 1, None, 1, Forward()), (1, 0, None, 2, Forward())]
+
+
 def test_several_consumers_end_a_chain() -> None:
     """A node with two consumers feeds both by forward edges."""
     s = Sketch()

@@ -34,6 +34,7 @@ class Captured:
         self.begun: dict[StreamKey, tuple[int | None, bool]] = {}
         self.streams: dict[StreamKey, list[Any]] = {}
         self.sealed = self.cancelled = False
+        self.bytes_waiting = 0
 
     def begin(self, key: StreamKey, watermark: int | None, idle: bool) -> None:
         self.begun[key] = (watermark, idle)

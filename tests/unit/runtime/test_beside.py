@@ -291,6 +291,17 @@ def test_what_the_work_raises_is_raised_by_the_next_step() -> None:
     assert emitted(rig) == [SIGN]
 
 
+def test_what_is_emitted_is_handed_on_before_anything_follows() -> None:
+    """A step that the end of the work leads to finds its outputs where they belong."""
+    rig = BesideRig(1)
+    found: list[int] = []
+    rig.task._runner.run(
+        lambda: rig.operator.process_some(rows([1, 2])), lambda taken: found.append(rig.outputs.records_out)
+    )
+    rig.finish()
+    assert found == [2]
+
+
 def test_nothing_is_closed_under_the_feet_of_user_code() -> None:
     """Closed while work runs: the operators are closed behind it, and until then something is left behind."""
     rig = BesideRig(1)
