@@ -55,6 +55,7 @@ class CheckpointHistory:
         self._ended: dict[int, CheckpointRecord] = {}
         self._began_ms: dict[int, int] = {}
         self._changed, self._written_at_ms = False, clock.monotonic_ms() - WRITE_EVERY_MS
+        self._failing = False
 
     @property
     def records(self) -> tuple[CheckpointRecord, ...]:
@@ -141,7 +142,13 @@ class CheckpointHistory:
             return
         records = self.records
         self._changed, self._written_at_ms = False, self._clock.monotonic_ms()
-        self._background.submit(lambda: file.write(records), _warn)
+        self._background.submit(lambda: file.write(records), self._written)
+
+    def _written(self, _: object, error: BaseException | None) -> None:
+        # Said once for as long as it lasts: the next attempt is a second away.
+        if error is not None and not self._failing:
+            _LOG.warning("the history of checkpoints could not be written: %s", error)
+        self._failing = error is not None
 
     def _end(self, checkpoint: int, entry: _Open, **outcome: object) -> None:
         record = entry.record(self._clock.monotonic_ms())
@@ -210,8 +217,3 @@ def record_of(snapshot: SubtaskSnapshot, latency_ms: int) -> SubtaskRecord:
         finished=snapshot.finished,
         slowest_channel=snapshot.slowest_channel,
     )
-
-
-def _warn(_: object, error: BaseException | None) -> None:
-    if error is not None:
-        _LOG.warning("the history of checkpoints could not be written: %s", error)
