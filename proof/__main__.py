@@ -1,7 +1,8 @@
 """Exactly once, proved with real processes: python -m proof [--smoke] [--seed N] [--only abcdefg].
 
 Jobs run on local Spark (files, event time, shuffle by key, state and timers, exactly-once files)
-while workers and drivers are killed and stopped, code raises, and disks refuse. After each run the
+while workers and drivers are killed and stopped, code raises, and disks refuse, with checkpoints
+aligned, unaligned, and aligned with a timeout. After each run the
 output must be the batch answer, and nothing may be left over. Exit code 1 on any violation.
 """
 

@@ -17,7 +17,7 @@ from headgate.deploy.spark.executor import SparkExecutor
 from proof import checks
 from proof.faults import GOES_ON, HEARTBEAT_TIMEOUT_S, LEASE_S, SPARK_KILLS_S, Fault, Scene
 from proof.job import Answer, Place, build
-from proof.modes import InFlight, Mode, check_restored, restored_by
+from proof.modes import InFlight, Mode, check_restored, restored_by, still_restoring
 from proof.record import FaultResult, RunResult
 from proof.strikes import PROBE, Strikes
 from proof.watcher import Event, Listener, Watcher
@@ -248,13 +248,16 @@ class Run:
         told.recovery_s = round(max(0.0, running.at_s - from_s), 3)
         told.progress_s = round(checkpoint.at_s - running.at_s, 3)
         told.restarts = sum(event.at_s < running.at_s for event in failures)
-        error = failures[0].facts["error"] if failures else ""
-        told.detail = error.replace(str(self._place.root), "<run>")
+        told.detail = self._plainly(failures[0]) if failures else ""
         deploying, gang = watcher.first("deploying", at_s), watcher.first("gang", at_s)
         if fault.same_gang and gang is not None and deploying is not None and gang.at_s < deploying.at_s:
             told.violations.append(f"{fault.name}: the living gang was not used again")
         if not told.restarts:
             told.violations.append(f"{fault.name}: the job did not notice")
+
+    def _plainly(self, failure: Event) -> str:
+        error: str = failure.facts["error"]
+        return error.replace(str(self._place.root), "<run>")
 
     def _finished(self) -> bool:
         """Whether the job ended in order."""
@@ -280,9 +283,12 @@ class Run:
             told.violations.append(f"{told.fault}: no checkpoint within {PROGRESS_S:.0f} s")
             return
         told.recovery_s = told.progress_s = round(checkpoint.at_s - healed_s, 3)
-        failure = watcher.first("failed", at_s)
-        if failure is not None and failure.at_s < checkpoint.at_s:
-            told.violations.append(f"{told.fault}: the job restarted: {failure.facts['error']}")
+        failures = [e for e in watcher.named("failed") if at_s < e.at_s < checkpoint.at_s]
+        told.restarts = len(failures)
+        for failure in failures:
+            told.detail = self._plainly(failure)
+            if not still_restoring(watcher, failure):
+                told.violations.append(f"{told.fault}: the job restarted: {failure.facts['error']}")
 
     # -- checks ----------------------------------------------------------------------------------
 

@@ -133,7 +133,7 @@ class SourceTask(Task):
     def aborted(self, checkpoint: int) -> None:
         """See :class:`Task`."""
         super().aborted(checkpoint)
-        if self._deferred is not None and self._deferred.checkpoint <= checkpoint:
+        if self._deferred is not None and self._deferred.checkpoint == checkpoint:
             self._deferred = None
 
     def _know(self) -> None:

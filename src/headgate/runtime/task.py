@@ -106,7 +106,7 @@ class Task(ABC):
         self.watermark = WATERMARK_MIN
         self._recovered = recovered
         self._reading: Reading | None = None
-        self._ending = False
+        self._ending = self._timers_fired = False
         self._waiting: deque[Callable[[], None]] = deque()
         self._opened: list[Operator] = []
 
@@ -134,6 +134,8 @@ class Task(ABC):
         if not self.outputs.available:
             self.pace.blocked()
             return worked
+        if self._timers_between() and (self._runner.away or not self.outputs.available):
+            return True
         if self._work():
             self.outputs.note_step(self.host.clock.monotonic_ms())
             worked = True
@@ -152,6 +154,11 @@ class Task(ABC):
             or self._recovered is not None
             or self._input_waits()
         )
+
+    def _timers_between(self) -> bool:
+        """Due timers do not wait until there is no input any more; nor does input until none is due."""
+        self._timers_fired = not self._timers_fired and self.run_timers()
+        return self._timers_fired
 
     def _work(self) -> bool:
         if self.head.busy:
@@ -268,20 +275,28 @@ class Task(ABC):
         return min((t for op in self.operators if (t := op.next_processing_time()) is not None), default=None)
 
     def run_timers(self) -> bool:
-        """Fire processing-time timers that are due and flush what waited long enough."""
-        self.outputs.flush_due(self.host.clock.monotonic_ms())
+        """Fire processing-time timers that are due and flush what waited long enough; False: nothing was due."""
+        flushed = self._flush_due()
         due = self.next_processing_time()
         if due is None:
-            return False
+            return flushed
         now = self.host.clock.now_ms()
         if due > now:
-            return False
+            return flushed
 
         def fire() -> None:
             for operator in self.operators:
                 operator.fire_processing_time(now)
 
         self._invoke(fire, lambda: self.outputs.note_step(self.host.clock.monotonic_ms()))
+        return True
+
+    def _flush_due(self) -> bool:
+        """True when something was flushed: it may be input of a subtask that had its turn already."""
+        due, now = self.outputs.next_flush(), self.host.clock.monotonic_ms()
+        if due is None or now < due:
+            return False
+        self.outputs.flush_due(now)
         return True
 
     def aborted(self, checkpoint: int) -> None:
