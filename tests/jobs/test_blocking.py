@@ -215,7 +215,7 @@ def test_blocking_functions_under_faults(unaligned: bool) -> None:
         timed = squares.with_event_time(lambda n: n, out_of_orderness=10_000)
         timed.key_by(lambda n: n % 7).process(Quiet(), uid="counts").collect_later(uid="out")
 
-    report = simulate(build, seeds=range(30), config={"execution.checkpointing.unaligned.enabled": unaligned})
+    report = simulate(build, seeds=range(8), config={"execution.checkpointing.unaligned.enabled": unaligned})
     assert report.faults > 0
     assert report.restarts > 0
     assert report.checkpoints > 0

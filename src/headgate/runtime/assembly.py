@@ -15,7 +15,7 @@ from headgate.core.alignment.factory import make_handler
 from headgate.graph.guarantees import always_aligned
 from headgate.graph.logical import Node
 from headgate.graph.partitioners import Forward
-from headgate.graph.physical import Edge, Vertex
+from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.records.batch import Batch
 from headgate.records.detach import detached
 from headgate.records.row_batch import RowBatch
@@ -237,14 +237,9 @@ class _Assembler:
             self._plan.max_parallelism,
             self._slot,
             receiver,
-            self._ends(edge),
+            edge_ends(self._plan, edge),
             receivers,
         )
-
-    def _ends(self, edge: Edge) -> EdgeEnds:
-        sender = self._plan.vertices[edge.source].chain[edge.operator]
-        receiver = self._plan.vertices[edge.target].chain[0]
-        return EdgeEnds(edge.id, _uid(sender), edge.tag, _uid(receiver))
 
     def _output_channel(self, edge: Edge, receiver: int) -> OutputChannel:
         name = ChannelId(edge.id, SubtaskIndex(self._slot), SubtaskIndex(receiver))
@@ -262,7 +257,7 @@ class _Assembler:
     def _input_channel(self, edge: Edge, sender: int) -> InputChannel:
         name = ChannelId(edge.id, SubtaskIndex(sender), SubtaskIndex(self._slot))
         credit = self._program.settings.credit_initial
-        return InputChannel(credit, self._credit_return(name), self._ends(edge), sender)
+        return InputChannel(credit, self._credit_return(name), edge_ends(self._plan, edge), sender)
 
     def _credit_return(self, name: ChannelId) -> Callable[[int], None]:
         if name.sender == self._slot:
@@ -310,6 +305,19 @@ class _Assembler:
             )
 
         return context
+
+
+def edge_ends(plan: PhysicalPlan, edge: Edge) -> EdgeEnds:
+    """What an exchange is called in a checkpoint.
+
+    A stream that is united with itself reaches its receiver by several exchanges: each has a time of
+    its own, so what is in flight there is kept apart.
+    """
+    sender = plan.vertices[edge.source].chain[edge.operator]
+    receiver = plan.vertices[edge.target].chain[0]
+    ends = (edge.operator, edge.tag, edge.target)
+    same = [e.id for e in plan.outputs(edge.source) if (e.operator, e.tag, e.target) == ends]
+    return EdgeEnds(edge.id, _uid(sender), edge.tag, _uid(receiver), same.index(edge.id))
 
 
 def _uid(node: Node) -> str:

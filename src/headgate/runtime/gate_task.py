@@ -176,6 +176,7 @@ class GateTask(Task):
             sender_subtask=end.sender,
             receiver_subtask=self.id.subtask,
             level=self._level,
+            lineage=end.ends.lineage,
             from_output=False,
         )
 

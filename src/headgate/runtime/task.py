@@ -134,8 +134,10 @@ class Task(ABC):
         if not self.outputs.available:
             self.pace.blocked()
             return worked
-        if self._timers_between() and (self._runner.away or not self.outputs.available):
-            return True
+        if self._timers_between():
+            worked = True
+            if self._runner.away or not self.outputs.available:
+                return True
         if self._work():
             self.outputs.note_step(self.host.clock.monotonic_ms())
             worked = True

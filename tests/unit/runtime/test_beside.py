@@ -265,6 +265,7 @@ def test_timers_wait_and_output_that_is_there_already_does_not() -> None:
     rig.clock.now += 10
     assert rig.task.next_processing_time() is None
     assert rig.task.next_wakeup() == rig.clock.now
+    assert rig.task.run_timers() is True, "flushed"
     assert rig.task.run_timers() is False
     assert rig.task.next_wakeup() is None
     assert next(e for e in rig.lane.elements if hasattr(e, "rows")).rows() == [1]

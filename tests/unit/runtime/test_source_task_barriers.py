@@ -1,0 +1,239 @@
+"""Barriers that a source emits: when they are drawn, when they wait, and what becomes of those."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from operator_samples import context, finished, rows
+from task_samples import TASK, CountingReader, SourceRig
+
+from headgate.api.source import Split
+from headgate.common.time import WATERMARK_MIN
+from headgate.core.alignment.barriers import Alignment, Barrier
+from headgate.core.alignment.handler import SUBSUMED
+from headgate.records.batch import Batch
+from headgate.runtime.elements import CancelMarker, EndOfData
+from headgate.runtime.in_flight.capture import StreamKey
+from headgate.runtime.operators.source import SourceOperator
+from headgate.runtime.output import EdgeReceiver
+from headgate.runtime.source_task import SourceTask
+
+
+def over(checkpoint: int) -> Barrier:
+    """A barrier that overtakes."""
+    return Barrier(checkpoint, 1_000, Alignment.UNALIGNED)
+
+
+def timed(checkpoint: int, trigger_ms: int = 1_000) -> Barrier:
+    """A barrier that overtakes when it is older than 50 ms."""
+    return Barrier(checkpoint, trigger_ms, timeout_ms=50)
+
+
+class Recovered:
+    """Records of a restored checkpoint, one a poll; a `RecoveredInput` to a subtask."""
+
+    def __init__(self, *records: Any) -> None:
+        self.left = list(records)
+
+    def poll(self) -> tuple[int, Batch | None, int] | None:
+        return (0, rows([self.left.pop(0)]), WATERMARK_MIN) if self.left else None
+
+    def remainder(self, partly: Batch | None = None) -> list[Any]:
+        key = StreamKey("op", "before", None, 0, 0)
+        mine = [] if partly is None else [partly]
+        return [(key, None, False, [*mine, *(rows([record]) for record in self.left)])]
+
+
+class Rig(SourceRig):
+    """A source task that may have something to recover, or be through."""
+
+    def __init__(
+        self, recovered: Any = None, *, through: bool = False, credit: int = 100, known: bool = True
+    ) -> None:
+        super().__init__(CountingReader(), credit)
+        self.made = 0
+        operator = SourceOperator(context(clock=self.clock), self)  # type: ignore[arg-type]
+        operator.next = EdgeReceiver(self.outputs, [self.edge], True)
+        self.task = SourceTask(
+            TASK, [operator], self.outputs, self.host, 10, recovered=recovered, finished=through
+        )
+        self.task.open()
+        if known and not through:
+            self.task.splits_assigned([Split("0-4")])
+
+    def create_reader(self, context: Any) -> Any:
+        self.made += 1
+        return self.reader
+
+    def run(self) -> None:
+        """Step until there is nothing to do."""
+        while self.task.step():
+            pass
+
+    @property
+    def drawn(self) -> list[int]:
+        """Checkpoints in the order of their drawing."""
+        return [drawn.checkpoint for drawn in self.host.drawn]
+
+    def barriers(self) -> list[Barrier]:
+        """What went out."""
+        return [element for element in self.lane.elements if isinstance(element, Barrier)]
+
+
+def splits(rig: Rig, at: int = 0) -> list[Any]:
+    """What a snapshot says is left to read."""
+    return finished(rig.host.drawn[at].pending[0]).list_state["splits"]
+
+
+def test_a_barrier_is_drawn_at_once_where_the_reader_stands() -> None:
+    """What was read before it is on its way, the rest is in the snapshot."""
+    rig = Rig()
+    rig.task.step()
+    rig.task.trigger(over(1))
+    assert rig.drawn == [1]
+    assert splits(rig) == [["2-4", None]]
+    assert [batch.rows() for batch in rig.host.captures[1].of(0, output=True)] == [[0, 1]]
+    assert rig.host.captures[1].sealed, "a source has no inputs to wait for"
+
+
+def test_a_barrier_waits_until_the_reader_knows_whether_it_reads() -> None:
+    """Or it would be the first sign of its channels, and the splits be in nobody's snapshot."""
+    rig = Rig(known=False)
+    rig.task.trigger(over(1))
+    rig.run()
+    assert rig.drawn == []
+    rig.task.splits_assigned([Split("0-4")])
+    assert rig.drawn == [1]
+    assert splits(rig) == [], "drawn before the splits are taken over: the enumerator still has them"
+
+
+def test_no_timeout_helps_a_reader_that_does_not_know() -> None:
+    """It cannot overtake what nobody knows of yet."""
+    rig = Rig(known=False)
+    rig.task.trigger(timed(1))
+    rig.clock.now += 1_000
+    rig.run()
+    assert rig.drawn == []
+
+
+def test_a_barrier_that_waits_gives_way_to_a_newer_one() -> None:
+    """The job master and those downstream hear that it will not come."""
+    rig = Rig(known=False)
+    rig.task.trigger(over(1))
+    rig.task.trigger(over(2))
+    assert rig.host.declined == [(1, SUBSUMED)]
+    assert rig.lane.elements == [CancelMarker(1)]
+    rig.task.splits_assigned([Split("0-4")])
+    assert rig.drawn == [2]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_barrier_that_waits_is_forgotten_when_it_is_given_up(known: bool) -> None:
+    """Nothing is drawn for it, whatever it waited for."""
+    rig = Rig(Recovered("a", "b") if known else None, known=known)
+    rig.task.trigger(Barrier(1, 1_000))
+    rig.task.aborted(1)
+    rig.run()
+    rig.task.splits_assigned([Split("4-6")])
+    rig.run()
+    assert (rig.drawn, rig.barriers(), rig.host.declined) == ([], [], [])
+
+
+def test_an_aligned_barrier_comes_behind_restored_records() -> None:
+    """They are older than it, and it takes nothing along."""
+    rig = Rig(Recovered("a", "b"))
+    rig.task.trigger(Barrier(1, 1_000))
+    rig.task.step()
+    assert rig.drawn == []
+    rig.run()
+    assert rig.drawn == [1]
+    story = [r for e in rig.lane.elements for r in (e.rows() if hasattr(e, "rows") else [e])]
+    assert story[: story.index(Barrier(1, 1_000))][:2] == ["a", "b"]
+    assert rig.host.captures == {}
+
+
+def test_one_that_overtakes_takes_restored_records_along() -> None:
+    """Those that were not processed; the others are on their way."""
+    rig = Rig(Recovered("a", "b", "c"))
+    rig.task.step()
+    rig.task.trigger(over(1))
+    capture = rig.host.captures[1]
+    assert [batch.rows() for batch in capture.of(0)] == [["b"], ["c"]]
+    assert [batch.rows() for batch in capture.of(0, output=True)] == [["a"]]
+    assert capture.sealed
+    rig.run()
+    assert rig.drawn == [1]
+
+
+def test_one_that_waits_for_restored_records_overtakes_when_it_is_too_old() -> None:
+    """At its timeout, even if no record can leave: the loop is woken for it."""
+    rig = Rig(Recovered("a", "b"), credit=1)
+    for name in ("x", "y"):  # no credit is left
+        rig.edge.channels[0].add(rows([name]))
+        rig.edge.channels[0].flush()
+    rig.task.trigger(timed(1))
+    rig.run()
+    assert rig.drawn == []
+    assert rig.task.next_wakeup() == 1_051
+    rig.clock.now = 1_050
+    rig.run()
+    assert rig.drawn == []
+    rig.clock.now = 1_051
+    rig.run()
+    assert rig.drawn == [1]
+    assert rig.barriers() == [timed(1).as_unaligned()]
+    assert [batch.rows() for batch in rig.host.captures[1].of(0)] == [["a"], ["b"]]
+    assert rig.host.drawn[0].metrics.unaligned
+
+
+def test_one_that_waited_in_vain_is_not_drawn_twice() -> None:
+    """When its time comes after the last restored record it has been drawn."""
+    rig = Rig(Recovered("a"))
+    rig.task.trigger(timed(1))
+    rig.run()
+    rig.clock.now += 1_000
+    rig.run()
+    assert rig.drawn == [1]
+    assert not rig.host.drawn[0].metrics.unaligned
+
+
+def test_without_credit_a_barrier_waits_and_then_overtakes() -> None:
+    """What it overtakes in the output becomes part of the checkpoint."""
+    rig = Rig(credit=1)
+    for _ in range(2):
+        rig.task.step()
+        rig.edge.channels[0].flush()
+    rig.task.trigger(timed(1))
+    assert (rig.drawn, rig.barriers()) == ([1], [])
+    assert not rig.host.captures[1].sealed
+    rig.clock.now = 1_051
+    rig.run()
+    assert rig.barriers() == [timed(1).as_unaligned()]
+    taken = rig.host.captures[1].of(0, output=True)
+    assert [each.rows() for each in taken if hasattr(each, "rows")] == [[2, 3]]
+    assert rig.host.captures[1].sealed
+
+
+def test_an_ended_source_takes_part_and_says_so() -> None:
+    """Its snapshot has nothing left and is marked as finished."""
+    rig = Rig()
+    rig.task.splits_assigned(None)
+    rig.run()
+    assert rig.lane.elements[-1] == EndOfData()
+    rig.task.trigger(over(1))
+    assert rig.host.drawn[0].finished
+    assert splits(rig) == []
+    assert rig.host.captures[1].of(0, output=True) == [], "what has left is not in flight"
+
+
+def test_a_source_that_was_through_makes_no_reader_and_ends_again() -> None:
+    """Those downstream learn that nothing will come."""
+    rig = Rig(through=True)
+    rig.run()
+    assert rig.made == 0
+    assert rig.host.requests == 0
+    assert rig.lane.elements[-1] == EndOfData()
+    assert rig.host.ends == 1
+    rig.task.trigger(over(1))
+    assert rig.host.drawn[0].finished
