@@ -2,8 +2,8 @@
 
 Jobs run on local Spark (files, event time, shuffle by key, state and timers, exactly-once files)
 while workers and drivers are killed and stopped, code raises, and disks refuse, with checkpoints
-aligned, unaligned, and aligned with a timeout. After each run the
-output must be the batch answer, and nothing may be left over. Exit code 1 on any violation.
+aligned, unaligned, and aligned with a timeout. After each run the output must be the batch answer,
+and nothing may be left over. Exit code 1 on any violation.
 """
 
 from __future__ import annotations

@@ -19,9 +19,8 @@ PARALLELISM = (2, 4, 2, 1)
 INTERVALS_MS = (300, 500)
 CHAINS = (
     (ALIGNED, (2, 2, 2, 2), None),
-    (UNALIGNED, (1, 2, 4, 4), None),
-    (TIMEOUT, (4, 4, 4, 4), None),
     (UNALIGNED, (4, 2, 3, 2), 2),
+    (TIMEOUT, (1, 2, 4, 4), None),
 )
 """Mode, parallelism of the drivers, and readers: their number must not shrink, see `job.py`."""
 

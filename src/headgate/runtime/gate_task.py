@@ -87,11 +87,12 @@ class GateTask(Task):
         worked = super()._attend()
         self._pass_captured()
         due = self._gate.next_timeout()
-        if self._gate.urgent or (due is not None and self.host.clock.precise_ms() > due):
+        # All are announced before any is read: what is captured belongs to one checkpoint at a time.
+        while self._gate.urgent or (due is not None and self.host.clock.precise_ms() > due):
             self._perform(self._gate.announce(self._clocks()))
             self._pass_captured()
-            worked = True
-        if self._may_pass_events_only() and self._gate.available:
+            due, worked = None, True
+        if self._gate.control_waits and self._may_pass_events_only():
             while (polled := self._gate.poll(self._clocks(), only_control=True)) is not None:
                 self._perform(polled[2])
                 self._pass_captured()
@@ -199,8 +200,8 @@ class GateTask(Task):
             self._begin(channel, element)
         else:
             self._event(channel, element)
-        # A snapshot is of the state behind the element.
-        self._runner.when_back(lambda: self._followed_by(effects))
+        if effects:  # a snapshot is of the state behind the element
+            self._runner.when_back(lambda: self._followed_by(effects))
         return True
 
     def _followed_by(self, effects: list[Effect]) -> None:
@@ -215,8 +216,9 @@ class GateTask(Task):
         if batch.watermarks is not None and len(self.channels) > 1:
             mark = int(batch.watermarks[-1])
             bound = self._valve.bound_by_others(channel)
-            marks = np.clip(batch.watermarks, self._valve.combined, None)
-            batch = _marked(batch, np.minimum(marks, max(bound, self._valve.combined)))
+            combined = self._valve.combined
+            marks = np.minimum(np.maximum(batch.watermarks, combined), max(bound, combined))
+            batch = _marked(batch, marks)
         self._reading = Reading(batch, 0, channel, mark)
         self._process(self._reading)
 

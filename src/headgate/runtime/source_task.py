@@ -149,7 +149,9 @@ class SourceTask(Task):
     def _draw(self, barrier: Barrier) -> None:
         delay = max(0.0, float(self.host.clock.now_ms() - barrier.trigger_ms))
         metrics = BarrierMetrics(delay, 0.0, barrier.overtakes)
-        self.drawing.draw(barrier, metrics, self.counters(), self.ended, self._take_along(barrier))
+        # A restored end stays one, although this attempt may not have taken the steps to it yet.
+        through = self.ended or self._finished
+        self.drawing.draw(barrier, metrics, self.counters(), through, self._take_along(barrier))
         self.drawing.inputs_complete(barrier.checkpoint)
 
     def _take_along(self, barrier: Barrier) -> Any:

@@ -136,7 +136,7 @@ class Task(ABC):
             return worked
         if self._timers_between():
             worked = True
-            if self._runner.away or not self.outputs.available:
+            if not self._free():
                 return True
         if self._work():
             self.outputs.note_step(self.host.clock.monotonic_ms())
@@ -156,6 +156,10 @@ class Task(ABC):
             or self._recovered is not None
             or self._input_waits()
         )
+
+    def _free(self) -> bool:
+        """Whether the operators may be called, and emit."""
+        return not self._runner.away and self.outputs.available
 
     def _timers_between(self) -> bool:
         """Due timers do not wait until there is no input any more; nor does input until none is due."""
@@ -272,9 +276,10 @@ class Task(ABC):
         """The earliest wall-clock ms that an operator waits for; after the last record none does."""
         if self._runner.away or self.ended or self.head.busy:
             return None
-        if not self.outputs.available:
+        due = min((t for op in self.operators if (t := op.next_processing_time()) is not None), default=None)
+        if due is None or not self.outputs.available:
             return None  # credit will wake the loop; until then nothing could be emitted
-        return min((t for op in self.operators if (t := op.next_processing_time()) is not None), default=None)
+        return due
 
     def run_timers(self) -> bool:
         """Fire processing-time timers that are due and flush what waited long enough; False: nothing was due."""
@@ -295,8 +300,8 @@ class Task(ABC):
 
     def _flush_due(self) -> bool:
         """True when something was flushed: it may be input of a subtask that had its turn already."""
-        due, now = self.outputs.next_flush(), self.host.clock.monotonic_ms()
-        if due is None or now < due:
+        due = self.outputs.next_flush()
+        if due is None or (now := self.host.clock.monotonic_ms()) < due:
             return False
         self.outputs.flush_due(now)
         return True

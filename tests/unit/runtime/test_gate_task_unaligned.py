@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -308,3 +309,29 @@ def test_state_and_records_in_flight_are_everything_before_the_barriers(
     for channel in range(3):
         mine = [record for record in found if record in set(before[channel])]
         assert mine == before[channel]
+
+
+def test_exchanges_between_the_same_ends_are_kept_apart() -> None:
+    """A stream united with itself: what one copy says of time must not make the other's records late."""
+    rig = Rig(2, unaligned=True)
+    for lane, channel in enumerate(rig.task.channels):
+        channel.ends, channel.sender = replace(channel.ends, lineage=lane), 0
+    for element in (SIGN, Watermark(100), rows([0])):
+        rig.task.deliver(0, element)
+    for element in (SIGN, rows([1], [5], [0])):
+        rig.task.deliver(1, element)
+    rig.task.deliver(0, over(1))
+    rig.task.step()
+    streams = {key.lineage: elements for key, elements in rig.host.captures[1].streams.items()}
+    assert [len(streams[lane]) for lane in (0, 1)] == [3, 2]
+
+
+def test_barriers_that_have_piled_up_take_along_each_its_own() -> None:
+    """All are announced before any is read: what the third overtook is neither in the second nor lost."""
+    rig = blocked(2)
+    arrivals = [(0, over(1)), (1, rows([1])), (1, over(1)), (0, over(2)), (1, rows([2])), (1, over(2))]
+    for channel, element in [*arrivals, (1, rows([3])), (0, over(3)), (1, over(3))]:
+        rig.task.deliver(channel, element)
+    rig.run()
+    taken = {number: values(capture.of(1)) for number, capture in rig.host.captures.items()}
+    assert taken == {1: [1], 2: [1, 2], 3: [1, 2, 3]}

@@ -237,3 +237,10 @@ def test_a_source_that_was_through_makes_no_reader_and_ends_again() -> None:
     assert rig.host.ends == 1
     rig.task.trigger(over(1))
     assert rig.host.drawn[0].finished
+
+
+def test_a_source_that_was_through_stays_so_in_a_checkpoint_before_its_first_step() -> None:
+    """Or the next restore would make a reader for it."""
+    rig = Rig(through=True)
+    rig.task.trigger(over(1))
+    assert rig.host.drawn[0].finished

@@ -146,6 +146,15 @@ def test_an_ended_source_still_draws() -> None:
     assert rig.task.step() is False
 
 
+def test_a_waiting_barrier_outlives_the_end_of_a_newer_checkpoint() -> None:
+    """The newer one may have failed before it was triggered here; the older one is still wanted."""
+    rig = SourceRig(CountingReader())
+    rig.task.trigger(Barrier(1, 0))
+    rig.task.aborted(2)
+    rig.task.splits_assigned([])
+    assert emitted(rig)[-1] == Barrier(1, 0)
+
+
 # -- timers
 
 

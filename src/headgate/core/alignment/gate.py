@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -46,8 +45,7 @@ class Kind(Enum):
     """An event that keeps its place among the records, as a watermark does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
+class Clocks(NamedTuple):
     """One reading of both clocks.
 
     Attributes:
@@ -148,6 +146,11 @@ class CheckpointedInputGate:
     def available(self) -> bool:
         """Whether :meth:`poll` would give something."""
         return self._queues.available
+
+    @property
+    def control_waits(self) -> bool:
+        """Whether a barrier or a cancel marker is in some queue, perhaps behind records."""
+        return self._controls > 0
 
     def poll(self, clocks: Clocks, only_control: bool = False) -> tuple[int, Any, list[Effect]] | None:
         """The next element, its channel, and what to do; None when nothing may be read.

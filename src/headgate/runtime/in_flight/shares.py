@@ -199,10 +199,14 @@ class _Planner:
         if place.position:
             chained = tag is None and vertex.chain[place.position - 1].uid == sender
             return Forward() if chained else None
-        for edge in self._plan.inputs(vertex.id):
-            if self._plan.vertices[edge.source].chain[edge.operator].uid == sender and edge.tag == tag:
-                return edge.partitioner
-        return None
+        found = [
+            edge.partitioner
+            for edge in self._plan.inputs(vertex.id)
+            if self._plan.vertices[edge.source].chain[edge.operator].uid == sender and edge.tag == tag
+        ]
+        # Of several, none of what is in flight came by the broadcast: nothing overtakes there.
+        found.sort(key=lambda partitioner: isinstance(partitioner, Broadcast))
+        return found[0] if found else None
 
     def _told_former(self, link: Sequence[InFlightStream]) -> list[InFlightStream]:
         """The streams; they say so if the sender's subtasks are not the ones that run now."""

@@ -1,0 +1,91 @@
+"""Who gets the next turn of a subtask: timers, buffers that waited long enough, and input share the loop."""
+
+from __future__ import annotations
+
+from operator_samples import rows
+from task_samples import Rig, Watching
+from test_beside import BesideRig
+
+from headgate.common.time import WATERMARK_MIN
+from headgate.runtime.elements import Watermark
+from headgate.runtime.gate_task import GateTask
+
+SIGN = Watermark(WATERMARK_MIN)
+
+
+class AlwaysDue(Watching):
+    """Registers a timer for now whenever one fires."""
+
+    def fire_processing_time(self, now_ms: int) -> None:
+        super().fire_processing_time(now_ms)
+        self.due = now_ms
+
+
+def waiting(rig: Rig, batches: int) -> None:
+    """A sign of life and batches wait on channel 0."""
+    for element in (SIGN, *(rows([n]) for n in range(batches))):
+        rig.task.deliver(0, element)
+
+
+def test_a_timer_that_is_due_does_not_wait_until_there_is_no_input() -> None:
+    """Under load there is always input; a timeout that waits for a gap never comes."""
+    rig = Rig(1)
+    waiting(rig, 4)
+    rig.task.step()
+    rig.operator.due = rig.clock.now
+    assert rig.task.step()
+    assert rig.operator.life == ["open", f"fire {rig.clock.now}"]
+    rig.run()
+    assert rig.records == [0, 1, 2, 3]
+
+
+def test_input_does_not_wait_until_no_timer_is_due() -> None:
+    """A function may register a timer for now each time one fires."""
+    rig = Rig(1)
+    always = AlwaysDue(rig.clock)
+    always.next, rig.operator = rig.operator.next, always
+    rig.task.operators, rig.task.head = [always], always
+    always.due = rig.clock.now
+    waiting(rig, 4)
+    for _ in range(6):
+        rig.task.step()
+    assert rig.records == [0, 1, 2, 3]
+    assert len(always.life) >= 3
+
+
+def test_beside_the_loop_timers_and_input_take_turns() -> None:
+    """Each goes away for a while, and when one is back the other has its turn."""
+    rig = BesideRig(1, operator=AlwaysDue)
+    rig.operator.due = rig.clock.now
+    waiting(rig, 3)
+    for _ in range(8):
+        rig.task.step()
+        if rig.thread.jobs:
+            rig.finish()
+    assert rig.records == [0, 1, 2]
+    assert rig.operator.life.count(f"fire {rig.clock.now}") >= 3
+
+
+def test_a_buffer_leaves_after_its_timeout_though_input_never_ends() -> None:
+    """A receiver that gets few records waits for the time that they carry, and others wait for it."""
+    rig = Rig(1)
+    rig.operator.process = lambda batch: None  # type: ignore[method-assign]
+    waiting(rig, 5)
+    rig.task.step()
+    assert rig.lane.elements == []
+    rig.clock.now += 10
+    assert rig.task.step()
+    assert rig.lane.elements == [SIGN]
+
+
+def test_what_a_timeout_flushed_keeps_the_loop_turning() -> None:
+    """The receiver may be a subtask of the same loop that had its turn before, and nobody else wakes it."""
+    rig = Rig(1)
+    receiver = Rig(1)
+    rig.lane.deliver = lambda element: receiver.task.deliver(0, element)  # type: ignore[method-assign]
+    rig.deliver((0, SIGN), (0, rows([1])))
+    rig.clock.now += 10
+    assert isinstance(receiver.task, GateTask)
+    assert not receiver.task.step()
+    assert rig.task.step() or rig.task.run_timers()
+    assert receiver.task.step()
