@@ -187,7 +187,6 @@ def storage_trouble(also_kill: bool) -> Strike:
             at_s = time.monotonic()
             if also_kill:
                 time.sleep(scene.chance.uniform(0, 0.3))
-                # An attempt that still reads records in flight fails by itself before that.
                 kill(scene.any_worker())
             time.sleep(1.2)
         scene.healed_s = time.monotonic()

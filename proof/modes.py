@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,18 +85,6 @@ def restored_by(watcher: Watcher) -> Restored:
                 found.add(Restored(1, int(records > 0), records))
             deployed = None
     return found
-
-
-def still_restoring(watcher: Watcher, failure: Event) -> bool:
-    """Whether an attempt failed because it could not read the records in flight that it started from.
-
-    It reads them while it works, so until it is through it needs the storage, unlike other attempts.
-    """
-    deployed = [event for event in watcher.named("deploying") if event.at_s <= failure.at_s]
-    if not deployed:
-        return False
-    file = rf"cannot read \S+/chk-{deployed[-1].facts['checkpoint']}/[^/\s]+-f\d+: "
-    return re.search(file, failure.facts["error"]) is not None
 
 
 def check_restored(mode: Mode, restored: Restored) -> Iterator[str]:

@@ -17,7 +17,7 @@ from headgate.deploy.spark.executor import SparkExecutor
 from proof import checks
 from proof.faults import GOES_ON, HEARTBEAT_TIMEOUT_S, LEASE_S, SPARK_KILLS_S, Fault, Scene
 from proof.job import Answer, Place, build
-from proof.modes import InFlight, Mode, check_restored, restored_by, still_restoring
+from proof.modes import InFlight, Mode, check_restored, restored_by
 from proof.record import FaultResult, RunResult
 from proof.strikes import PROBE, Strikes
 from proof.watcher import Event, Listener, Watcher
@@ -287,8 +287,7 @@ class Run:
         told.restarts = len(failures)
         for failure in failures:
             told.detail = self._plainly(failure)
-            if not still_restoring(watcher, failure):
-                told.violations.append(f"{told.fault}: the job restarted: {failure.facts['error']}")
+            told.violations.append(f"{told.fault}: the job restarted: {failure.facts['error']}")
 
     # -- checks ----------------------------------------------------------------------------------
 

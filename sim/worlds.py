@@ -14,7 +14,8 @@ from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage import reachability
 from headgate.common.ids import JobId
 from headgate.runtime.driver import adopt_key_groups
-from headgate.runtime.job_master import JobMaster, MasterPorts, RestorePoint
+from headgate.runtime.job_master import JobMaster
+from headgate.runtime.master_ports import MasterPorts, RestorePoint
 from headgate.runtime.program import Program
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.simulation.checks import Checks

@@ -32,7 +32,6 @@ from proof.modes import (
     Restored,
     check_restored,
     restored_by,
-    still_restoring,
 )
 from proof.record import FaultResult, RunResult, summary, times
 from proof.runs import Form, Plan
@@ -190,23 +189,6 @@ def test_recoveries_are_those_that_came_to_run() -> None:
         if runs:
             listener.running(attempt)
     assert restored_by(watcher) == Restored(recoveries=4, with_records=2, records=10)
-
-
-@pytest.mark.parametrize(
-    ("file", "excused"),
-    [("chk-7/g1-a3-v1-s0-f0", True), ("chk-6/g1-a3-v1-s0-f0", False), ("chk-7/g1-a3-v1-s0-0", False)],
-)
-def test_only_the_restored_records_in_flight_excuse_a_restart(file: str, excused: bool) -> None:
-    """Not a file of another checkpoint, and not one of state, which is read before the job runs."""
-    watcher = Watcher()
-    watcher.note("deploying", attempt=1, checkpoint=7, in_flight=5)
-    watcher.note(
-        "failed", error=f"StorageError: cannot read /tmp/run-9/{file}: Not a directory; choose another"
-    )
-    watcher.note("deploying", attempt=2, checkpoint=6, in_flight=5)
-    assert still_restoring(watcher, watcher.named("failed")[0]) == excused
-    watcher.note("failed", error="PlannedError: something else")
-    assert not still_restoring(watcher, watcher.named("failed")[1])
 
 
 def test_aligned_checkpoints_hold_nothing_in_flight() -> None:

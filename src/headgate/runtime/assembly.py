@@ -26,6 +26,7 @@ from headgate.runtime.control.messages import Deploy
 from headgate.runtime.elements import Event
 from headgate.runtime.gate_task import GateTask, InputChannel
 from headgate.runtime.in_flight.catalog import StreamCatalog
+from headgate.runtime.in_flight.prefetch import PrefetchedParts
 from headgate.runtime.in_flight.recovered import RecoveredInput
 from headgate.runtime.network.base import DataPlane
 from headgate.runtime.network.frames import Frame, FrameKind
@@ -207,7 +208,7 @@ class _Assembler:
             shares,
             position_of,
             lambda stream: self._catalog.codec_of(stream.sender, stream.tag),
-            lambda handle: read_handle(disk, handle),
+            PrefetchedParts(lambda handle: read_handle(disk, handle), shares),
             self._plan.max_parallelism,
             self._slot,
         )

@@ -15,16 +15,18 @@ from headgate.checkpoint.store.log import CommitPermit
 from headgate.common.errors import FencedError, StorageError
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import AttemptId, CheckpointId, JobId
-from headgate.common.ports import Background, Clock, Probe
+from headgate.common.ports import Randomness
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.checkpoint import effects as e
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.pending import AckResult
+from headgate.core.checkpoint.requests import CheckpointSettings
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.checkpoint_history import CheckpointHistory
 from headgate.runtime.committers import Committers
 from headgate.runtime.control import messages as m
+from headgate.runtime.master_ports import MasterPorts
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, SubtaskSnapshot
 
 
@@ -60,6 +62,15 @@ class CheckpointHost(Protocol):
         ...
 
 
+def make_coordinator(
+    settings: CheckpointSettings, service: CheckpointService | None, randomness: Randomness
+) -> CheckpointCoordinator[SubtaskSnapshot]:
+    """The pure machine, which goes on behind what the log holds."""
+    first = CheckpointId(1) if service is None else service.next_checkpoint_id()
+    known = [] if service is None else [CheckpointId(entry.checkpoint) for entry in service.completed()]
+    return CheckpointCoordinator(settings, first, known, randomness.uniform)
+
+
 class CheckpointMaster:
     """The checkpoints of one job, in the driver.
 
@@ -78,10 +89,7 @@ class CheckpointMaster:
         service: CheckpointService | None,
         permit: CommitPermit | None,
         host: CheckpointHost,
-        clock: Clock,
-        background: Background,
-        probe: Probe,
-        post: Callable[[Callable[[], None]], None],
+        ports: MasterPorts,
         alignment: AlignmentSettings,
     ) -> None:
         self.coordinator = coordinator
@@ -89,11 +97,11 @@ class CheckpointMaster:
         self.latest: CheckpointMetadata | None = None
         self._job, self._name, self._plan = job, job_name, plan
         self._service, self._permit = service, permit
-        self._host, self._clock, self._background = host, clock, background
-        self._probe, self._post = probe, post
+        self._host, self._clock, self._background = host, ports.clock, ports.background
+        self._probe, self._post = ports.probe, ports.post
         self._committers = Committers(plan)
         file = None if service is None else HistoryFile(service.disk, job, job_name, _logged_in(service))
-        self.history = CheckpointHistory(plan, file, clock, background)
+        self.history = CheckpointHistory(plan, file, ports.clock, ports.background)
         self._begun: dict[int, tuple[int, int, dict[str, Any]]] = {}
         self._storing: CheckpointMetadata | None = None
         self._busy = self._attempt = 0

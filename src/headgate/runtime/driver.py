@@ -24,9 +24,10 @@ from headgate.core.execution import JobState
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.control.server import ControlServer, WorkerKey
 from headgate.runtime.events import JobListener
-from headgate.runtime.job_master import JobMaster, MasterPorts, RestorePoint
+from headgate.runtime.job_master import JobMaster
 from headgate.runtime.job_settings import JobSettings, job_settings
 from headgate.runtime.logs import logging_for
+from headgate.runtime.master_ports import MasterPorts, RestorePoint
 from headgate.runtime.network.handshake import Hello
 from headgate.runtime.program import Program
 from headgate.runtime.restore import check_compatible

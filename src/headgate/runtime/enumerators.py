@@ -16,24 +16,35 @@ from headgate.runtime.operators.base import OperatorContext, blamed
 
 
 class Enumerators:
-    """One enumerator per source of the plan, for one attempt.
+    """One enumerator per source of the plan, for one attempt."""
 
-    Args:
-        plan: what runs.
-        restored: uid -> state from the restored checkpoint; empty to begin anew.
-        job: the job's id.
-        attempt: the deployment.
-    """
+    def __init__(self, by_vertex: Mapping[int, tuple[OperatorContext, SplitEnumerator]]) -> None:
+        self._by_vertex = by_vertex
 
-    def __init__(self, plan: PhysicalPlan, restored: Mapping[str, Any], job: str, attempt: int) -> None:
-        self._by_vertex: dict[int, tuple[OperatorContext, SplitEnumerator]] = {}
+    @classmethod
+    def none(cls) -> Enumerators:
+        """While no attempt runs."""
+        return cls({})
+
+    @classmethod
+    def of(cls, plan: PhysicalPlan, restored: Mapping[str, Any], job: str, attempt: int) -> Enumerators:
+        """Make them.
+
+        Args:
+            plan: what runs.
+            restored: uid -> state from the restored checkpoint; empty to begin anew.
+            job: the job's id.
+            attempt: the deployment.
+        """
+        by_vertex: dict[int, tuple[OperatorContext, SplitEnumerator]] = {}
         for vertex in plan.vertices:
             node = vertex.chain[0]
             if isinstance(node, SourceNode):
                 uid = node.uid or f"node-{node.id}"
                 place = OperatorContext(uid, node.name, 0, vertex.parallelism, attempt, job, 0, clock=None)
                 with blamed(place, "in create_enumerator()"):
-                    self._by_vertex[vertex.id] = (place, node.source.create_enumerator(restored.get(uid)))
+                    by_vertex[vertex.id] = (place, node.source.create_enumerator(restored.get(uid)))
+        return cls(by_vertex)
 
     def next_splits(self, vertex: int, subtask: int) -> list[tuple[str, Any]] | None:
         """Splits for a reader that has none left."""

@@ -12,7 +12,6 @@ or gone, and the restart strategy's pause is over; commit the restore point once
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from headgate.checkpoint.service import CheckpointService
@@ -24,60 +23,28 @@ from headgate.common.errors import (
     OperatingError,
     restart_may_help,
 )
-from headgate.common.ids import CheckpointId, JobId
-from headgate.common.ports import Background, Clock, Gang, Link, Probe, Randomness
-from headgate.core.checkpoint.coordinator import CheckpointCoordinator
+from headgate.common.ids import JobId
+from headgate.common.ports import Link
 from headgate.core.checkpoint.effects import RequestKind
 from headgate.core.execution import JobEvent, JobState, job_machine
 from headgate.core.failover import restart_strategy
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.checkpoint_master import CheckpointMaster
+from headgate.runtime.checkpoint_master import CheckpointMaster, make_coordinator
 from headgate.runtime.control import messages as m
 from headgate.runtime.deployment import Deployment, readers_of
 from headgate.runtime.enumerators import Enumerators
-from headgate.runtime.events import JobListener
 from headgate.runtime.gang_keeper import GangKeeper
 from headgate.runtime.job_settings import JobSettings
+from headgate.runtime.master_ports import MasterPorts, RestorePoint
 from headgate.runtime.program import Program
 from headgate.runtime.worker import rebuild_error
-from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
+from headgate.state.snapshots import CheckpointMetadata
 
 CAUSE_WAIT_MS = 500
 """How long a lost connection between workers waits for the failure that caused it."""
 
 FINISH_MS = 10_000
 """How long workers may take to leave at the end before the gang is cancelled."""
-
-
-@dataclass(frozen=True, slots=True)
-class MasterPorts:
-    """The doors of the job master.
-
-    Attributes:
-        clock: time.
-        background: one thread (or the simulator's) for storage and committers.
-        gang: starts and ends workers.
-        randomness: jitter.
-        probe: where tests strike.
-        post: hands a callback to the job master's loop, from any thread.
-        listener: is told what happens, for progress displays.
-    """
-
-    clock: Clock
-    background: Background
-    gang: Gang
-    randomness: Randomness
-    probe: Probe
-    post: Callable[[Callable[[], None]], None]
-    listener: JobListener
-
-
-@dataclass(frozen=True, slots=True)
-class RestorePoint:
-    """Where an attempt begins: a checkpoint and the root that its files are named from."""
-
-    checkpoint: CheckpointMetadata
-    storage: str | None
 
 
 class JobMaster:
@@ -112,28 +79,13 @@ class JobMaster:
         self._gang = GangKeeper(ports.gang, ports.clock, plan.slots, settings.heartbeat_timeout_ms)
         self._roster = self._gang.roster
         self._strategy = restart_strategy(settings.restart, ports.randomness.uniform)
-        self._enumerators: Enumerators | None = None
+        self._enumerators = Enumerators.none()
         self._restart_at = 0
         self._recommitting = False
         self._suspicion: tuple[HeadgateError, int] | None = None
-        first = CheckpointId(1) if service is None else service.next_checkpoint_id()
-        known = [] if service is None else [CheckpointId(entry.checkpoint) for entry in service.completed()]
-        coordinator: CheckpointCoordinator[SubtaskSnapshot] = CheckpointCoordinator(
-            settings.checkpoints, first, known, ports.randomness.uniform
-        )
+        coordinator = make_coordinator(settings.checkpoints, service, ports.randomness)
         self.checkpoints = CheckpointMaster(
-            job,
-            name,
-            plan,
-            coordinator,
-            service,
-            permit,
-            self,
-            ports.clock,
-            ports.background,
-            ports.probe,
-            ports.post,
-            settings.alignment,
+            job, name, plan, coordinator, service, permit, self, ports, settings.alignment
         )
 
     @property
@@ -290,7 +242,6 @@ class JobMaster:
 
     def _assign_splits(self, slot: int, request: m.RequestSplits) -> None:
         member = self._roster.get(slot)
-        assert self._enumerators is not None
         assert member is not None
         try:
             splits = self._enumerators.next_splits(request.vertex, request.subtask)
@@ -314,7 +265,7 @@ class JobMaster:
         point = self._point
         enumerators = {} if point is None else point.checkpoint.enumerators
         try:
-            self._enumerators = Enumerators(self.plan, enumerators, self.job, self.attempt)
+            self._enumerators = Enumerators.of(self.plan, enumerators, self.job, self.attempt)
         except Exception as error:
             self.attempt_failed(error)
             return
@@ -412,10 +363,9 @@ class JobMaster:
 
     def _end_attempt(self) -> None:
         self.checkpoints.suspend()
-        if self._enumerators is not None:
-            for error in self._enumerators.close():
-                self.ports.listener.note(f"closing a source failed: {error}")
-            self._enumerators = None
+        for error in self._enumerators.close():
+            self.ports.listener.note(f"closing a source failed: {error}")
+        self._enumerators = Enumerators.none()
 
     def _idle(self, slot: int, message: m.Idle) -> None:
         member = self._roster.get(slot)
@@ -491,12 +441,10 @@ class JobMaster:
 
     def snapshot_enumerators(self) -> dict[str, Any]:
         """The enumerators' states at this instant."""
-        return {} if self._enumerators is None else self._enumerators.snapshot()
+        return self._enumerators.snapshot()
 
     def enumerators_complete(self, checkpoint: int) -> None:
         """Tell the enumerators."""
-        if self._enumerators is None:
-            return
         try:
             self._enumerators.checkpoint_complete(checkpoint)
         except Exception as error:

@@ -276,13 +276,17 @@ class Task(ABC):
         """The earliest wall-clock ms that an operator waits for; after the last record none does."""
         if self._runner.away or self.ended or self.head.busy:
             return None
-        due = min((t for op in self.operators if (t := op.next_processing_time()) is not None), default=None)
+        due: int | None = None
+        for operator in self.operators:
+            time = operator.next_processing_time()
+            if time is not None and (due is None or time < due):
+                due = time
         if due is None or not self.outputs.available:
             return None  # credit will wake the loop; until then nothing could be emitted
         return due
 
     def run_timers(self) -> bool:
-        """Fire processing-time timers that are due and flush what waited long enough; False: nothing was due."""
+        """Fire timers of processing time and flush what waited long enough; False when nothing was due."""
         flushed = self._flush_due()
         due = self.next_processing_time()
         if due is None:

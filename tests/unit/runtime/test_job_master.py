@@ -22,8 +22,9 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.control import messages as m
 from headgate.runtime.events import JobListener
 from headgate.runtime.gang_keeper import GANG_EXIT_MS
-from headgate.runtime.job_master import FINISH_MS, JobMaster, MasterPorts
+from headgate.runtime.job_master import FINISH_MS, JobMaster
 from headgate.runtime.job_settings import job_settings
+from headgate.runtime.master_ports import MasterPorts
 from headgate.runtime.program import Program, WorkerSettings
 from headgate.state.snapshots import OperatorSubtaskState, SubtaskSnapshot
 

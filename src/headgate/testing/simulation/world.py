@@ -12,8 +12,9 @@ from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage import reachability
 from headgate.common.ids import JobId
 from headgate.common.ports import Probe
-from headgate.runtime.job_master import JobMaster, MasterPorts
+from headgate.runtime.job_master import JobMaster
 from headgate.runtime.job_settings import job_settings
+from headgate.runtime.master_ports import MasterPorts
 from headgate.runtime.network.frames import Frame
 from headgate.runtime.program import Program
 from headgate.testing.simulation.checks import Checks, Violation
