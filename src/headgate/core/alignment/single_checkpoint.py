@@ -14,8 +14,8 @@ as the first and become the second.
     barrier(id, ch)           aligning, id == current          block ch; decide
     cancel(id)                stale                            nothing
     cancel(id)                otherwise                        end the pending one, id is stale, abort id
-    abort(id)                 id == current, or none pending   end the pending one, id is stale
-    abort(id)                 id > current, one is pending     id is stale, the pending one goes on
+    abort(id)                 id == current                    end the pending one, id is stale
+    abort(id)                 id > current                     id is stale, older ones go on
     end(ch)                   any                              ch is closed; decide when pending
     timeout                   aligning, past the deadline      wants to overtake; decide
 
@@ -175,8 +175,8 @@ class SingleCheckpointBarrierHandler:
         return [*effects, AbortSnapshot(checkpoint, ON_CANCELLATION_BARRIER)]
 
     def abort(self, checkpoint: int) -> None:
-        """The job master gave `checkpoint` up; an older one that is pending still is."""
-        if checkpoint == self._current or (checkpoint > self._current and not self.pending):
+        """The job master gave `checkpoint` up; older ones go on, also if their barriers are still to come."""
+        if checkpoint == self._current:
             self._end(checkpoint)
         elif checkpoint > self._current:
             self._known.pop(checkpoint, None)

@@ -1,15 +1,15 @@
 """At-least-once: counts barriers, and no channel ever waits.
 
 Several checkpoints may be pending, in ascending order of ids. "Newest" is the greatest id that
-was ever pending, triggered or aborted.
+was ever pending, triggered or cancelled.
 
     event               guard                      action
     barrier(id, ch)     id pending                 add ch; decide
-    barrier(id, ch)     id > newest                append id with ch, drop the oldest beyond 50; decide
+    barrier(id, ch)     id > newest, not given up  append id with ch, drop the oldest beyond 50; decide
     barrier(id, ch)     otherwise                  nothing: stale
     cancel(id)          always, first              abort every pending one below id
-    cancel(id)          id pending, or > newest    abort id; its barriers are stale from now on
-    abort(id)           any                        id is not pending, and stale
+    cancel(id)          id pending, or as above    abort id; its barriers are stale from now on
+    abort(id)           any                        id is given up: not pending, and stale
     end(ch)             any                        ch is closed; decide
 
 Decide: of the pending ones that have the barriers of all open channels, the newest is triggered; it
@@ -72,6 +72,7 @@ class CheckpointBarrierTracker:
         self._strict = strict
         self._newest = -1
         self._pending: dict[int, _Pending] = {}  # ascending: ids are appended only when they are the newest
+        self._given_up: set[int] = set()  # above the newest: stale although they were not passed
         self._start_delays_ms: dict[int, float] = {}  # of announced ones that no barrier was read of yet
 
     @property
@@ -101,13 +102,13 @@ class CheckpointBarrierTracker:
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
         """A barrier has arrived at the gate: the start delay ends; nothing else happens before it is read."""
-        if barrier.checkpoint > self._newest:
+        if self._is_new(barrier.checkpoint):
             self._start_delays_ms.setdefault(barrier.checkpoint, max(0.0, age_ms))
         return []
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
         """A barrier is next to be read; it need not have been announced."""
-        if barrier.checkpoint > self._newest:
+        if self._is_new(barrier.checkpoint):
             self.announce(channel, barrier, age_ms, now_ms)
             start_delay_ms = self._start_delays_ms[barrier.checkpoint]
             self._pending[barrier.checkpoint] = _Pending(barrier, start_delay_ms, now_ms)
@@ -123,7 +124,7 @@ class CheckpointBarrierTracker:
     def cancel(self, checkpoint: int) -> list[Effect]:
         """A cancellation marker was read."""
         aborted = [pending for pending in self._pending if pending <= checkpoint]
-        if checkpoint > self._newest:
+        if self._is_new(checkpoint):
             aborted.append(checkpoint)
             self._seen(checkpoint)
         return self._abort(aborted, ON_CANCELLATION_BARRIER)
@@ -132,7 +133,9 @@ class CheckpointBarrierTracker:
         """The job master gave `checkpoint` up; others go on."""
         self._pending.pop(checkpoint, None)
         if checkpoint > self._newest:
-            self._seen(checkpoint)
+            # Not the newest seen: the barriers of an older one may still be on their way.
+            self._given_up.add(checkpoint)
+            self._start_delays_ms.pop(checkpoint, None)
 
     def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
         """Nothing at all will come on `channel` any more."""
@@ -148,6 +151,9 @@ class CheckpointBarrierTracker:
     def next_timeout(self) -> float | None:
         """None: nothing depends on time."""
         return None
+
+    def _is_new(self, checkpoint: int) -> bool:
+        return checkpoint > self._newest and checkpoint not in self._given_up
 
     def _decide(self, now_ms: float) -> list[Effect]:
         """Trigger the newest that is complete."""
@@ -167,4 +173,5 @@ class CheckpointBarrierTracker:
 
     def _seen(self, newest: int) -> None:
         self._newest = newest
+        self._given_up = {each for each in self._given_up if each > newest}
         self._start_delays_ms = {known: v for known, v in self._start_delays_ms.items() if known > newest}

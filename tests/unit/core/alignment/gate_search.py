@@ -241,9 +241,8 @@ def check_end(case: Case, node: Node) -> None:
     if case.exactly_once:
         over = {cut.checkpoint for cut in world.cuts} | {*world.aborted, world.given_up} - {0}
         # The marker of one that was cancelled upstream may be overtaken by a newer barrier, and is stale
-        # then. What is older than one that was given up goes with it.
-        silent = case.cancelled | {c for c in case.checkpoints if c < world.given_up}
-        open_ended = case.checkpoints - silent - over
+        # then. What is older than one that was given up is not: the job master still waits for it.
+        open_ended = case.checkpoints - case.cancelled - over
         check("every checkpoint ends", not open_ended and not gate.handler.pending, open_ended)
 
 

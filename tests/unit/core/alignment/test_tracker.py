@@ -180,7 +180,10 @@ def test_the_job_masters_word_takes_only_its_checkpoint() -> None:
     assert (tracker.pending_ids, tracker.current) == ((1, 3), 3)
     assert scene.play("B1@1 B2@1 B3@1").mixed == [1, 3]
     tracker.abort(7)
-    assert (scene.play("B7@0 B7@1").mixed, tracker.current) == ([1, 3], 7)
+    assert (scene.play("B7@0 B7@1").mixed, tracker.current) == ([1, 3], 3)
+    assert scene.play("B6@0 B6@1 C7@0 B8@0 B8@1").mixed == [1, 3, 6, 8], (
+        "an older one may still be on its way"
+    )
 
 
 def test_announcements_are_forgotten() -> None:
@@ -191,6 +194,8 @@ def test_announcements_are_forgotten() -> None:
     assert (tracker.current, tracker.pending) == (0, False)
     tracker.barrier(0, Barrier(3, 0), 9, 0)
     assert tracker._start_delays_ms == {4: 7}
-    tracker.abort(5)
+    tracker.abort(4)
+    assert tracker._start_delays_ms == {}
+    assert tracker.announce(0, Barrier(4, 0), 7, 0) == []
     assert tracker._start_delays_ms == {}
     assert (tracker.timeout(1e9), tracker.next_timeout()) == ([], None)
