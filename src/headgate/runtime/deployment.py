@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.control import messages as m
 from headgate.runtime.in_flight.shares import assign_in_flight
+from headgate.runtime.master_ports import RestorePoint
 from headgate.runtime.restore import assign_finished, assign_state, without_committables
-from headgate.state.snapshots import CheckpointMetadata
-
-
-class RestorePoint(Protocol):
-    """A completed checkpoint, and the URI of the storage that it lies in."""
-
-    @property
-    def checkpoint(self) -> CheckpointMetadata:
-        """The checkpoint, whole."""
-        ...
-
-    @property
-    def storage(self) -> str | None:
-        """Where its files are named from; None when it has none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from headgate.common.ids import SubtaskId
+from headgate.common.ports import Clock
 from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler import SUBSUMED
 from headgate.core.subtask_checkpoints import SubtaskCheckpoints, Verdict
@@ -97,6 +98,16 @@ class SnapshotHost(Protocol):
         ...
 
 
+def waits_until(barrier: Barrier, clock: Clock) -> int:
+    """When an aligned barrier is as old as its timeout; after that it overtakes.
+
+    Its age is told by the wall clock of the trigger, once; what follows is on the monotonic clock.
+    """
+    assert barrier.timeout_ms is not None
+    age_ms = clock.now_ms() - barrier.trigger_ms
+    return clock.monotonic_ms() + barrier.timeout_ms - age_ms
+
+
 class Drawing:
     """Draws the snapshots of one subtask.
 
@@ -118,6 +129,7 @@ class Drawing:
         self._last: InFlightCapture | None = None
         self._inputs_open = False
         self._held: Barrier | None = None
+        self._held_until_ms = 0
         self._waiting_max = 0
 
     @property
@@ -183,14 +195,17 @@ class Drawing:
             self._close_inputs()
             self._seal_if_complete()
 
-    def tend(self, wall_ms: int) -> bool:
-        """Look after a barrier that waits in the outputs; True when that changed something."""
+    def tend(self, now_ms: int) -> bool:
+        """Look after a barrier that waits in the outputs; True when that changed something.
+
+        Args:
+            now_ms: monotonic clock.
+        """
         held = self._held
         if held is None:
             return False
         if self._outputs.holds_barrier(held.checkpoint):
-            assert held.timeout_ms is not None
-            if wall_ms - held.trigger_ms <= held.timeout_ms:
+            if now_ms <= self._held_until_ms:
                 return False
             self._metrics.unaligned = True
             self._take_outputs(self._outputs.release_barrier(held.checkpoint))
@@ -199,13 +214,12 @@ class Drawing:
         return True
 
     def next_timeout(self) -> int | None:
-        """The wall clock at which a waiting barrier may overtake, or a paused subtask looks again."""
+        """When a waiting barrier may overtake, or a paused subtask looks again (monotonic ms)."""
         times: list[int] = []
-        held = self._held
-        if held is not None and held.timeout_ms is not None:
-            times.append(held.trigger_ms + held.timeout_ms + 1)
+        if self._held is not None:
+            times.append(self._held_until_ms + 1)
         if self._lags():
-            times.append(self._host.clock.now_ms() + LAG_POLL_MS)
+            times.append(self._host.clock.monotonic_ms() + LAG_POLL_MS)
         return min(times, default=None)
 
     def _lags(self) -> bool:
@@ -235,7 +249,8 @@ class Drawing:
         if not barrier.overtakes and not held:
             return None
         self._capture = self._last = self._host.open_capture(self._subtask, barrier.checkpoint)
-        self._held = barrier if held else None
+        if held:
+            self._held, self._held_until_ms = barrier, waits_until(barrier, self._host.clock)
         self._inputs_open = take_inputs is not None
         if take_inputs is not None:
             take_inputs(self._capture)

@@ -10,7 +10,7 @@ from typing import Any
 from headgate.api.source import PollStatus
 from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler import SUBSUMED
-from headgate.runtime.drawing import BarrierMetrics
+from headgate.runtime.drawing import BarrierMetrics, waits_until
 from headgate.runtime.in_flight.capture import InFlightCapture
 from headgate.runtime.in_flight.recovered import RecoveredInput
 from headgate.runtime.operators.source import SourceOperator
@@ -37,6 +37,7 @@ class SourceTask(Task):
         self._resume_at = 0
         self._answered = False
         self._deferred: Barrier | None = None
+        self._deferred_until_ms = 0
 
     def open(self) -> None:
         """See :class:`Task`; a reader with restored splits knows what it has to read."""
@@ -46,25 +47,24 @@ class SourceTask(Task):
     def _attend(self) -> bool:
         worked = super()._attend()
         due, waiting = self._deferral_ends(), self._deferred
-        if waiting is not None and due is not None and self.host.clock.now_ms() >= due:
+        if waiting is not None and due is not None and self.host.clock.monotonic_ms() > due:
             self._deferred = None
             self._draw(waiting.as_unaligned())
             worked = True
         return worked
 
     def _deferral_ends(self) -> int | None:
-        """The wall clock at which a barrier waits no longer for restored records."""
+        """After when a barrier waits no longer for restored records (monotonic ms)."""
         waiting = self._deferred
         if waiting is None or waiting.timeout_ms is None or not self._answered:
             return None
-        return waiting.trigger_ms + waiting.timeout_ms + 1
+        return self._deferred_until_ms
 
     def _barrier_timeout(self) -> int | None:
         due, held = self._deferral_ends(), super()._barrier_timeout()
         if due is None:
             return held
-        deferred = self._monotonic(due)
-        return deferred if held is None else min(held, deferred)
+        return due + 1 if held is None else min(held, due + 1)
 
     def _input_waits(self) -> bool:
         return not self.ended and not self._ending and self._resume_at <= self.host.clock.monotonic_ms()
@@ -129,6 +129,8 @@ class SourceTask(Task):
         if self._deferred is not None:
             self.drawing.decline(self._deferred.checkpoint, SUBSUMED)
         self._deferred = barrier
+        if barrier.timeout_ms is not None:
+            self._deferred_until_ms = waits_until(barrier, self.host.clock)
 
     def aborted(self, checkpoint: int) -> None:
         """See :class:`Task`."""

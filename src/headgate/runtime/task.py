@@ -145,7 +145,7 @@ class Task(ABC):
 
     def _attend(self) -> bool:
         """What waits neither for records nor for credit: barriers that overtake."""
-        return self.drawing.tend(self.host.clock.now_ms())
+        return self.drawing.tend(self.host.clock.monotonic_ms())
 
     def _has_work(self) -> bool:
         """Whether :meth:`_work` has something to do, if the outputs take it."""
@@ -263,14 +263,7 @@ class Task(ABC):
 
     def _barrier_timeout(self) -> int | None:
         """When a barrier that waits will have waited too long (monotonic ms)."""
-        wall = self.drawing.next_timeout()
-        return None if wall is None else self._monotonic(wall)
-
-    def _monotonic(self, wall_ms: int) -> int:
-        """A wall-clock time on the clock of the loop."""
-        clock = self.host.clock
-        due: int = clock.monotonic_ms() + max(0, wall_ms - clock.now_ms())
-        return due
+        return self.drawing.next_timeout()
 
     def next_processing_time(self) -> int | None:
         """The earliest wall-clock ms that an operator waits for; after the last record none does."""
