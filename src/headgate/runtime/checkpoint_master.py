@@ -98,7 +98,7 @@ class CheckpointMaster:
         self._job, self._name, self._plan = job, job_name, plan
         self._service, self._permit = service, permit
         self._host, self._clock, self._background = host, ports.clock, ports.background
-        self._probe, self._post = ports.probe, ports.post
+        self._probe, self._post, self._listener = ports.probe, ports.post, ports.listener
         self._committers = Committers(plan)
         file = None if service is None else HistoryFile(service.disk, job, job_name, _logged_in(service))
         self.history = CheckpointHistory(plan, file, ports.clock, ports.background)
@@ -165,16 +165,25 @@ class CheckpointMaster:
 
     def declined(self, message: m.Decline) -> None:
         """A subtask cannot contribute."""
+        reason = CheckpointFailureReason[message.reason]
+        if reason is CheckpointFailureReason.CHANNEL_STATE_SHARED_STREAM_EXCEPTION:
+            self._align_from_now_on(message.detail)
         self.perform(
             self.coordinator.decline(
                 AttemptId(message.attempt),
                 CheckpointId(message.checkpoint),
                 (message.vertex, message.subtask),
-                CheckpointFailureReason[message.reason],
+                reason,
                 self._clock.monotonic_ms(),
                 message.detail,
             )
         )
+
+    def _align_from_now_on(self, why: str) -> None:
+        """Records are of a kind that no checkpoint can take along: barriers stay behind them."""
+        if self._alignment.unaligned:
+            self._alignment = AlignmentSettings(exactly_once=True)
+            self._listener.note(f"checkpoints are aligned from now on, although unaligned ones are on: {why}")
 
     def find_latest(self, then: Callable[[CheckpointMetadata | None], None]) -> None:
         """The newest completed checkpoint as the log has it, read afresh.

@@ -36,6 +36,7 @@ from headgate.runtime.elements import Barrier
 from headgate.runtime.finishing import Finishing
 from headgate.runtime.in_flight.capture import CaptureLimits, InFlightCapture
 from headgate.runtime.in_flight.catalog import StreamCatalog
+from headgate.runtime.in_flight.elements import NotStorableError
 from headgate.runtime.logs import TaskContext, clear_task_context, use_task_context
 from headgate.runtime.network.base import DataPlane
 from headgate.runtime.program import program_from_bytes
@@ -313,10 +314,10 @@ class Worker:
     def could_not_finish(self, subtask: SubtaskId, checkpoint: int, error: BaseException) -> None:
         """A snapshot could not be written."""
         if self._ended_snapshot(subtask, checkpoint):
-            reason = f"{type(error).__name__}: {error}"
-            self.ports.link.send(
-                m.Decline(self.attempt, checkpoint, *subtask, "CHECKPOINT_ASYNC_EXCEPTION", reason)
-            )
+            unfit = isinstance(error, NotStorableError)
+            reason = "CHANNEL_STATE_SHARED_STREAM_EXCEPTION" if unfit else "CHECKPOINT_ASYNC_EXCEPTION"
+            detail = f"{type(error).__name__}: {error}"
+            self.ports.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, detail))
 
     def _ended_snapshot(self, subtask: SubtaskId, checkpoint: int) -> bool:
         """Whether anybody still wants to hear of it."""

@@ -40,6 +40,7 @@ class CheckpointFailureReason(Enum):
         False,
     )
     CHECKPOINT_DECLINED_INPUT_END_OF_STREAM = ("the input ended before the checkpoint", False, False)
+    CHANNEL_STATE_SHARED_STREAM_EXCEPTION = ("records in flight cannot be stored", False, False)
     CHECKPOINT_EXPIRED = ("the checkpoint was not complete within its timeout", False, True)
     CHECKPOINT_SUBSUMED = ("a newer checkpoint completed first", False, False)
     FINALIZE_CHECKPOINT_FAILURE = ("the completed checkpoint could not be stored", False, True)
