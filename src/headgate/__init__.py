@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from headgate.api.aggregate import AggregateFunction
 from headgate.api.environment import Environment
 from headgate.api.executor import Edge, Executor, JobResult, JobSpec, PhysicalPlan, Vertex
 from headgate.api.functions import (
@@ -40,7 +41,18 @@ from headgate.api.source import (
     Split,
     SplitEnumerator,
 )
-from headgate.api.state import ListState, MapState, ValueState, list_state, map_state, value_state
+from headgate.api.state import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+    aggregating_state,
+    list_state,
+    map_state,
+    reducing_state,
+    value_state,
+)
 from headgate.api.stream import Collected, DataFrameLater, DataStream, StreamSink
 from headgate.api.time import WatermarkStrategy
 from headgate.common.errors import (
@@ -58,6 +70,7 @@ from headgate.common.errors import (
     UsageError,
     UserFunctionError,
 )
+from headgate.common.former_names import alias, formerly
 from headgate.common.options import CheckpointingMode
 from headgate.common.time import DAYS, HOURS, MILLISECONDS, MINUTES, SECONDS
 
@@ -74,6 +87,8 @@ BAD_RECORDS: Final[OutputTag[BadRecord]] = OutputTag[BadRecord]("bad-records")
 
 __all__ = [
     "AT_LEAST_ONCE",
+    "AggregateFunction",
+    "AggregatingState",
     "BAD_RECORDS",
     "BadRecord",
     "BadRecordError",
@@ -113,6 +128,7 @@ __all__ = [
     "PollStatus",
     "ProcessFunction",
     "ProtocolError",
+    "ReducingState",
     "Row",
     "RuntimeContext",
     "SECONDS",
@@ -134,9 +150,13 @@ __all__ = [
     "Vertex",
     "WatermarkStrategy",
     "__version__",
+    "aggregating_state",
+    "alias",
     "blocking",
+    "formerly",
     "list_state",
     "map_state",
+    "reducing_state",
     "value_state",
 ]
 

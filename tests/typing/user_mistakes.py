@@ -15,14 +15,36 @@ class Words(hg.ProcessFunction[str, bytes]):
         yield record.encode()
 
 
+class Mean(hg.AggregateFunction[int, list[int], float]):
+    """Takes whole numbers."""
+
+    def create_accumulator(self) -> list[int]:
+        """Nothing yet."""
+        return []
+
+    def add(self, value: int, accumulator: list[int]) -> list[int]:
+        """One more."""
+        return [*accumulator, value]
+
+    def get_result(self, accumulator: list[int]) -> float:
+        """The mean."""
+        return sum(accumulator) / len(accumulator)
+
+
 class Total(hg.KeyedProcessFunction[str, int, int]):
     """Takes numbers by text."""
 
     total: hg.ValueState[int] = hg.value_state(default=0)
+    longest: hg.ReducingState[str] = hg.reducing_state(int.__add__)  # expect: arg-type
+    letters: hg.ReducingState[str] = hg.reducing_state(len)  # expect: arg-type
+    mean: hg.AggregatingState[int, float] = hg.aggregating_state(Mean())
+    shown: hg.AggregatingState[int, str] = hg.aggregating_state(Mean())  # expect: arg-type
 
     def process(self, record: int, ctx: hg.KeyedContext[str]) -> Iterator[int]:
         """Add."""
         self.total.value = "none"  # expect: assignment
+        self.longest.add(record)  # expect: arg-type
+        self.mean.add("one")  # expect: arg-type
         yield self.total.value
 
 

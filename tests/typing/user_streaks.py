@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, assert_type
@@ -17,6 +18,38 @@ class Commit:
     author_ms: int
 
 
+class Mean(hg.AggregateFunction[int, tuple[int, int], float]):
+    """Types of what goes in, what is stored and what comes out."""
+
+    def create_accumulator(self) -> tuple[int, int]:
+        """Nothing yet."""
+        return 0, 0
+
+    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
+        """One more."""
+        return accumulator[0] + 1, accumulator[1] + value
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        """The mean."""
+        return accumulator[1] / accumulator[0]
+
+
+class Untyped(hg.AggregateFunction):
+    """No type arguments."""
+
+    def create_accumulator(self) -> Any:
+        """Nothing yet."""
+        return 0, 0
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """Widen."""
+        return min(accumulator[0], value), max(accumulator[1], value)
+
+    def get_result(self, accumulator: Any) -> Any:
+        """The range."""
+        return accumulator
+
+
 class Streak(hg.KeyedProcessFunction[str, Commit, tuple[str, int]]):
     """State declared as typed class attributes."""
 
@@ -24,6 +57,11 @@ class Streak(hg.KeyedProcessFunction[str, Commit, tuple[str, int]]):
     quiet_at: hg.ValueState[int | None] = hg.value_state(default=None)
     days: hg.ListState[int] = hg.list_state()
     by_month: hg.MapState[str, int] = hg.map_state()
+    total: hg.ReducingState[int] = hg.reducing_state(operator.add)
+    latest: hg.ReducingState[int] = hg.reducing_state(max)
+    longest: hg.ReducingState[str] = hg.reducing_state(lambda a, b: a if len(a) >= len(b) else b)
+    mean: hg.AggregatingState[int, float] = hg.aggregating_state(Mean())
+    spread: hg.AggregatingState[int, Any] = hg.aggregating_state(Untyped(), accumulator=tuple[int, int])
 
     def process(self, record: Commit, ctx: hg.KeyedContext[str]) -> Iterator[tuple[str, int]]:
         """Count."""
@@ -32,6 +70,10 @@ class Streak(hg.KeyedProcessFunction[str, Commit, tuple[str, int]]):
         assert_type(self.quiet_at.value, int | None)
         assert_type(self.days.get(), list[int])
         assert_type(self.by_month.get("may"), int | None)
+        assert_type(self.total.get(), int | None)
+        assert_type(self.mean.get(), float | None)
+        self.longest.add(record.author)
+        self.mean.add(record.author_ms)
         self.count.value += 1
         ctx.timers.register_event_time(record.author_ms + 30 * hg.DAYS)
         yield ctx.key, self.count.value

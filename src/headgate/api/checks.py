@@ -11,7 +11,7 @@ from typing import Any
 
 from headgate.api.functions import KeyedProcessFunction
 from headgate.api.sink import Sink
-from headgate.api.state import StateDeclaration, StateDescriptor, declared_state
+from headgate.api.state import StateDeclaration, StateDescriptor, StateKind, declared_state
 from headgate.common import options as o
 from headgate.common.config import Config
 from headgate.common.errors import PlanError, UsageError
@@ -120,9 +120,21 @@ def _declared(node: KeyedProcessNode) -> dict[str, StateDescriptor]:
             f"class {type(node.function).__name__}, so that it is known without running anything"
         )
     try:
-        return declared_state(node.function)
-    except PlanError as error:
+        declared = declared_state(node.function)
+        for descriptor in declared.values():
+            _check_folded(descriptor)
+    except UsageError as error:
         raise PlanError(f"operator {place(node)}: {error}") from None
+    return declared
+
+
+def _check_folded(descriptor: StateDescriptor) -> None:
+    # An accumulator's type stands far from the state's annotation, so it is judged here already. The
+    # other kinds are judged when the state is opened: a plan can be shown for types of any sort.
+    if descriptor.kind in (StateKind.REDUCING, StateKind.AGGREGATING):
+        from headgate.serde.resolve import serializer_for  # it loads msgspec, which a program need not
+
+        serializer_for(descriptor.types[0], f"state {descriptor.name!r}")
 
 
 def _attributes(function: object) -> Iterable[tuple[str, Any]]:

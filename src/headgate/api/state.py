@@ -10,8 +10,10 @@ import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Generic, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from headgate.api.aggregate import ACC, IN, OUT, accumulator_type, check_aggregate, check_reduce
+from headgate.api.aggregate import AggregateFunction as AggregateFunction  # for the state backends
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
 
@@ -85,12 +87,54 @@ class MapState(Protocol[MK, MV]):
         ...
 
 
+class ReducingState(Protocol[V]):
+    """One value per key: everything that was added, reduced by the declared function."""
+
+    def add(self, value: V) -> None:
+        """Reduce `value` into what is there; the first value of a key is kept as it is.
+
+        Raises:
+            TypeError: the function returned None, or `value` is None: that would read as empty.
+        """
+        ...
+
+    def get(self) -> V | None:
+        """What was reduced so far; None when nothing was added."""
+        ...
+
+    def clear(self) -> None:
+        """Forget the value of the current key."""
+        ...
+
+
+class AggregatingState(Protocol[IN, OUT]):
+    """One result per key: everything that was added, folded by the declared AggregateFunction."""
+
+    def add(self, value: IN) -> None:
+        """Add `value` to the current key's accumulator.
+
+        Raises:
+            TypeError: the function's `add` returned None in place of the accumulator.
+        """
+        ...
+
+    def get(self) -> OUT | None:
+        """The result of what was added so far; None when nothing was."""
+        ...
+
+    def clear(self) -> None:
+        """Forget the accumulator of the current key."""
+        ...
+
+
 class StateKind:
     """The closed set of kinds of keyed state."""
 
     VALUE = "value"
     LIST = "list"
     MAP = "map"
+    REDUCING = "reducing"
+    AGGREGATING = "aggregating"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +144,32 @@ class StateDescriptor:
     Attributes:
         name: the attribute's name; identifies the state within its operator.
         kind: one of :class:`StateKind`.
-        types: the type arguments of the annotation (one for value and list, two for map);
-            ``Any`` where the annotation gives none.
+        types: of what is stored: the type arguments of the annotation (two for map, else one), but
+            for aggregating state the accumulator's type; ``Any`` where none is given.
         default: gives the value for keys without an entry (value state only).
+        function: what reduces, or the :class:`AggregateFunction`; None for the other kinds.
     """
 
     name: str
     kind: str
     types: tuple[Any, ...]
     default: Callable[[], Any]
+    function: Any = None
 
 
 class StateDeclaration(Generic[V]):
     """The class attribute that declares a state; replaced by a live handle on the instance."""
 
     def __init__(
-        self, kind: str, default: Any = None, default_factory: Callable[[], Any] | None = None
+        self,
+        kind: str,
+        default: Any = None,
+        default_factory: Callable[[], Any] | None = None,
+        function: Any = None,
+        accumulator: Any = None,
     ) -> None:
         self.kind, self.site = kind, ""
+        self.function, self.accumulator = function, accumulator
         self._default, self._factory = default, default_factory
 
     def default(self) -> Any:
@@ -155,9 +207,83 @@ def map_state() -> Any:
     return _noted(StateDeclaration(StateKind.MAP, default_factory=dict))
 
 
+def reducing_state(reduce: Callable[[V, V], V]) -> ReducingState[V]:
+    """Declare one value per key into which every added value is reduced.
+
+    Args:
+        reduce: gives one value of two: what was reduced so far, and the added one. It may change the
+            first in place and return it; added values then belong to the state.
+
+    Raises:
+        PlanError: `reduce` cannot be called with two values.
+
+    Example:
+        >>> import operator
+        >>> import headgate as hg
+        >>> from headgate.testing import OperatorHarness
+        >>> class Total(hg.KeyedProcessFunction[str, dict, int]):
+        ...     total: ReducingState[int] = hg.reducing_state(operator.add)
+        ...     def process(self, record, ctx):
+        ...         self.total.add(record["amount"])
+        ...         yield self.total.get()
+        >>> harness = OperatorHarness(Total(), key="user")
+        >>> harness.process_batch([{"user": "ada", "amount": 3}, {"user": "ada", "amount": 4}])
+        >>> harness.take(), harness.state("total", "ada"), harness.state("total", "bob")
+        ([3, 7], 7, None)
+    """
+    check_reduce(reduce, user_site())
+    declaration: Any = _noted(StateDeclaration(StateKind.REDUCING, function=reduce))
+    return cast(ReducingState[V], declaration)
+
+
+def aggregating_state(
+    function: AggregateFunction[IN, ACC, OUT], *, accumulator: Any = None
+) -> AggregatingState[IN, OUT]:
+    """Declare one accumulator per key, into which values go and from which a result comes.
+
+    Args:
+        function: how values are added and the result is told.
+        accumulator: the accumulator's type, where the class of `function` does not say it.
+
+    Raises:
+        PlanError: `function` is no :class:`AggregateFunction`.
+
+    Example:
+        >>> import headgate as hg
+        >>> from headgate.testing import OperatorHarness
+        >>> class Spread(hg.AggregateFunction[int, list[int], int]):
+        ...     def create_accumulator(self):
+        ...         return []
+        ...     def add(self, value, accumulator):
+        ...         return [min([value, *accumulator]), max([value, *accumulator])]
+        ...     def get_result(self, accumulator):
+        ...         return accumulator[1] - accumulator[0]
+        >>> class Spreads(hg.KeyedProcessFunction[str, dict, int]):
+        ...     spread: AggregatingState[int, int] = hg.aggregating_state(Spread())
+        ...     def process(self, record, ctx):
+        ...         self.spread.add(record["amount"])
+        ...         yield self.spread.get()
+        >>> harness = OperatorHarness(Spreads(), key="user")
+        >>> harness.process_batch([{"user": "ada", "amount": amount} for amount in (3, 9, 4)])
+        >>> harness.take(), harness.state("spread", "ada")
+        ([0, 6, 6], 6)
+    """
+    check_aggregate(function, user_site())
+    declaration: Any = _noted(
+        StateDeclaration(StateKind.AGGREGATING, function=function, accumulator=accumulator)
+    )
+    return cast(AggregatingState[IN, OUT], declaration)
+
+
 _NOTES = "__headgate_declared_states__"
 
-_HANDLES = {StateKind.VALUE: (ValueState, 1), StateKind.LIST: (ListState, 1), StateKind.MAP: (MapState, 2)}
+_HANDLES: dict[str, tuple[Any, int]] = {
+    StateKind.VALUE: (ValueState, 1),
+    StateKind.LIST: (ListState, 1),
+    StateKind.MAP: (MapState, 2),
+    StateKind.REDUCING: (ReducingState, 1),
+    StateKind.AGGREGATING: (AggregatingState, 2),
+}
 
 
 def declared_state(function: object) -> dict[str, StateDescriptor]:
@@ -212,6 +338,8 @@ def _hints(cls: type) -> dict[str, Any]:
             f"the annotations of {cls.__qualname__} name a type that cannot be found ({error}); "
             "import it at the top of the module, outside TYPE_CHECKING"
         ) from None
+    except TypeError as error:
+        raise PlanError(f"the annotations of {cls.__qualname__} cannot be read: {error}") from None
 
 
 def _describe(cls: type, name: str, declaration: StateDeclaration[Any], hint: Any) -> StateDescriptor:
@@ -220,8 +348,19 @@ def _describe(cls: type, name: str, declaration: StateDeclaration[Any], hint: An
     if hint is not None:
         if (get_origin(hint) or hint) is not handle:
             raise PlanError(
-                f"state {name!r} of {cls.__qualname__} is declared with hg.{declaration.kind}_state() "
-                f"but annotated {hint!r}; annotate it as hg.{handle.__name__}[...]"
+                f"state {name!r} of {cls.__qualname__} ({declaration.site}) is declared with "
+                f"hg.{declaration.kind}_state() but annotated {hint!r}; "
+                f"annotate it as hg.{handle.__name__}[...]"
             )
         types = get_args(hint) or types
-    return StateDescriptor(name, declaration.kind, types, declaration.default)
+    if declaration.kind == StateKind.AGGREGATING:
+        types = (_accumulator(declaration),)
+    return StateDescriptor(name, declaration.kind, types, declaration.default, declaration.function)
+
+
+def _accumulator(declaration: StateDeclaration[Any]) -> Any:
+    # Kept in the declaration, which travels to the workers: the module of a script does not, and there
+    # nobody could tell any more what a textual annotation of a function names.
+    if declaration.accumulator is None:
+        declaration.accumulator = accumulator_type(declaration.function, declaration.site)
+    return declaration.accumulator

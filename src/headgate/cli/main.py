@@ -87,6 +87,25 @@ def plan(
 
 
 @app.command()
+def types(
+    program: Program,
+    arguments: Arguments = None,
+    parallelism: Parallelism = None,
+    define: Options = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")] = False,
+) -> None:
+    """Show the type and serializer of every stream and state; nothing is started."""
+
+    def text() -> str:
+        from headgate.cli.types import show
+
+        settings = assignments(RunRequest(program, arguments or (), define or (), parallelism))
+        return show(program, arguments or (), settings, as_json, sys.stdout.isatty())
+
+    _print(text)
+
+
+@app.command()
 def checkpoints(
     path: Annotated[
         str | None, typer.Argument(metavar="PATH", help="A checkpoint directory, or a job's folder in it.")

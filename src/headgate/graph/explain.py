@@ -35,8 +35,8 @@ class StateFact:
 
     Attributes:
         name: of the state.
-        kind: "value", "list" or "map".
-        types: the type arguments.
+        kind: "value", "list", "map", "reducing" or "aggregating".
+        types: of what is stored.
     """
 
     name: str
@@ -76,6 +76,9 @@ def describe(
     promised = sink_guarantees(plan, checkpointing)
     shapes = _Shapes(plan)
     uids = {node.id: node.uid for vertex in plan.vertices for node in vertex.chain}
+    from headgate.graph.type_facts import type_rows  # it loads the serializers, which a program need not
+
+    nodes = list(nodes)
     return {
         "job": name,
         "slots": plan.slots,
@@ -84,6 +87,7 @@ def describe(
         "logical": [_logical(node, uids, states, promised) for node in nodes],
         "vertices": [_vertex(vertex, shapes, states, promised) for vertex in plan.vertices],
         "edges": [_edge(edge, shapes, checkpointing.unaligned) for edge in plan.edges],
+        "types": type_rows(nodes, plan, states, shapes.of_edge),
     }
 
 
@@ -101,13 +105,30 @@ def render(facts: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def type_text(hint: Any) -> str:
+class TypeText(str):
+    """A type as text that still knows the type, for who asks more of it than its name.
+
+    Attributes:
+        hint: what the text shows.
+    """
+
+    __slots__ = ("hint",)
+    hint: Any
+
+
+def type_text(hint: Any) -> TypeText:
     """A type as a program would write it.
 
     Example:
         >>> type_text(int), type_text(dict[str, int]), type_text(None), type_text(int | None)
         ('int', 'dict[str, int]', 'unknown', 'int | None')
     """
+    text = TypeText(_type_name(hint))
+    text.hint = hint
+    return text
+
+
+def _type_name(hint: Any) -> str:
     if hint is None:
         return "unknown"
     if isinstance(hint, type) and not hasattr(hint, "__args__"):

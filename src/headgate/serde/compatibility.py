@@ -1,12 +1,12 @@
-"""Whether stored bytes can be read by a serializer, judged from the descriptions of both.
+"""Whether stored bytes can be read by a program, judged from descriptions: the closed set of verdicts.
 
-The answer is one of a closed set. Today a description either equals the stored one or does not
-fit; reading an older shape of a record and rewriting it needs further answers.
+:func:`compare` asks for equal descriptions. What may differ, and how such bytes are read, is the
+subject of :mod:`headgate.serde.evolution`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,21 +17,61 @@ class AsIs:
 
 
 @dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """The bytes mean the same, although the description differs: nothing is converted.
+
+    Attributes:
+        changes: what differs, in words.
+    """
+
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AfterMigration:
+    """The bytes are of an older shape: each value is converted when it is read.
+
+    Attributes:
+        changes: what differs, in words.
+    """
+
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Incompatible:
     """The bytes must not be read by this serializer.
 
     Attributes:
-        why: the first difference, in words.
+        why: the first difference that cannot be bridged, in words.
     """
 
     why: str
 
 
-Compatibility = AsIs | Incompatible
+Compatibility = AsIs | Reconfigured | AfterMigration | Incompatible
 
 
-def compare(stored: Mapping[str, Any], current: Mapping[str, Any]) -> Compatibility:
-    """Judge a stored description against the current one.
+def combined(verdicts: Iterable[Compatibility]) -> Compatibility:
+    """The verdict on a whole whose parts were judged: the gravest one, with the changes of all.
+
+    Example:
+        >>> combined([AsIs(), AfterMigration(("x added",)), Reconfigured(("RED moved",))])
+        AfterMigration(changes=('x added', 'RED moved'))
+    """
+    found = list(verdicts)
+    for verdict in found:
+        if isinstance(verdict, Incompatible):
+            return verdict
+    changed = [verdict for verdict in found if isinstance(verdict, AfterMigration | Reconfigured)]
+    changes = tuple(change for verdict in changed for change in verdict.changes)
+    if any(isinstance(verdict, AfterMigration) for verdict in changed):
+        return AfterMigration(changes)
+    return Reconfigured(changes) if changed else AsIs()
+
+
+def compare(stored: Mapping[str, Any], current: Mapping[str, Any]) -> AsIs | Incompatible:
+    """Judge a stored description against the current one: equal or not.
 
     Example:
         >>> compare({"kind": "int", "version": 1}, {"kind": "int", "version": 1})

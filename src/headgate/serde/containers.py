@@ -7,7 +7,7 @@ from typing import Any, Final
 from headgate.serde.forms import Convert, Form, copier, describe
 from headgate.serde.primitives import exactly
 
-_DIRECT_KEYS: Final = frozenset({"str", "int", "bytes"})
+DIRECT_KEYS: Final = frozenset({"str", "int", "bytes"})
 """Kinds of keys that a msgpack map holds; other dicts are stored as pairs."""
 
 _SEQUENCES: Final[dict[type, str]] = {list: "list", set: "set", frozenset: "frozenset", tuple: "tuple_of"}
@@ -21,10 +21,11 @@ def sequence_form(cls: type, element: Form) -> Form:
         name=name,
         description=describe(_SEQUENCES[cls], of=element.description),
         wire=_wire(cls, element),
-        to_plain=exactly(cls, _each(list, element.to_plain)),
+        to_plain=exactly(cls, each(list, element.to_plain)),
         # In the tagged mode the elements come as the list that was written, whatever the class.
-        from_plain=None if cls is list and element.from_plain is None else _each(cls, element.from_plain),
+        from_plain=None if cls is list and element.from_plain is None else each(cls, element.from_plain),
         classes=frozenset({cls}),
+        inner=(element,),
         immutable=immutable,
         copy=copier(immutable, element.immutable),
     )
@@ -37,7 +38,8 @@ def _wire(cls: type, element: Form) -> Any:
     return tuple[element.wire, ...] if cls is tuple else cls[element.wire]  # type: ignore[name-defined, index]
 
 
-def _each(cls: Any, convert: Convert | None) -> Convert:
+def each(cls: Any, convert: Convert | None) -> Convert:
+    """Converts the elements of a sequence and makes a `cls` of them."""
     if convert is None:
         return lambda values: cls(values)
     return lambda values: cls(map(convert, values))
@@ -51,8 +53,9 @@ def tuple_form(elements: list[Form]) -> Form:
         description=describe("tuple", of=[element.description for element in elements]),
         wire=tuple[tuple(element.wire for element in elements)],  # type: ignore[misc]
         to_plain=exactly(tuple, row_converter([element.to_plain for element in elements])),
-        from_plain=_row_or_none([element.from_plain for element in elements]),
+        from_plain=row_converter_or_none([element.from_plain for element in elements]),
         classes=frozenset({tuple}),
+        inner=tuple(elements),
         immutable=immutable,
         copy=copier(immutable, False),
     )
@@ -76,25 +79,31 @@ def row_converter(converts: list[Convert | None]) -> Convert:
     return convert_row
 
 
-def _row_or_none(converts: list[Convert | None]) -> Convert | None:
+def row_converter_or_none(converts: list[Convert | None]) -> Convert | None:
+    """The same, or None when nothing is to be converted."""
     return row_converter(converts) if any(convert is not None for convert in converts) else None
 
 
 def dict_form(key: Form, value: Form) -> Form:
     """``dict[K, V]``."""
-    direct = key.description["kind"] in _DIRECT_KEYS
+    direct = key.description["kind"] in DIRECT_KEYS
     pair = (key, value)
-    wire: Any = dict[key.wire, value.wire] if direct else list[tuple[key.wire, value.wire]]  # type: ignore[name-defined]
     return Form(
         name=f"dict[{key.name}, {value.name}]",
         description=describe("dict", key=key.description, value=value.description),
-        wire=wire,
+        wire=dict_wire(direct, key.wire, value.wire),
         to_plain=exactly(dict, _dict_to_plain(direct, pair)),
         from_plain=_dict_from_plain(direct, pair),
         classes=frozenset({dict}),
+        inner=pair,
         immutable=False,
         copy=copier(False, key.immutable and value.immutable),
     )
+
+
+def dict_wire(direct: bool, key: Any, value: Any) -> Any:
+    """What msgspec decodes: a map, or a list of pairs."""
+    return dict[key, value] if direct else list[tuple[key, value]]
 
 
 def _dict_to_plain(direct: bool, pair: tuple[Form, Form]) -> Convert:

@@ -24,6 +24,51 @@ def keep(value: Any) -> Any:
     return value
 
 
+class Constant:
+    """A default that is one value: calling it gives a copy, as the records that get it must not share it."""
+
+    __slots__ = ("copy", "value")
+
+    def __init__(self, value: Any, copy: Convert) -> None:
+        self.value, self.copy = value, copy
+
+    def __call__(self) -> Any:
+        """A copy of the value."""
+        return self.copy(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a record.
+
+    Attributes:
+        name: its name.
+        form: of its values.
+        former: its earlier names.
+        default: makes the value of records that were stored without it; None when there is no such value.
+    """
+
+    name: str
+    form: Form
+    former: tuple[str, ...] = ()
+    default: Callable[[], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What reading an older shape of a record needs.
+
+    Attributes:
+        names: logical name of the class, then its earlier ones.
+        fields: in the order of the description.
+        build: values in this order to an instance.
+    """
+
+    names: tuple[str, ...]
+    fields: tuple[Field, ...]
+    build: Convert
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """What is known of one type.
@@ -40,6 +85,8 @@ class Form:
         immutable: whether a value can never be changed in place.
         copy: a copy that changes in place do not reach.
         nullable: whether `wire` can be nil.
+        inner: forms of the parts: elements, key and value, or alternatives.
+        record: of a record only.
     """
 
     name: str
@@ -52,6 +99,8 @@ class Form:
     immutable: bool = True
     copy: Convert = field(default=keep)
     nullable: bool = False
+    inner: tuple[Form, ...] = ()
+    record: Record | None = None
 
 
 def describe(kind: str, **parameters: Any) -> dict[str, Any]:

@@ -60,6 +60,9 @@ PRIMITIVES: Final[dict[Any, Form]] = {
 }
 PRIMITIVES[type(None)] = PRIMITIVES[None]
 
+BY_KIND: Final[dict[str, Form]] = {form.description["kind"]: form for form in PRIMITIVES.values()}
+"""The same forms by what descriptions call them."""
+
 
 def enum_form(cls: type[enum.Enum], name: str) -> Form:
     """Members by name, so that their values may change; flags by value, as they combine."""

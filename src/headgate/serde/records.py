@@ -12,11 +12,23 @@ import sys
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import PurePath
-from typing import Any, NotRequired, Required, TypedDict, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NotRequired,
+    Required,
+    TypedDict,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from headgate.common.errors import UsageError
+from headgate.common.former_names import Alias, former_names
 from headgate.serde.containers import row_converter
-from headgate.serde.forms import Convert, Form, copier, describe
+from headgate.serde.defaults import NO_DEFAULT, Factory, defaults_of
+from headgate.serde.forms import Constant, Convert, Field, Form, Record, copier, describe
 from headgate.serde.primitives import exactly
 
 Resolve = Callable[[Any], Form]
@@ -70,6 +82,11 @@ def _record(kind: str, cls: type, names: list[str], frozen: bool, build: Convert
     to_row = row_converter([form.to_plain for form in forms])
     from_row = row_converter([form.from_plain for form in forms])
     read = _reader(names) if kind != "namedtuple" else tuple
+    made = defaults_of(kind, cls)
+    fields = tuple(
+        Field(field, form, _aliases(hints[field]), _default(form, made.get(field, NO_DEFAULT)))
+        for field, form in zip(names, forms, strict=True)
+    )
     return Form(
         name=cls.__qualname__,
         description=describe(kind, name=name, fields=_fields(names, forms)),
@@ -79,7 +96,24 @@ def _record(kind: str, cls: type, names: list[str], frozen: bool, build: Convert
         classes=frozenset({cls}),
         immutable=immutable,
         copy=copier(immutable, False),
+        record=Record((name, *former_names(cls)), fields, build),
     )
+
+
+def _default(form: Form, found: Any) -> Callable[[], Any] | None:
+    if found is NO_DEFAULT:
+        return None
+    return found.make if isinstance(found, Factory) else Constant(found, form.copy)
+
+
+def _aliases(hint: Any) -> tuple[str, ...]:
+    """The earlier names that an annotation gives its field."""
+    names: list[str] = []
+    while get_origin(hint) in (Annotated, Required, NotRequired):
+        for mark in getattr(hint, "__metadata__", ()):
+            names += mark.names if isinstance(mark, Alias) else ()
+        hint = hint.__origin__ if get_origin(hint) is Annotated else hint.__args__[0]
+    return tuple(names)
 
 
 def _fields(names: list[str], forms: list[Form]) -> dict[str, Any]:
@@ -143,6 +177,10 @@ def _typed_dict_form(cls: Any, resolve: Resolve) -> Form:
             raise ValueError(f"got other keys than {name} has: {', '.join(wrong)}")
         return _apply({field: form.to_plain for field, form in forms.items()}, value)
 
+    record = tuple(
+        Field(field, form, _aliases(hints[field]), None if field in required else absent)
+        for field, form in forms.items()
+    )
     return Form(
         name=cls.__qualname__,
         description=describe("typeddict", name=name, required=sorted(required), fields=fields),
@@ -152,15 +190,39 @@ def _typed_dict_form(cls: Any, resolve: Resolve) -> Form:
         classes=frozenset({dict}),
         immutable=False,
         copy=copier(False, all(form.immutable for form in forms.values())),
+        record=Record((name, *former_names(cls)), record, dict_builder(list(forms))),
     )
 
 
+ABSENT: Final = object()
+"""In place of a value: the key of a dict that is not there."""
+
+
+def absent() -> Any:
+    """The default of a key that need not be there."""
+    return ABSENT
+
+
+def dict_builder(names: list[str]) -> Convert:
+    """Builds a dict of a row of values, without those that are absent."""
+    return lambda row: {name: value for name, value in zip(names, row, strict=True) if value is not ABSENT}
+
+
 def _bare(hint: Any) -> Any:
-    return hint.__args__[0] if get_origin(hint) in (Required, NotRequired) else hint
+    """The type without what a TypedDict says of its key; other marks stay."""
+    while _says_required(hint) or (get_origin(hint) is Annotated and _says_required(hint.__origin__)):
+        hint = hint.__origin__ if get_origin(hint) is Annotated else hint.__args__[0]
+    return hint
+
+
+def _says_required(hint: Any) -> bool:
+    return get_origin(hint) in (Required, NotRequired)
 
 
 def _is_required(cls: Any, field: str, hint: Any) -> bool:
     # The class itself does not see the marks of annotations that are kept as text.
+    while get_origin(hint) is Annotated:
+        hint = hint.__origin__
     mark = get_origin(hint)
     return mark is Required or (mark is not NotRequired and field in cls.__required_keys__)
 

@@ -7,11 +7,13 @@ import types
 from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
 
 from headgate.common.errors import UsageError
+from headgate.serde.arrays import array_form, foreign_form
 from headgate.serde.containers import dict_form, sequence_form, tuple_form
 from headgate.serde.dynamic import DynamicSerializer
 from headgate.serde.forms import Form, FormSerializer
+from headgate.serde.models import model_form
 from headgate.serde.primitives import ANY, PRIMITIVES, enum_form
-from headgate.serde.records import logical_name, record_form
+from headgate.serde.records import Resolve, logical_name, record_form
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.unions import literal_form, union_form
 
@@ -35,7 +37,9 @@ def serializer_for(hint: Any, where: str = "a value") -> TypeSerializer[Any]:
     if hint is Any:
         return DynamicSerializer()
     try:
-        return FormSerializer(_form(hint, ()))
+        form = _form(hint, ())
+        # Any | None and the like: the same description, so it must be the same bytes.
+        return DynamicSerializer() if form is ANY else FormSerializer(form)
     except UsageError as error:
         raise UsageError(f"{where} is declared as {_shown(hint)}: {error}") from None
 
@@ -62,6 +66,8 @@ def _form(hint: Any, outer: tuple[Any, ...]) -> Form:
 
 
 def _generic(hint: Any, origin: Any, args: tuple[Any, ...], outer: tuple[Any, ...]) -> Form:
+    if not args and hint != tuple[()]:
+        return _class(origin, outer)  # List and the like, as typing has them
     if origin in (list, set, frozenset):
         return sequence_form(origin, _form(args[0], outer))
     if origin is dict:
@@ -70,7 +76,10 @@ def _generic(hint: Any, origin: Any, args: tuple[Any, ...], outer: tuple[Any, ..
         if len(args) == 2 and args[1] is Ellipsis:
             return sequence_form(tuple, _form(args[0], outer))
         return tuple_form([_form(element, outer) for element in args])
-    raise _unknown(hint)
+    form = array_form(hint)
+    if form is None:
+        raise _unknown(hint)
+    return form
 
 
 def _class(cls: type, outer: tuple[Any, ...]) -> Form:
@@ -82,10 +91,14 @@ def _class(cls: type, outer: tuple[Any, ...]) -> Form:
         return enum_form(cls, logical_name(cls))
     if cls in outer:
         raise UsageError(f"{cls.__qualname__} contains itself; store it flat, or annotate the inner one Any")
-    form = record_form(cls, lambda inner: _form(inner, (*outer, cls)))
+    form = foreign_form(cls) or _record_form(cls, lambda inner: _form(inner, (*outer, cls)))
     if form is None:
         raise _unknown(cls)
     return form
+
+
+def _record_form(cls: type, resolve: Resolve) -> Form | None:
+    return record_form(cls, resolve) or model_form(cls, resolve)
 
 
 def _literal(values: tuple[Any, ...], outer: tuple[Any, ...]) -> Form:
@@ -99,7 +112,8 @@ def _unknown(hint: Any) -> UsageError:
     return UsageError(
         f"no serializer is known for {_shown(hint)}; use None, bool, int, float, str, bytes, list, tuple, "
         "set, frozenset, dict, a union of these, datetime types, Decimal, UUID, an Enum, a dataclass, "
-        "NamedTuple, TypedDict, msgspec.Struct or attrs class, or Any for plain values"
+        "NamedTuple, TypedDict, msgspec.Struct, attrs class or pydantic model, a NumPy scalar or array, an "
+        "Arrow RecordBatch or Table, or Any for plain values"
     )
 
 

@@ -12,7 +12,7 @@ import msgspec
 from headgate.common.errors import UsageError
 from headgate.serde.forms import Convert, Form, copier, describe
 
-_DIRECT: Final = frozenset({"none", "bool", "int", "float", "str"})
+DIRECT: Final = frozenset({"none", "bool", "int", "float", "str"})
 """Kinds that msgpack itself tells apart."""
 
 
@@ -28,8 +28,9 @@ def union_form(members: Sequence[Form]) -> Form:
         "immutable": immutable,
         "copy": copier(immutable, False),
         "nullable": any(member.nullable for member in members),
+        "inner": tuple(members),
     }
-    if {member.description["kind"] for member in members} <= _DIRECT:
+    if {member.description["kind"] for member in members} <= DIRECT:
         return Form(**form, wire=reduce(or_, (member.wire for member in members)))
     optional = _optional(members)
     if optional is not None:
@@ -46,25 +47,27 @@ def _optional(members: Sequence[Form]) -> Form | None:
 
 
 def _optional_parts(member: Form) -> dict[str, Any]:
-    def skip_none(convert: Convert | None) -> Convert | None:
-        if convert is None:
-            return None
-        return lambda value: None if value is None else convert(value)
-
     return {
-        "wire": Any if member.wire is Any else member.wire | None,
+        "wire": optional_wire(member.wire),
         "to_plain": skip_none(member.to_plain),
         "from_plain": skip_none(member.from_plain),
     }
 
 
+def optional_wire(wire: Any) -> Any:
+    """What msgspec decodes for X or None."""
+    return Any if wire is Any else wire | None
+
+
+def skip_none(convert: Convert | None) -> Convert | None:
+    """A conversion that leaves None alone."""
+    if convert is None:
+        return None
+    return lambda value: None if value is None else convert(value)
+
+
 def _tagged_parts(members: Sequence[Form], name: str) -> dict[str, Any]:
     places = _places(members, name)
-    wires = [
-        msgspec.defstruct(f"Alternative{place}", [("value", member.wire)], tag=place, array_like=True)
-        for place, member in enumerate(members)
-    ]
-    place_of_wire = {wire: place for place, wire in enumerate(wires)}
 
     def to_plain(value: Any) -> Any:
         place = places.get(value.__class__)
@@ -73,13 +76,27 @@ def _tagged_parts(members: Sequence[Form], name: str) -> dict[str, Any]:
         convert = members[place].to_plain
         return place, value if convert is None else convert(value)
 
+    wire, from_plain = tagged_reading(
+        [member.wire for member in members], [member.from_plain for member in members]
+    )
+    return {"wire": wire, "to_plain": to_plain, "from_plain": from_plain}
+
+
+def tagged_reading(wires: Sequence[Any], converts: Sequence[Convert | None]) -> tuple[Any, Convert]:
+    """What msgspec decodes for alternatives that are tagged with their place, and what is made of it."""
+    tagged = [
+        msgspec.defstruct(f"Alternative{place}", [("value", wire)], tag=place, array_like=True)
+        for place, wire in enumerate(wires)
+    ]
+    place_of_wire = {wire: place for place, wire in enumerate(tagged)}
+
     def from_plain(plain: Any) -> Any:
         # A pair in the tagged mode of the dynamic codec, a struct otherwise.
         place, value = plain if plain.__class__ is tuple else (place_of_wire[plain.__class__], plain.value)
-        convert = members[place].from_plain
+        convert = converts[place]
         return value if convert is None else convert(value)
 
-    return {"wire": reduce(or_, wires), "to_plain": to_plain, "from_plain": from_plain}
+    return reduce(or_, tagged), from_plain
 
 
 def _places(members: Sequence[Form], name: str) -> dict[type, int]:
@@ -115,10 +132,11 @@ def literal_form(values: Sequence[Any], scalars: Sequence[Form]) -> Form:
 
     return Form(
         name=f"Literal[{', '.join(map(repr, values))}]",
-        description=describe("literal", of=base.description),
+        description=describe("literal", of=base.description, values=list(map(repr, values))),
         wire=base.wire,
         to_plain=to_plain,
         from_plain=base.from_plain,
         classes=base.classes,
         nullable=base.nullable,
+        inner=(base,),
     )

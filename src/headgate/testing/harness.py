@@ -156,9 +156,10 @@ class OperatorHarness:
         return self._sides.get(tag if isinstance(tag, str) else tag.name, [])
 
     def state(self, name: str, key: Any) -> Any:
-        """A copy of what the function holds for a key: the value, the list or the dict.
+        """A copy of what the function holds for a key: the value, the list or the dict; of reducing
+        and aggregating state what `get` gives.
 
-        A key that holds nothing gives the declared default, ``[]`` or ``{}``.
+        A key that holds nothing gives the declared default, ``[]``, ``{}`` or None.
 
         Raises:
             UsageError: the function declares no such state.
@@ -172,7 +173,9 @@ class OperatorHarness:
         assert isinstance(self._operator, KeyedProcessOperator)
         entries = entries_of(self._operator._backend, name)
         if key in entries:
-            return copy.deepcopy(entries[key])
+            held = copy.deepcopy(entries[key])
+            aggregating = descriptor.kind == StateKind.AGGREGATING
+            return descriptor.function.get_result(held) if aggregating else held
         empty: dict[str, Any] = {StateKind.LIST: [], StateKind.MAP: {}}
         return empty[descriptor.kind] if descriptor.kind in empty else descriptor.default()
 

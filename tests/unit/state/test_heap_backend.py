@@ -357,7 +357,7 @@ class Counting:
     ("program", "why"),
     [
         (Renamed(), "state 'count', which the program does not declare"),
-        (Retyped(), r"state 'count' of the checkpoint .*kind was int and is str"),
+        (Retyped(), r"state 'count' of the checkpoint .*: was int and is str;"),
         (Rekinded(), r"state 'count' of the checkpoint .*kind was value and is list"),
     ],
     ids=["renamed", "retyped", "rekinded"],

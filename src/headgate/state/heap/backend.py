@@ -12,7 +12,16 @@ from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import TypeSerializer
 from headgate.state.backend import BlobReader
 from headgate.state.heap.blob import BytesBlob
-from headgate.state.heap.handles import HeapListState, HeapMapState, ImmutableValueState, MutableValueState
+from headgate.state.heap.handles import (
+    HeapListState,
+    HeapMapState,
+    ImmutableAggregatingState,
+    ImmutableReducingState,
+    ImmutableValueState,
+    MutableAggregatingState,
+    MutableReducingState,
+    MutableValueState,
+)
 from headgate.state.heap.restore import Target, restored_sections
 from headgate.state.heap.snapshot import FrozenState, FrozenTimers, PendingHeapSnapshot
 from headgate.state.heap.tables import HeapTable
@@ -20,7 +29,14 @@ from headgate.state.heap.tables import HeapTable
 EVENT_TIMERS: Final = "timers:event"
 PROCESSING_TIMERS: Final = "timers:processing"
 
-Handle = ImmutableValueState | MutableValueState | HeapListState | HeapMapState
+Handle = (
+    ImmutableValueState
+    | MutableValueState
+    | HeapListState
+    | HeapMapState
+    | MutableReducingState
+    | MutableAggregatingState
+)
 
 
 class HeapKeyedBackend:
@@ -130,6 +146,8 @@ def _target(descriptor: StateDescriptor) -> Target:
         StateKind.VALUE: lambda: descriptor.types[0],
         StateKind.LIST: lambda: list[descriptor.types[0]],  # type: ignore[name-defined]
         StateKind.MAP: lambda: dict[descriptor.types[0], descriptor.types[1]],  # type: ignore[name-defined]
+        StateKind.REDUCING: lambda: descriptor.types[0],
+        StateKind.AGGREGATING: lambda: descriptor.types[0],
     }
     if descriptor.kind not in hints:
         raise UsageError(
@@ -144,6 +162,13 @@ def _handle(descriptor: StateDescriptor, serializer: TypeSerializer[Any], table:
         return HeapListState(table)
     if descriptor.kind == StateKind.MAP:
         return HeapMapState(table)
-    if serializer.immutable:
+    immutable = serializer.immutable
+    if descriptor.kind == StateKind.REDUCING:
+        return (ImmutableReducingState if immutable else MutableReducingState)(table, descriptor.function)
+    if descriptor.kind == StateKind.AGGREGATING:
+        return (ImmutableAggregatingState if immutable else MutableAggregatingState)(
+            table, descriptor.function
+        )
+    if immutable:
         return ImmutableValueState(table, descriptor.default())
     return MutableValueState(table, descriptor.default)

@@ -1,10 +1,11 @@
-"""The live handles of the heap backend: value, list and map state, bound to one key at a time."""
+"""The live handles of the heap backend, one class per kind of state, bound to one key at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from headgate.api.state import AggregateFunction
 from headgate.state.heap.tables import MISSING, HeapTable
 
 _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
@@ -102,6 +103,114 @@ class MutableValueState(_TableState):
     @value.setter
     def value(self, value: Any) -> None:
         self.table.put(self.key, value)
+
+
+class ImmutableReducingState(ImmutableValueState):
+    """Reducing state of a type whose values cannot be changed in place.
+
+    To the generated loops it is a value state whose default is MISSING.
+    """
+
+    __slots__ = ("reduce",)
+
+    def __init__(self, table: HeapTable, reduce: Callable[[Any, Any], Any]) -> None:
+        super().__init__(table, MISSING)
+        self.reduce = reduce
+
+    def add(self, value: Any) -> None:
+        """Reduce `value` into what is there."""
+        reduced = value if self.value is MISSING else self.reduce(self.value, value)
+        if reduced is None:
+            raise _nothing_to_keep(self.reduce)
+        self.value = reduced
+
+    def get(self) -> Any:
+        """What was reduced so far; None when nothing was added."""
+        return None if self.value is MISSING else self.value
+
+
+class ImmutableAggregatingState(ImmutableValueState):
+    """Aggregating state whose accumulators cannot be changed in place.
+
+    To the generated loops it is a value state whose default is MISSING.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, table: HeapTable, function: AggregateFunction[Any, Any, Any]) -> None:
+        super().__init__(table, MISSING)
+        self.function = function
+
+    def add(self, value: Any) -> None:
+        """Add `value` to the accumulator."""
+        accumulator = self.function.create_accumulator() if self.value is MISSING else self.value
+        accumulator = self.function.add(value, accumulator)
+        if accumulator is None:
+            raise _nothing_to_keep(self.function.add)
+        self.value = accumulator
+
+    def get(self) -> Any:
+        """The result of what was added so far; None when nothing was."""
+        return None if self.value is MISSING else self.function.get_result(self.value)
+
+
+class MutableReducingState(_TableState):
+    """Reducing state of a type whose values may be changed in place."""
+
+    __slots__ = ("reduce",)
+
+    def __init__(self, table: HeapTable, reduce: Callable[[Any, Any], Any]) -> None:
+        super().__init__(table)
+        self.reduce = reduce
+
+    def add(self, value: Any) -> None:
+        """Reduce `value` into what is there."""
+        before = self.table.own(self.key)
+        reduced = value if before is MISSING else self.reduce(before, value)
+        if reduced is None:
+            raise _nothing_to_keep(self.reduce)
+        self.table.put(self.key, reduced)
+
+    def get(self) -> Any:
+        """What was reduced so far; None when nothing was added."""
+        # Owned even for reading: the program may change what it gets.
+        value = self.table.own(self.key)
+        return None if value is MISSING else value
+
+
+class MutableAggregatingState(_TableState):
+    """Aggregating state whose accumulators may be changed in place."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, table: HeapTable, function: AggregateFunction[Any, Any, Any]) -> None:
+        super().__init__(table)
+        self.function = function
+
+    def add(self, value: Any) -> None:
+        """Add `value` to the accumulator."""
+        accumulator = self.table.own(self.key)
+        if accumulator is MISSING:
+            accumulator = self.function.create_accumulator()
+        accumulator = self.function.add(value, accumulator)
+        if accumulator is None:
+            raise _nothing_to_keep(self.function.add)
+        self.table.put(self.key, accumulator)
+
+    def get(self) -> Any:
+        """The result of what was added so far; None when nothing was."""
+        # Owned even for reading: the result may be a part of the accumulator.
+        accumulator = self.table.own(self.key)
+        return None if accumulator is MISSING else self.function.get_result(accumulator)
+
+
+def _nothing_to_keep(function: Any) -> TypeError:
+    # No error of ours by class, so that it is reported with the operator and the record, as the user's.
+    name = getattr(function, "__qualname__", None) or repr(function)
+    return TypeError(
+        f"add() came to None by way of {name}, and None would read as an empty state; return the reduced "
+        "value or the accumulator, also where it was changed in place"
+    )
 
 
 class HeapListState(_TableState):

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from headgate.api.state import StateKind
 from headgate.common.errors import InternalError, StorageError, UsageError
-from headgate.serde.compatibility import Incompatible, compare
+from headgate.serde.compatibility import AfterMigration, AsIs, Incompatible, compare
+from headgate.serde.evolution import Reader, judge, reader_for
+from headgate.serde.forms import FormSerializer, describe
 from headgate.serde.serializer import TypeSerializer
 from headgate.state.backend import BlobReader
 from headgate.state.heap.blob import Header, Section, read_chunks, read_header, split_chunk
@@ -34,12 +37,11 @@ def restored_sections(
         InternalError: a key group is in two blobs or in none.
     """
     headers = [read_header(blob) for blob in blobs]
-    for header, _ in headers:
-        _check_header(header, targets, max_parallelism)
+    readers = [_readers(header, targets, max_parallelism) for header, _ in headers]
     _check_cover([header for header, _ in headers], groups)
-    for blob, (header, body) in zip(blobs, headers, strict=True):
+    for blob, (header, body), of_blob in zip(blobs, headers, readers, strict=True):
         for section in filter(_has_entries, header.sections):
-            yield from _read_section(blob, body, section, targets[section.name].serializer, groups)
+            yield from _read_section(blob, body, section, of_blob[section.name], groups)
 
 
 def _check_cover(headers: list[Header], groups: tuple[int, int]) -> None:
@@ -61,13 +63,20 @@ def _check_cover(headers: list[Header], groups: tuple[int, int]) -> None:
         )
 
 
-def _check_header(header: Header, targets: Mapping[str, Target], max_parallelism: int) -> None:
+def _readers(header: Header, targets: Mapping[str, Target], max_parallelism: int) -> dict[str, Reader]:
+    """Section name -> what reads its values, once everything was found to fit."""
     if header.max_parallelism != max_parallelism:
         raise UsageError(
             f"the checkpoint was drawn with max parallelism {header.max_parallelism} and the program has "
             f"{max_parallelism}; it is part of the stored bytes, so set it to {header.max_parallelism}"
         )
-    _check_schema("the keys", header.key_schema, KEY_SERIALIZER.describe())
+    keys = compare(header.key_schema, KEY_SERIALIZER.describe())
+    if isinstance(keys, Incompatible):
+        raise UsageError(
+            f"the keys of the checkpoint cannot be read by this program: {keys.why}; keys decide where state "
+            "is, so they may not change"
+        )
+    readers = {}
     for section in filter(_has_entries, header.sections):
         target = targets.get(section.name)
         if target is None:
@@ -75,24 +84,51 @@ def _check_header(header: Header, targets: Mapping[str, Target], max_parallelism
                 f"the checkpoint holds state {section.name!r}, which the program does not declare "
                 f"(it declares {', '.join(map(repr, targets))}); declare it, or start without the checkpoint"
             )
-        _check_schema(f"state {section.name!r}", section.schema, target.schema)
+        readers[section.name] = _reader(section, target)
+    return readers
 
 
 def _has_entries(section: Section) -> bool:
     return bool(section.chunks)
 
 
-def _check_schema(what: str, stored: dict[str, Any], current: dict[str, Any]) -> None:
-    verdict = compare(stored, current)
-    if isinstance(verdict, Incompatible):
+def _reader(section: Section, target: Target) -> Reader:
+    """What reads a state of the checkpoint as the program declares it."""
+    stored, current = section.schema, target.schema
+    if isinstance(compare(stored, current), AsIs):
+        return target.serializer.decode_many
+    try:
+        if stored["kind"] != current["kind"]:
+            raise UsageError(f"kind was {stored['kind']} and is {current['kind']}")
+        if stored["kind"] == StateKind.MAP:
+            _check_map_keys(stored["of"][0], target.serializer)
+        return reader_for(_stored_values(stored), target.serializer)
+    except UsageError as error:
         raise UsageError(
-            f"{what} of the checkpoint cannot be read as the program declares it: {verdict.why}; "
-            "declare the type as it was"
-        )
+            f"state {section.name!r} of the checkpoint cannot be read as the program declares it: {error}; "
+            "declare the type as it was, or change it in a way that stored values can follow (see "
+            "docs/state-evolution.md)"
+        ) from None
+
+
+def _check_map_keys(stored: dict[str, Any], current: TypeSerializer[Any]) -> None:
+    assert isinstance(current, FormSerializer)
+    verdict = judge(stored, FormSerializer(current.form.inner[0]))
+    if isinstance(verdict, AfterMigration | Incompatible):
+        why = verdict.why if isinstance(verdict, Incompatible) else "; ".join(verdict.changes)
+        raise UsageError(f"the type of its keys changed ({why}), and keys may not change; only values may")
+
+
+def _stored_values(schema: dict[str, Any]) -> dict[str, Any]:
+    """The description of what a state holds under one key of the stream."""
+    of = schema["of"]
+    if schema["kind"] == StateKind.LIST:
+        return describe("list", of=of[0])
+    return describe("dict", key=of[0], value=of[1]) if schema["kind"] == StateKind.MAP else of[0]
 
 
 def _read_section(
-    blob: BlobReader, body: int, section: Section, serializer: TypeSerializer[Any], groups: tuple[int, int]
+    blob: BlobReader, body: int, section: Section, read: Reader, groups: tuple[int, int]
 ) -> Iterator[tuple[str, list[Any], list[Any]]]:
     first, last = groups
     chunks = [chunk for chunk in section.chunks if first <= chunk.group <= last]
@@ -101,8 +137,10 @@ def _read_section(
         try:
             decoded = (
                 KEY_SERIALIZER.decode_many(keys, chunk.count),
-                serializer.decode_many(values, chunk.count),
+                read(values, chunk.count),
             )
         except StorageError as error:
             raise StorageError(f"section {section.name!r}, key group {chunk.group}: {error}") from None
+        except UsageError as error:
+            raise UsageError(f"state {section.name!r} of the checkpoint cannot be read: {error}") from None
         yield (section.name, *decoded)

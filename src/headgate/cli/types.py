@@ -1,0 +1,109 @@
+"""``headgate types``: of every stream and state its type, its serializer, and what follows from that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headgate.api.capture import capture
+
+_WIDEST: Final = 1_000
+_STREAM_COLUMNS: Final = (
+    "stream",
+    "to",
+    "type",
+    "serializer",
+    "why",
+    "immutable",
+    "in an unaligned checkpoint",
+)
+_STATE_COLUMNS: Final = ("operator", "state", "type", "serializer", "why", "at a snapshot")
+_COLORS: Final = {"yes": "green", "no": "red", "plain values only": "yellow"}
+_FOOT: Final = (
+    "self-describing holds plain values; records that are not plain travel as pickle between workers, and no "
+    "checkpoint stores them"
+)
+
+
+def show(
+    program: str,
+    arguments: Sequence[str],
+    options: Sequence[str],
+    as_json: bool = False,
+    color: bool = False,
+) -> str:
+    """What the command prints; the job is planned in a process of its own and not started.
+
+    Args:
+        program: path of a Python file.
+        arguments: the program's own.
+        options: ``key=value`` settings.
+        as_json: one JSON object.
+        color: whether the text goes to a terminal.
+
+    Raises:
+        UsageError: the program cannot be planned; says why.
+    """
+    facts = capture(program, arguments, options)
+    if as_json:
+        return json.dumps({"job": facts["job"], **facts["types"]}, indent=2)
+    return render(facts["job"], facts["types"], color)
+
+
+def render(job: str, types: Mapping[str, Any], color: bool = False) -> str:
+    """Both tables as text."""
+    streams = _table(_STREAM_COLUMNS, [_stream(row) for row in types["streams"]])
+    lines = [f"job {job!r}", "", *_lines(streams, color)]
+    if types["states"]:
+        states = _table(_STATE_COLUMNS, [_state(row) for row in types["states"]])
+        lines += ["", *_lines(states, color)]
+        lines += [f"refused: {row['refused']}" for row in types["states"] if row["refused"]]
+    return "\n".join([*lines, "", _FOOT])
+
+
+def _stream(row: Mapping[str, Any]) -> list[str]:
+    tag = "" if row["tag"] is None else f" side output {row['tag']!r}"
+    if row["to"] is None:
+        target, stored = "within the chain", "-"
+    else:
+        color = _COLORS[row["in_flight"]]
+        target, stored = f"vertex {row['to']}", f"[{color}]{row['in_flight']}[/]"
+    head = [escape(_operator(row) + tag), target, escape(row["type"])]
+    immutable = {True: "yes", False: "no", None: "unknown"}[row["immutable"]]
+    return [*head, row["serializer"], escape(row["why"]), immutable, stored]
+
+
+def _operator(row: Mapping[str, Any]) -> str:
+    return f"{row['operator']} ({row['uid']})"
+
+
+def _state(row: Mapping[str, Any]) -> list[str]:
+    declared = escape(f"{row['kind']}[{', '.join(row['types'])}]")
+    head = [escape(_operator(row)), escape(row["state"]), declared]
+    if row["refused"]:
+        return [*head, "[red]none[/]", row["why"], "-"]
+    kept = "kept, immutable" if row["immutable"] else "copied when changed"
+    return [*head, ", ".join(row["serializer"]), row["why"], kept]
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for name in columns:
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _lines(table: Table, color: bool) -> list[str]:
+    """Tables keep their width, because a type cut off is worse than a wide line."""
+    console = Console(width=_WIDEST, force_terminal=color, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    return [line.rstrip() for line in captured.get().splitlines()]

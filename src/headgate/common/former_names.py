@@ -1,0 +1,81 @@
+"""How a program says what a field or a class of its stored records was called before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from headgate.common.errors import UsageError
+
+C = TypeVar("C", bound=type)
+
+FORMERLY: Final = "__headgate_formerly__"
+"""The class attribute that :func:`formerly` sets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """The mark that :func:`alias` makes.
+
+    Attributes:
+        names: earlier names of the field.
+    """
+
+    names: tuple[str, ...]
+
+
+def alias(*names: str) -> object:
+    """Mark a field of a record that is kept in state as renamed; stands inside `Annotated`.
+
+    Args:
+        names: what the field was called before, one or more names.
+
+    Raises:
+        UsageError: no name is given, or something that is none.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from typing import Annotated
+        >>> import headgate as hg
+        >>> @dataclass
+        ... class Visit:
+        ...     page: Annotated[str, hg.alias("url")]
+    """
+    return Alias(_checked("hg.alias", "url", names))
+
+
+def formerly(*names: str) -> Callable[[C], C]:
+    """Mark a class of records or an enumeration as renamed or moved: state of the old name is its own.
+
+    Args:
+        names: what the class was called before: module and name, with dots.
+
+    Raises:
+        UsageError: no name is given, or something that is none.
+
+    Example:
+        >>> import headgate as hg
+        >>> @hg.formerly("shop.models.Visit")
+        ... class PageView:
+        ...     pass
+    """
+    checked = _checked("hg.formerly", "shop.models.Visit", names)
+
+    def mark(cls: C) -> C:
+        setattr(cls, FORMERLY, checked)
+        return cls
+
+    return mark
+
+
+def former_names(cls: Any) -> tuple[str, ...]:
+    """The names of :func:`formerly`; those of a base class are not the class's own."""
+    names: tuple[str, ...] = vars(cls).get(FORMERLY, ())
+    return names
+
+
+def _checked(function: str, example: str, names: tuple[Any, ...]) -> tuple[str, ...]:
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise UsageError(f"{function} got {names!r}; give it earlier names as text: {function}({example!r})")
+    return names

@@ -1,0 +1,213 @@
+"""What is known of the types of a job's streams and states: who tells them, and which serializer follows.
+
+The rules are those by which the runtime chooses: a state has the serializer of its annotation; records
+have one only where the type of their stream is a class with fields. All other records travel by the
+self-describing codec, and by pickle between workers when they are not plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, get_type_hints
+
+from headgate.common.errors import UsageError
+from headgate.graph.explain import COLUMNS, StateFact, States, TypeText, type_text
+from headgate.graph.logical import (
+    FilterNode,
+    FlatMapNode,
+    KeyedProcessNode,
+    MapNode,
+    Node,
+    ProcessNode,
+    SelectNode,
+    SinkNode,
+    SourceNode,
+    TimestampsNode,
+)
+from headgate.graph.physical import Edge, PhysicalPlan, Vertex
+from headgate.graph.plan import edge_record_types
+from headgate.serde.resolve import serializer_for
+from headgate.serde.serializer import TypeSerializer
+
+SELF_DESCRIBING: Final = "self-describing"
+ARROW: Final = "Arrow"
+YES, NO, PLAIN_ONLY = "yes", "no", "plain values only"
+NOBODY: Final = "nobody tells it"
+
+_PLAIN_KINDS: Final = frozenset(
+    {
+        "none",
+        "bool",
+        "int",
+        "float",
+        "str",
+        "bytes",
+        "datetime",
+        "date",
+        "time",
+        "timedelta",
+        "decimal",
+        "uuid",
+        "list",
+        "set",
+        "frozenset",
+        "tuple",
+        "tuple_of",
+        "dict",
+        "union",
+        "literal",
+        "typeddict",
+    }
+)
+"""Kinds whose values the self-describing codec holds, if what is inside is plain, too."""
+
+
+def type_rows(
+    nodes: Iterable[Node], plan: PhysicalPlan, states: States, shape_of: Callable[[Edge], str]
+) -> dict[str, list[dict[str, Any]]]:
+    """A row for each stream and each declared state, as plain values.
+
+    Args:
+        nodes: the program as written.
+        plan: the job as it runs.
+        states: what the functions declare.
+        shape_of: what travels over an exchange.
+    """
+    told = edge_record_types(nodes, plan)
+    streams = [row for vertex in plan.vertices for row in _stream_rows(vertex, plan, told, shape_of)]
+    operators = [node for vertex in plan.vertices for node in vertex.chain]
+    found = [_state_row(node, fact) for node in operators for fact in states.get(node.id, ())]
+    return {"streams": streams, "states": found}
+
+
+def record_serializer(hint: Any) -> TypeSerializer[Any] | None:
+    """The serializer of records of a class with fields; None where the self-describing codec is used."""
+    if not isinstance(hint, type):
+        return None
+    try:
+        return serializer_for(hint) if get_type_hints(hint) else None
+    except (UsageError, NameError, TypeError):
+        return None
+
+
+def storable(hint: Any) -> str:
+    """Whether records of a type can be stored in flight, without pickle.
+
+    Returns:
+        ``YES``, ``NO``, or ``PLAIN_ONLY`` where the type does not tell.
+
+    Example:
+        >>> storable(dict[str, int]), storable(dict[str, object]), storable(None)
+        ('yes', 'no', 'plain values only')
+    """
+    if hint is None:
+        return PLAIN_ONLY
+    try:
+        description = serializer_for(hint).describe()
+    except (UsageError, NameError, TypeError):
+        return NO
+    if record_serializer(hint) is not None and description["kind"] != "typeddict":
+        return YES
+    return _plain(description)
+
+
+def _stream_rows(
+    vertex: Vertex, plan: PhysicalPlan, told: Mapping[Any, Any], shape_of: Callable[[Edge], str]
+) -> Iterable[dict[str, Any]]:
+    edges = plan.outputs(vertex.id)
+    for place, node in enumerate(vertex.chain):
+        leaving = [edge for edge in edges if edge.operator == place]
+        if not isinstance(node, SinkNode) and all(edge.tag is not None for edge in leaving):
+            # Handed over within the chain, or to nobody: nothing is encoded here.
+            yield _stream_row(node, None, None, node.record_type, None)
+        for edge in leaving:
+            yield _stream_row(node, edge.tag, int(edge.target), told.get(edge.id), shape_of(edge))
+
+
+def _stream_row(
+    node: Node, tag: str | None, target: int | None, hint: Any, shape: str | None
+) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "operator": node.name,
+        "uid": node.uid,
+        "tag": tag,
+        "to": target,
+        "type": type_text(hint),
+        "why": NOBODY if hint is None else _teller(node, tag),
+    }
+    if shape == COLUMNS:
+        return row | {"serializer": ARROW, "immutable": True, "in_flight": YES}
+    typed = record_serializer(hint)
+    if typed is not None and typed.describe()["kind"] == "typeddict":
+        typed = None  # Its values are dicts, which the codec takes for what they are.
+    kind = SELF_DESCRIBING if typed is None else typed.describe()["kind"]
+    return row | {"serializer": kind, "immutable": _immutable(hint), "in_flight": storable(hint)}
+
+
+def _teller(node: Node, tag: str | None) -> str:
+    """Who says what type the records have."""
+    if tag is not None:
+        return "type argument of the tag"
+    match node:
+        case SourceNode():
+            return "inferred from the source"
+        case MapNode() | FlatMapNode():
+            function = node.function
+            if isinstance(function, type):
+                return "the class itself"
+            return f"annotation of {getattr(function, '__qualname__', type(function).__qualname__)}"
+        case ProcessNode() | KeyedProcessNode():
+            return f"annotation of {type(node.function).__qualname__}"
+        case FilterNode() | TimestampsNode() | SelectNode():
+            return "as it comes in"
+    return "inferred"
+
+
+def _state_row(node: Node, fact: StateFact) -> dict[str, Any]:
+    hints = [text.hint if isinstance(text, TypeText) else Any for text in fact.types]
+    row: dict[str, Any] = {
+        "operator": node.name,
+        "uid": node.uid,
+        "state": fact.name,
+        "kind": fact.kind,
+        "types": [str(text) for text in fact.types],
+        "why": NOBODY if all(hint is Any for hint in hints) else "annotation",
+    }
+    try:
+        found = [serializer_for(hint, f"state {fact.name!r}") for hint in hints]
+    except UsageError as error:
+        # A plan that runs refuses it; what only explains a program must still be able to.
+        return row | {"serializer": None, "immutable": None, "refused": str(error)}
+    kinds = [SELF_DESCRIBING if hint is Any else s.describe()["kind"] for hint, s in zip(hints, found)]
+    # A list or a map can always be changed in place, whatever it holds.
+    single = len(found) == 1 and fact.kind != "list"
+    return row | {"serializer": kinds, "immutable": single and found[0].immutable, "refused": None}
+
+
+def _immutable(hint: Any) -> bool | None:
+    """Whether a value can never be changed in place; None where nobody knows."""
+    if hint is None or hint is Any:
+        return None
+    try:
+        return serializer_for(hint).immutable
+    except (UsageError, NameError, TypeError):
+        return None
+
+
+def _plain(description: Mapping[str, Any]) -> str:
+    """Whether values of a described type are plain data."""
+    if description["kind"] == "any":
+        return PLAIN_ONLY
+    if description["kind"] not in _PLAIN_KINDS:
+        return NO
+    inner = {_plain(part) for part in _parts(description)}
+    if description["kind"] == "union" and len(inner) > 1:
+        return PLAIN_ONLY
+    return NO if NO in inner else PLAIN_ONLY if PLAIN_ONLY in inner else YES
+
+
+def _parts(description: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    of = description.get("of", ())
+    parts = [of] if isinstance(of, Mapping) else list(of)
+    parts += [description[name] for name in ("key", "value") if name in description]
+    return parts + list(description.get("fields", {}).values())

@@ -1,0 +1,344 @@
+"""Reading values of an older shape: the stored description is judged by the declared type.
+
+The judgement and the reader come out of one walk over both, so that whatever is judged readable is
+read in the way that was judged. The old classes need not exist: what the bytes are follows from the
+description alone, and each value is made of the new type at once. Records are in `evolved_records`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from headgate.common.errors import UsageError
+from headgate.common.former_names import former_names
+from headgate.serde.compatibility import (
+    AfterMigration,
+    AsIs,
+    Compatibility,
+    Incompatible,
+    Reconfigured,
+    combined,
+    compare,
+)
+from headgate.serde.containers import DIRECT_KEYS, dict_wire, each, row_converter_or_none
+from headgate.serde.evolved_records import RECORDS, evolve_record
+from headgate.serde.evolved_unions import union_reading
+from headgate.serde.forms import Convert, Form, FormSerializer
+from headgate.serde.primitives import ANY, BY_KIND
+from headgate.serde.reading import PartRefused, Reading, Refused, changed, prefixed
+from headgate.serde.records import logical_name
+from headgate.serde.serializer import Buffer, TypeSerializer
+
+Reader = Callable[[Buffer, int], list[Any]]
+
+_CONTAINERS: Final[dict[str, type]] = {"list": list, "set": set, "frozenset": frozenset, "tuple_of": tuple}
+_EXACT_FLOATS: Final = 2**53
+"""Up to here every int is a float."""
+
+
+def judge(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Compatibility:
+    """Whether bytes of a stored description can become values of a declared type.
+
+    Example:
+        >>> from headgate.serde.resolve import serializer_for
+        >>> judge(serializer_for(int).describe(), serializer_for(int | None))
+        AfterMigration(changes=('int became int | None',))
+        >>> judge(serializer_for(str).describe(), serializer_for(int))
+        Incompatible(why='was str and is int')
+    """
+    try:
+        return evolve(stored, _form_of(current)).verdict
+    except Refused as refused:
+        return Incompatible(refused.why)
+
+
+def reader_for(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Reader:
+    """What reads batches of a stored description as values of a declared type.
+
+    Bytes that are as the serializer itself would write them are left to it.
+
+    Raises:
+        UsageError: they are incompatible; says why.
+    """
+    try:
+        reading = evolve(stored, _form_of(current))
+    except Refused as refused:
+        raise UsageError(refused.why) from None
+    if isinstance(reading.verdict, AsIs):
+        return current.decode_many
+    form = Form(current.name, dict(stored), reading.wire, from_plain=reading.convert)
+    return FormSerializer(form).decode_many
+
+
+def _form_of(serializer: TypeSerializer[Any]) -> Form:
+    return serializer.form if isinstance(serializer, FormSerializer) else ANY
+
+
+def evolve(stored: Mapping[str, Any], new: Form) -> Reading:
+    """How values of a stored description are read as a form's.
+
+    Raises:
+        Refused: they cannot be.
+    """
+    if isinstance(compare(stored, new.description), AsIs):
+        return Reading(AsIs(), new.wire, new.from_plain)
+    if stored.get("version") != 1:
+        raise Refused(f"was stored in version {stored.get('version')} of its format; this Headgate reads 1")
+    kind = stored["kind"]
+    if new is ANY:
+        reading = _plain(stored)
+        return Reading(AfterMigration((f"{_shown(stored)} became Any",)), reading.wire, reading.convert)
+    if kind == "union":
+        return _from_union(stored, new)
+    if kind == "literal":
+        return _from_literal(stored, new)
+    if new.description["kind"] == "union":
+        return changed(_into(stored, new)[1], f"{_shown(stored)} became {new.name}")
+    return _single(stored, new)
+
+
+def _plain(stored: Mapping[str, Any]) -> Reading:
+    """How values are read where any plain ones are allowed; the change is the whole's, not the parts'."""
+    if stored["kind"] == "union":
+        return _from_union(stored, ANY)
+    return evolve(stored["of"], ANY) if stored["kind"] == "literal" else _single(stored, ANY)
+
+
+def _single(stored: Mapping[str, Any], new: Form) -> Reading:
+    kind = stored["kind"]
+    if kind in RECORDS:
+        return evolve_record(stored, new, evolve)
+    reader = _BY_KIND.get(kind)
+    return _primitive(stored, new) if reader is None else reader(stored, new)
+
+
+# -- unions and literals
+
+
+def _from_union(stored: Mapping[str, Any], new: Form) -> Reading:
+    """Every alternative must have a place; alternatives that only moved are no other type."""
+    found = [_alternative(member, stored, new) for member in stored["of"]]
+    verdict = combined([reading.verdict for _, reading in found])
+    same = [place for place, _ in found] == list(range(len(new.inner)))
+    if new is not ANY and not same:
+        verdict = combined([verdict, AfterMigration((f"{_shown(stored)} became {new.name}",))])
+    wire, convert = union_reading(stored["of"], [reading for _, reading in found])
+    return Reading(verdict, wire, convert)
+
+
+def _alternative(member: Mapping[str, Any], stored: Mapping[str, Any], new: Form) -> tuple[int, Reading]:
+    try:
+        return _into(member, new)
+    except PartRefused:
+        raise
+    except Refused as refused:
+        raise Refused(
+            f"was {_shown(stored)} and is {new.name}, but {_shown(member)} may be stored, which must stay "
+            f"allowed ({refused.why})"
+        ) from None
+
+
+def _into(stored: Mapping[str, Any], new: Form) -> tuple[int, Reading]:
+    """The alternative of a union that takes the values with the least change, and its place."""
+    if new.description["kind"] != "union":
+        return -1, evolve(stored, new)
+    found: list[tuple[int, int, Reading]] = []
+    refusals: list[str] = []
+    for place, member in enumerate(new.inner):
+        try:
+            reading = evolve(stored, member)
+        except PartRefused:
+            raise
+        except Refused as refused:
+            refusals.append(f"{member.name}: {refused.why}")
+        else:
+            found.append((_GRAVITY.index(type(reading.verdict)), place, reading))
+    if not found:
+        raise Refused(f"{_shown(stored)} fits no alternative of {new.name} ({'; '.join(refusals)})")
+    _, place, reading = min(found, key=lambda one: one[:2])
+    return place, reading
+
+
+_GRAVITY: Final[tuple[type, ...]] = (AsIs, Reconfigured, AfterMigration)
+
+
+def _from_literal(stored: Mapping[str, Any], new: Form) -> Reading:
+    if new.description["kind"] == "union":
+        try:
+            return changed(_into(stored, new)[1], f"{_shown(stored)} became {new.name}")
+        except Refused:
+            pass  # Its values may still fit as what they are: text, numbers.
+    if new.description["kind"] != "literal":
+        return changed(evolve(stored["of"], new), f"{_shown(stored)} became {new.name}")
+    lost = [value for value in stored["values"] if value not in new.description["values"]]
+    if lost:
+        raise Refused(
+            f"was {_shown(stored)} and is {new.name}, which allows {', '.join(lost)} no longer; keep what is "
+            "stored among the values"
+        )
+    base = evolve(stored["of"], new.inner[0])
+    verdict = combined([base.verdict, Reconfigured((f"{_shown(stored)} became {new.name}",))])
+    return Reading(verdict, base.wire, base.convert)
+
+
+# -- containers
+
+
+def _sequence(stored: Mapping[str, Any], new: Form) -> Reading:
+    cls = _CONTAINERS[_same_kind(stored, new)]
+    element = prefixed("elements", lambda: evolve(stored["of"], _inner(new, 0)))
+    make = None if cls is list and element.convert is None else each(cls, element.convert)
+    if cls in (set, frozenset):
+        make = _all_apart(each(cls, element.convert))
+    return Reading(element.verdict, list[element.wire], make)  # type: ignore[name-defined]
+
+
+def _tuple(stored: Mapping[str, Any], new: Form) -> Reading:
+    _same_kind(stored, new)
+    if new is not ANY and len(stored["of"]) != len(new.inner):
+        raise Refused(
+            f"was a tuple of {len(stored['of'])} and is one of {len(new.inner)}; a NamedTuple or dataclass "
+            "could gain and lose fields"
+        )
+    parts = [_position(place, part, new) for place, part in enumerate(stored["of"])]
+    wire: Any = tuple[tuple(part.wire for part in parts)]  # type: ignore[misc]
+    convert = row_converter_or_none([part.convert for part in parts])
+    return Reading(combined([part.verdict for part in parts]), wire, convert)
+
+
+def _position(place: int, stored: Mapping[str, Any], new: Form) -> Reading:
+    return prefixed(f"position {place}", lambda: evolve(stored, _inner(new, place)))
+
+
+def _dict(stored: Mapping[str, Any], new: Form) -> Reading:
+    _same_kind(stored, new)
+    key = prefixed("keys", lambda: evolve(stored["key"], _inner(new, 0)))
+    value = prefixed("values", lambda: evolve(stored["value"], _inner(new, 1)))
+    direct = stored["key"]["kind"] in DIRECT_KEYS
+    to_key, to_value = _or_itself(key.convert), _or_itself(value.convert)
+
+    def make(entries: Any) -> dict[Any, Any]:
+        pairs = entries.items() if direct else entries
+        return {to_key(k): to_value(v) for k, v in pairs}
+
+    verdict = combined([key.verdict, value.verdict])
+    return Reading(verdict, dict_wire(direct, key.wire, value.wire), _all_apart(make))
+
+
+def _all_apart(make: Convert) -> Convert:
+    """Refuses that what was apart has become equal: values would be lost without a word."""
+
+    def checked(plain: Any) -> Any:
+        made = make(plain)
+        if len(made) != len(plain):
+            raise UsageError(
+                f"{len(plain)} stored elements of a set or keys of a dict became {len(made)}, because what "
+                "told them apart was removed; keep that field"
+            )
+        return made
+
+    return checked
+
+
+def _same_kind(stored: Mapping[str, Any], new: Form) -> str:
+    kind: str = stored["kind"]
+    if new is not ANY and new.description["kind"] != kind:
+        now = f"{new.description['kind']} {new.name}" if "members" in new.description else new.name
+        raise Refused(f"was {_shown(stored)} and is {now}")
+    return kind
+
+
+def _inner(new: Form, place: int) -> Form:
+    return ANY if new is ANY else new.inner[place]
+
+
+def _or_itself(convert: Convert | None) -> Convert:
+    return (lambda value: value) if convert is None else convert
+
+
+# -- single values
+
+
+def _primitive(stored: Mapping[str, Any], new: Form) -> Reading:
+    own = BY_KIND.get(stored["kind"])
+    if own is None and stored["kind"] == new.description["kind"]:
+        raise Refused(_difference(stored, new))
+    if own is None:
+        raise Refused(f"was {_shown(stored)} and is {new.name}")
+    if new is ANY:
+        return Reading(AsIs(), own.wire, own.from_plain)
+    if own.name == "int" and new.description["kind"] == "float":
+        return Reading(AfterMigration(("int became float",)), own.wire, _to_float)
+    raise Refused(f"was {own.name} and is {new.name}")
+
+
+def _difference(stored: Mapping[str, Any], new: Form) -> str:
+    """Why a kind that only reads what is equal does not fit."""
+    verdict = compare(stored, new.description)
+    return verdict.why if isinstance(verdict, Incompatible) else ""
+
+
+def _to_float(value: int) -> float:
+    # Beyond, a float would be another number; the type takes ints as well.
+    return float(value) if -_EXACT_FLOATS <= value <= _EXACT_FLOATS else value
+
+
+def _enumeration(stored: Mapping[str, Any], new: Form) -> Reading:
+    if new is ANY:
+        raise Refused(f"was the enumeration {stored['name']}, and Any takes plain values only")
+    kind = _same_kind(stored, new)
+    (cls,) = new.classes
+    names = (logical_name(cls), *former_names(cls))
+    if stored["name"] not in names:
+        raise Refused(
+            f"was the enumeration {stored['name']} and is {names[0]}; if it is the same, mark it with "
+            f"@hg.formerly({stored['name']!r})"
+        )
+    check = _check_flag if kind == "flag" else _check_members
+    for name in stored["members"]:
+        check(cls, name, stored["members"])
+    return Reading(Reconfigured((f"members of {names[0]} changed",)), new.wire, new.from_plain)
+
+
+def _check_members(cls: Any, name: str, _: Any) -> None:
+    # Also under a second name for a member, which is how one is renamed.
+    if name not in cls.__members__:
+        raise Refused(
+            f"{cls.__qualname__} has no member {name} any more, which may be stored; keep it, or keep its "
+            f"name for the new member: {name} = NEW_NAME"
+        )
+
+
+def _check_flag(cls: Any, name: str, stored: Mapping[str, int]) -> None:
+    member = cls.__members__.get(name)
+    if member is None or member.value != stored[name]:
+        now = "is gone" if member is None else f"is {member.value}"
+        raise Refused(
+            f"flag {name} of {cls.__qualname__} was {stored[name]} and {now}; flags are stored by value, so "
+            "keep it as it was"
+        )
+
+
+def _shown(stored: Mapping[str, Any]) -> str:
+    """A stored type in words."""
+    kind = stored["kind"]
+    if kind == "union":
+        return " | ".join(map(_shown, stored["of"]))
+    if kind == "literal":
+        return f"Literal[{', '.join(stored['values'])}]"
+    if kind in BY_KIND:
+        return BY_KIND[kind].name
+    return f"{kind} {stored['name']}" if "name" in stored else str(kind).replace("_of", "")
+
+
+_BY_KIND: Final[dict[str, Callable[[Mapping[str, Any], Form], Reading]]] = {
+    "list": _sequence,
+    "set": _sequence,
+    "frozenset": _sequence,
+    "tuple_of": _sequence,
+    "tuple": _tuple,
+    "dict": _dict,
+    "enum": _enumeration,
+    "flag": _enumeration,
+}

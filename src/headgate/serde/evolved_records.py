@@ -1,0 +1,194 @@
+"""Reading records of an older shape: fields are found by name, whatever kind of class it was and is.
+
+Each field of the new class has a taker: it picks the field's value out of the stored record and
+converts it, or gives the default. Stored fields that no new one takes are skipped undecoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import Any, Final, NotRequired, TypedDict
+
+import msgspec
+
+from headgate.common.errors import UsageError
+from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, combined
+from headgate.serde.forms import Constant, Convert, Field, Form, FormSerializer, Record
+from headgate.serde.primitives import ANY
+from headgate.serde.reading import PartRefused, Reading, Refused, prefixed
+from headgate.serde.records import absent, dict_builder
+
+RECORDS: Final = frozenset({"dataclass", "attrs", "struct", "namedtuple", "typeddict"})
+
+Evolve = Callable[[Mapping[str, Any], Form], Reading]
+
+
+def evolve_record(stored: Mapping[str, Any], new: Form, evolve: Evolve) -> Reading:
+    """How records of a stored description are read as those of a form.
+
+    Raises:
+        Refused: a field, or the class itself, does not fit; says which and what to do.
+    """
+    record = _as_dict(stored) if new is ANY and stored["kind"] == "typeddict" else new.record
+    if record is None:
+        why = f"was the record {stored['name']} and is {new.name}"
+        raise Refused(why if new is not ANY else f"{why}, which takes plain values only")
+    if stored["name"] not in record.names:
+        raise Refused(
+            f"was the record {stored['name']} and is {record.names[0]}; if it is the same, mark it with "
+            f"@hg.formerly({stored['name']!r})"
+        )
+    sources = _sources(stored, record)
+    readings = {
+        source: _of_field(stored, source, field, record, evolve)
+        for field, source in zip(record.fields, sources, strict=True)
+        if source is not None
+    }
+    takers = [
+        _added(field, record) if source is None else _taker(stored, source, readings[source], field, record)
+        for field, source in zip(record.fields, sources, strict=True)
+    ]
+    verdict = combined(
+        [_shape(stored, new, sources, record), *(found.verdict for found in readings.values())]
+    )
+    return Reading(verdict, _wire(stored, readings), _converter(stored, takers, record.build))
+
+
+def _as_dict(stored: Mapping[str, Any]) -> Record:
+    """A stored TypedDict as the plain dict that it is."""
+    fields = tuple(
+        Field(name, ANY, default=None if name in stored["required"] else absent) for name in stored["fields"]
+    )
+    return Record((stored["name"],), fields, dict_builder(list(stored["fields"])))
+
+
+def _sources(stored: Mapping[str, Any], record: Record) -> list[str | None]:
+    """The stored field that each field of the new class takes.
+
+    An alias counts where the new name is not stored. The old name may have been given to another
+    field since, which is an added one then.
+    """
+    names = stored["fields"]
+    claimed: dict[str, str] = {}
+    for field in record.fields:
+        former = next((name for name in field.former if name in names), None)
+        if field.name in names or former is None:
+            continue
+        if former in claimed:
+            raise PartRefused(
+                f"fields {claimed[former]!r} and {field.name!r} of {record.names[0]} both have the alias "
+                f"{former!r}; only one can have been it"
+            )
+        claimed[former] = field.name
+    sources = {name: former for former, name in claimed.items()}
+    return [
+        sources.get(field.name, field.name if field.name in names and field.name not in claimed else None)
+        for field in record.fields
+    ]
+
+
+def _of_field(
+    stored: Mapping[str, Any], source: str, field: Field, record: Record, evolve: Evolve
+) -> Reading:
+    where = f"field {field.name!r} of {record.names[0]}"
+    return prefixed(where, lambda: evolve(stored["fields"][source], field.form))
+
+
+def _added(field: Field, record: Record) -> Convert:
+    default = field.default
+    if default is None:
+        raise PartRefused(
+            f"field {field.name!r} was added to {record.names[0]} without a default, and stored records have "
+            "no value for it; give it a default, or hg.alias(...) if it had another name"
+        )
+    if isinstance(default, Constant):
+        try:
+            FormSerializer(field.form).encode_checked([default()])
+        except UsageError as error:
+            raise PartRefused(
+                f"field {field.name!r} was added to {record.names[0]} with a default of another type: {error}"
+            ) from None
+    make = default
+    return lambda _: make()
+
+
+def _taker(stored: Mapping[str, Any], source: str, reading: Reading, field: Field, record: Record) -> Convert:
+    if source in _optional_keys(stored):
+        return _optional_taker(source, reading.convert, field, record)
+    at = source if stored["kind"] == "typeddict" else list(stored["fields"]).index(source)
+    convert = reading.convert
+    if convert is None:
+        return itemgetter(at)
+    return lambda plain: convert(plain[at])
+
+
+def _optional_taker(source: str, convert: Convert | None, field: Field, record: Record) -> Convert:
+    default = field.default
+    if default is None:
+        raise PartRefused(
+            f"field {field.name!r} of {record.names[0]} was NotRequired and must be there now; stored "
+            "records may lack it, so give it a default or leave it NotRequired"
+        )
+
+    def take(plain: Any) -> Any:
+        if source not in plain:
+            return default()
+        return plain[source] if convert is None else convert(plain[source])
+
+    return take
+
+
+def _optional_keys(stored: Mapping[str, Any]) -> frozenset[str]:
+    if stored["kind"] != "typeddict":
+        return frozenset()
+    return frozenset(stored["fields"]) - frozenset(stored["required"])
+
+
+def _shape(stored: Mapping[str, Any], new: Form, sources: list[str | None], record: Record) -> Compatibility:
+    """What changed in the record itself."""
+    changes = []
+    if stored["name"] != record.names[0]:
+        changes.append(f"{stored['name']} became {record.names[0]}")
+    if stored["kind"] != new.description["kind"]:
+        changes.append(f"{record.names[0]} was a {stored['kind']} and is a {new.description['kind']}")
+    for field, source in zip(record.fields, sources, strict=True):
+        if source is None:
+            changes.append(f"field {field.name!r} of {record.names[0]} was added")
+        elif source != field.name:
+            changes.append(f"field {source!r} of {record.names[0]} became {field.name!r}")
+    kept = [source for source in sources if source is not None]
+    gone = [name for name in stored["fields"] if name not in kept]
+    changes += [f"field {name!r} of {record.names[0]} was removed" for name in gone]
+    if kept != [name for name in stored["fields"] if name in kept]:
+        changes.append(f"the fields of {record.names[0]} are in another order")
+    if sorted(stored.get("required", ())) != sorted(new.description.get("required", ())):
+        changes.append(f"{record.names[0]} requires other keys")
+    return AfterMigration(tuple(changes)) if changes else AsIs()
+
+
+def _wire(stored: Mapping[str, Any], readings: Mapping[str, Reading]) -> Any:
+    """The type that msgspec decodes: a field that nobody takes is left undecoded, or out."""
+    if stored["kind"] != "typeddict":
+        wires = [readings[name].wire if name in readings else msgspec.Raw for name in stored["fields"]]
+        return tuple[tuple(wires)]  # type: ignore[misc]
+    optional = _optional_keys(stored)
+    keys = {
+        name: NotRequired[reading.wire] if name in optional else reading.wire
+        for name, reading in readings.items()
+    }
+    return TypedDict("Stored", keys)  # type: ignore[operator]
+
+
+def _converter(stored: Mapping[str, Any], takers: list[Convert], build: Convert) -> Convert:
+    if stored["kind"] == "typeddict":
+        return lambda plain: build([take(plain) for take in takers])
+    size = len(stored["fields"])
+
+    def convert(plain: Any) -> Any:
+        # Rows of the tagged mode are not checked by msgspec.
+        if len(plain) != size:
+            raise ValueError(f"got {len(plain)} values, expected {size}")
+        return build([take(plain) for take in takers])
+
+    return convert

@@ -1,0 +1,53 @@
+"""Reading the stored alternatives of a union: each with a conversion of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Union
+
+from headgate.serde.forms import Convert
+from headgate.serde.primitives import BY_KIND
+from headgate.serde.reading import Reading
+from headgate.serde.unions import DIRECT, optional_wire, skip_none, tagged_reading
+
+
+def union_reading(
+    members: Sequence[Mapping[str, Any]], readings: Sequence[Reading]
+) -> tuple[Any, Convert | None]:
+    """What msgspec decodes for a stored union, and what is made of it.
+
+    Mirrors how :func:`headgate.serde.unions.union_form` chooses among its three layouts.
+    """
+    kinds = [member["kind"] for member in members]
+    if set(kinds) <= DIRECT:
+        wires = tuple(reading.wire for reading in readings)
+        return Union[wires], _by_class(kinds, readings)  # noqa: UP007 - of a tuple
+    others = [place for place, kind in enumerate(kinds) if kind != "none"]
+    if len(others) == 1 and len(kinds) == 2 and not _nullable(members[others[0]]):
+        reading = readings[others[0]]
+        return optional_wire(reading.wire), skip_none(reading.convert)
+    return tagged_reading([reading.wire for reading in readings], [reading.convert for reading in readings])
+
+
+def _nullable(stored: Mapping[str, Any]) -> bool:
+    kind = stored["kind"]
+    if kind == "literal":
+        return _nullable(stored["of"])
+    return kind in ("none", "any") or (kind == "union" and any(map(_nullable, stored["of"])))
+
+
+def _by_class(kinds: Sequence[str], readings: Sequence[Reading]) -> Convert | None:
+    converts: dict[type, Convert | None] = {}
+    for kind, reading in zip(kinds, readings, strict=True):
+        converts.update(dict.fromkeys(BY_KIND[kind].classes, reading.convert))
+    for kind, reading in zip(kinds, readings, strict=True):
+        for guest in BY_KIND[kind].guests:
+            converts.setdefault(guest, reading.convert)
+    if not any(converts.values()):
+        return None
+
+    def convert(value: Any) -> Any:
+        chosen = converts[value.__class__]
+        return value if chosen is None else chosen(value)
+
+    return convert

@@ -1,0 +1,53 @@
+"""What a judgement of stored bytes comes to: a way to read them, or a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from headgate.serde.compatibility import AfterMigration, Compatibility, Reconfigured, combined
+from headgate.serde.forms import Convert
+
+
+class Reading(NamedTuple):
+    """How stored values become values of the declared type.
+
+    Attributes:
+        verdict: never incompatible.
+        wire: the type that msgspec decodes.
+        convert: from that to the value; None when it is the value.
+    """
+
+    verdict: Compatibility
+    wire: Any
+    convert: Convert | None
+
+
+class Refused(Exception):
+    """Stored values cannot become values of the declared type."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class PartRefused(Refused):
+    """The type is the right one, and something in it is not: no other alternative is meant."""
+
+
+def prefixed(where: str, judge: Callable[[], Reading]) -> Reading:
+    """A part's reading, whose changes and refusal say where the part is."""
+    try:
+        reading = judge()
+    except Refused as refused:
+        raise PartRefused(f"{where}: {refused.why}") from None
+    verdict = reading.verdict
+    if isinstance(verdict, AfterMigration | Reconfigured):
+        verdict = type(verdict)(tuple(f"{where}: {change}" for change in verdict.changes))
+    return Reading(verdict, reading.wire, reading.convert)
+
+
+def changed(reading: Reading, change: str) -> Reading:
+    """The reading of a type that was widened: a migration, whatever its parts need."""
+    verdict = combined([AfterMigration((change,)), reading.verdict])
+    return Reading(verdict, reading.wire, reading.convert)
