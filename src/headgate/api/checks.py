@@ -6,6 +6,7 @@ workers reach) is the executor's to check.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from headgate.api.sink import Sink
 from headgate.api.state import StateDeclaration, StateDescriptor, StateKind, declared_state
 from headgate.common import options as o
 from headgate.common.config import Config
-from headgate.common.errors import PlanError, UsageError
+from headgate.common.errors import ConfigError, PlanError, UsageError
 from headgate.graph.explain import StateFact, type_text
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.rewrites import check_unique_uids, place
@@ -26,11 +27,26 @@ def check_program(nodes: Sequence[Node], config: Config) -> None:
     Raises:
         PlanError: the first thing that cannot run as written.
     """
+    check_backend(config)
     check_ends(nodes)
     check_unique_uids(nodes)
     states_of(nodes)
     if config.get(o.CHECKPOINTING_INTERVAL) is not None:
         check_uids_given(nodes)
+
+
+def check_backend(config: Config) -> None:
+    """Refuse a backend whose package is not installed.
+
+    Raises:
+        ConfigError: RocksDB without its package.
+    """
+    wanted = config.get(o.STATE_BACKEND)
+    if wanted is o.StateBackendType.ROCKSDB and importlib.util.find_spec("rocksdict") is None:
+        raise ConfigError(
+            f"{o.STATE_BACKEND.key} is {wanted.value} ({config.origin(o.STATE_BACKEND).text}), but the "
+            "package rocksdict is not installed; install headgate[rocksdb] here and on all workers"
+        )
 
 
 def check_ends(nodes: Sequence[Node]) -> None:

@@ -46,6 +46,15 @@ class RestartStrategyType(StrEnum):
     EXPONENTIAL_DELAY = "exponential-delay"
 
 
+class StateBackendType(StrEnum):
+    """Where keyed state lives between checkpoints."""
+
+    HASHMAP = "hashmap"
+    """Python objects: fastest, bounded by memory."""
+    ROCKSDB = "rocksdb"
+    """RocksDB on the worker's local disk."""
+
+
 class ProgressDisplay(StrEnum):
     """How a running job is shown to whoever started it."""
 
@@ -126,6 +135,27 @@ IN_FLIGHT_SIZE_MAX: Final = ConfigOption(
     MemorySize(),
     1024 * 1024 * 1024,
     "How much of overtaken records one subtask takes along into one checkpoint; one that exceeds it fails.",
+)
+
+# --- state
+
+STATE_BACKEND: Final = ConfigOption(
+    "state.backend.type",
+    Choice(StateBackendType),
+    StateBackendType.HASHMAP,
+    "Where keyed state lives: as Python objects, or in RocksDB on each worker's local disk.",
+)
+ROCKSDB_MEMORY: Final = ConfigOption(
+    "state.backend.rocksdb.memory.fixed-per-slot",
+    MemorySize(low_bytes=8 * 1024 * 1024),
+    256 * 1024 * 1024,
+    "Memory that all RocksDB states of one worker share for blocks and write buffers.",
+)
+ROCKSDB_LOCAL_DIR: Final = ConfigOption[str | None](
+    "state.backend.rocksdb.localdir",
+    OptionalKind(Text()),
+    None,
+    "Folder on a local disk of each worker for RocksDB's files; none is the folder for temporary files.",
 )
 
 # --- dataflow

@@ -35,6 +35,7 @@ from headgate.runtime.output import EdgeEnds, EdgeReceiver, OutputChannel, Outpu
 from headgate.runtime.pace import Pace
 from headgate.runtime.program import Program
 from headgate.runtime.source_task import SourceTask
+from headgate.runtime.state_backends import backends_for
 from headgate.runtime.task import Task
 from headgate.state.snapshots import InFlightShare, OperatorSubtaskState
 
@@ -143,6 +144,10 @@ class _Assembler:
         self._in_flight = {(v, s): shares for v, s, shares in deploy.in_flight}
         self._finished = set(deploy.finished)
         self._catalog = StreamCatalog(program)
+        settings = program.settings
+        self._backends = backends_for(
+            settings.state_backend, settings.rocksdb_memory_bytes, settings.rocksdb_local_dir
+        )
         self._codecs = {e.id: ElementCodec(program.record_types.get(e.id)) for e in self._plan.edges}
         self._tasks: dict[SubtaskId, Task] = {}
         self._exchange = Exchange()
@@ -303,6 +308,7 @@ class _Assembler:
                 restored=mine,
                 disk=self._disk,
                 step_target_ms=self._program.settings.step_target_ms,
+                backends=self._backends,
             )
 
         return context

@@ -20,7 +20,7 @@ from headgate.common.ports import Background, Clock
 from headgate.runtime.drawing import BarrierMetrics, DrawnSnapshot
 from headgate.runtime.in_flight.capture import CaptureLimits, InFlightCapture
 from headgate.runtime.in_flight.catalog import StreamCatalog
-from headgate.runtime.snapshots import SnapshotWriter
+from headgate.runtime.snapshots import SnapshotWriter, release
 from headgate.state.snapshots import FileRange, InFlightStream, StateHandle, SubtaskSnapshot
 
 Key = tuple[SubtaskId, int]
@@ -109,8 +109,11 @@ class Finishing:
             running.streams = []
 
         def write() -> SubtaskSnapshot | None:
+            if not running.void:
+                return self._writer.finish(drawn, self._clock)
             # Given up before its turn came: nothing needs to be written.
-            return None if running.void else self._writer.finish(drawn, self._clock)
+            release(drawn)
+            return None
 
         def written(snapshot: SubtaskSnapshot | None, error: BaseException | None) -> None:
             self._post(lambda: self._written(key, running, snapshot, error))

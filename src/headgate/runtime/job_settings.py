@@ -78,6 +78,9 @@ def _worker(config: Config, alignment: AlignmentSettings) -> WorkerSettings:
         exactly_once=alignment.exactly_once,
         unaligned=alignment.unaligned,
         in_flight_bytes_max=get(o.IN_FLIGHT_SIZE_MAX),
+        state_backend=get(o.STATE_BACKEND).value,
+        rocksdb_memory_bytes=get(o.ROCKSDB_MEMORY),
+        rocksdb_local_dir=get(o.ROCKSDB_LOCAL_DIR),
     )
 
 

@@ -30,6 +30,9 @@ class WorkerSettings:
         exactly_once: whether channels wait for each other's barriers.
         unaligned: whether barriers may overtake records.
         in_flight_bytes_max: overtaken records that one subtask takes along into one checkpoint.
+        state_backend: where keyed state lives, "hashmap" or "rocksdb".
+        rocksdb_memory_bytes: what all RocksDB states of a worker share.
+        rocksdb_local_dir: folder on a local disk for them, or None.
     """
 
     step_target_ms: int = 10
@@ -39,6 +42,9 @@ class WorkerSettings:
     inline_size_max: int = 20 * 1024
     exactly_once: bool = True
     unaligned: bool = False
+    state_backend: str = "hashmap"
+    rocksdb_memory_bytes: int = 256 * 1024 * 1024
+    rocksdb_local_dir: str | None = None
     in_flight_bytes_max: int = 1024 * 1024 * 1024
 
 

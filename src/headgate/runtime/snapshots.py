@@ -31,7 +31,7 @@ class SnapshotWriter:
         self._fence = fence
 
     def finish(self, drawn: DrawnSnapshot, clock: Clock) -> SubtaskSnapshot:
-        """Serialise and store what was drawn.
+        """Serialise and store what was drawn; lets go of it in any case.
 
         Raises:
             StorageError: the storage refused; the checkpoint is declined and the job goes on.
@@ -43,6 +43,8 @@ class SnapshotWriter:
         except BaseException:
             files.delete()
             raise
+        finally:
+            release(drawn)
         return SubtaskSnapshot(
             vertex=drawn.subtask.vertex,
             subtask=drawn.subtask.subtask,
@@ -120,3 +122,9 @@ class _Files:
         for handle in self._handles:
             with suppress(StorageError, OSError):  # the next sweep finds it
                 self._writer.delete(handle)
+
+
+def release(drawn: DrawnSnapshot) -> None:
+    """Let go of a drawn snapshot: tables need not keep old values for it any more, local files go."""
+    for pending in drawn.pending:
+        pending.release()

@@ -61,12 +61,22 @@ class KeyedBackend(Protocol):
     """Keyed state and timers of one operator subtask.
 
     Attributes:
+        groups: first and last key group (inclusive).
         handles: one live handle per declared state, by name.
         event_timers: timers of event time.
         processing_timers: timers of processing time.
     """
 
-    handles: Mapping[str, Any]
+    @property
+    def groups(self) -> tuple[int, int]:
+        """See the class."""
+        ...
+
+    @property
+    def handles(self) -> Mapping[str, Any]:
+        """See the class."""
+        ...
+
     event_timers: TimerQueue[Any]
     processing_timers: TimerQueue[Any]
 
@@ -88,4 +98,8 @@ class KeyedBackend(Protocol):
 
     def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
         """Fill the empty backend with its own key groups out of any number of blobs."""
+        ...
+
+    def close(self) -> None:
+        """Release what the backend holds outside Python; more than once does no harm."""
         ...

@@ -18,7 +18,7 @@ from headgate.records.row_batch import RowBatch
 from headgate.runtime.operators.base import OperatorContext
 from headgate.runtime.operators.keyed import KeyedProcessOperator
 from headgate.runtime.operators.stateless import ProcessOperator
-from headgate.state.heap.backend import HeapKeyedBackend
+from headgate.state.backend import KeyedBackend
 from headgate.state.snapshots import Inline, OperatorSubtaskState
 from headgate.testing.manual_clock import ManualClock
 
@@ -236,7 +236,7 @@ class OperatorHarness:
         return declared_state(self.function) if isinstance(self.function, KeyedProcessFunction) else {}
 
 
-def entries_of(backend: HeapKeyedBackend, name: str) -> dict[Any, Any]:
+def entries_of(backend: KeyedBackend, name: str) -> dict[Any, Any]:
     """Key -> value of one state, as the backend holds it."""
     table: Any = backend.handles[name].table
     entries: dict[Any, Any] = getattr(table, "entries", table)

@@ -75,11 +75,12 @@ class Stateful(Operator):
     def __init__(self, uid: str = "op") -> None:
         super().__init__(context(uid))
         self.drawn: list[int] = []
+        self.released: list[int] = []
         self.table: Any = STATE
 
     def snapshot(self, checkpoint: int) -> PendingState:
         self.drawn.append(checkpoint)
-        return Blob(self.context.uid, self.table)
+        return Blob(self.context.uid, self.table, lambda: self.released.append(checkpoint))
 
 
 @dataclass
@@ -88,6 +89,10 @@ class Blob:
 
     uid: str
     table: Any
+    released: Callable[[], None]
+
+    def release(self) -> None:
+        self.released()
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
         handle = files.write(self.uid, [bytes(self.table)])

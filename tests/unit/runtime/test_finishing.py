@@ -43,6 +43,9 @@ class Broken(Stateful):
     def finish(self, files: Any) -> Any:
         raise StorageError("this operator cannot be written")
 
+    def release(self) -> None:
+        self.released.append(0)
+
 
 def test_all_of_an_unaligned_snapshot_is_durable_before_it_is_acknowledged(tmp_path: Path) -> None:
     """State and records may come in either order; one alone is not enough."""
@@ -102,6 +105,22 @@ def test_sk2_what_was_not_begun_is_not_even_written(tmp_path: Path) -> None:
     bench.drawing.aborted(1)
     bench.run()
     assert written == []
+
+
+def test_sk2_a_snapshot_is_let_go_whatever_becomes_of_it(tmp_path: Path) -> None:
+    """Written, given up before its turn, or refused by the storage: its tables are not held any longer."""
+    last = Stateful("last")
+    bench = Bench(tmp_path, Stateful("first"), last)
+    bench.draw(over(1))
+    bench.run()
+    bench.draw(over(2))
+    bench.drawing.aborted(2)
+    bench.run()
+    bench.disk.full = True
+    bench.draw(over(3))
+    bench.run()
+    assert last.released == [1, 2, 3]
+    assert [number for number, _ in bench.failed] == [3]
 
 
 def test_sk2_an_abort_after_the_asynchronous_part_leaves_the_files_to_the_job_master(tmp_path: Path) -> None:
@@ -294,7 +313,7 @@ def test_no_table_outlives_its_writing(tmp_path: Path, when: str) -> None:
         """A blob that can be watched."""
 
     def snapshot(checkpoint: int) -> Any:
-        blob = Watched("op", STATE)
+        blob = Watched("op", STATE, lambda: None)
         seen.append(weakref.ref(blob))
         return blob
 

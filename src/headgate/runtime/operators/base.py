@@ -54,6 +54,10 @@ class PendingState(Protocol):
         """Serialise and store; called once, beside the loop."""
         ...
 
+    def release(self) -> None:
+        """Let go of what is held; beside the loop, after :meth:`finish` or instead of it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ReadyState:
@@ -64,6 +68,9 @@ class ReadyState:
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
         """See :class:`PendingState`."""
         return self.state
+
+    def release(self) -> None:
+        """Nothing is held."""
 
 
 @dataclass(slots=True)
@@ -81,6 +88,8 @@ class OperatorContext:
         clock: a `common.ports.Clock`.
         restored: what the operator's subtasks of the restored checkpoint said, for this subtask.
         disk: where restored state lies.
+        backends: makes the backend of keyed state, a `runtime.state_backends.StateBackends`; None: on
+            the heap.
         step_target_ms: how long timers may fire before others get their turn, in ms; None: any time.
     """
 
@@ -95,6 +104,7 @@ class OperatorContext:
     restored: list[OperatorSubtaskState] = field(default_factory=list)
     disk: Any = None
     step_target_ms: int | None = None
+    backends: Any = None
 
     @property
     def label(self) -> str:

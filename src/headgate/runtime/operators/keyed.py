@@ -123,12 +123,14 @@ class KeyedProcessOperator(Operator):
         self._mark = WATERMARK_MIN
         self._firing: Firing | None = None
         self._wall_firing: Firing | None = None
+        self._opened = False
 
     def open(self) -> None:
         """Restore state and timers, give the function its handles, call its `open`."""
         where = self.context
         groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
         self._backend = open_backend(where, declared_state(self._function), groups)
+        self._opened = True
         self._timers.event = self._backend.event_timers
         self._timers.processing = self._backend.processing_timers
         self._eager, self._bound = split_handles(self._backend)
@@ -250,7 +252,11 @@ class KeyedProcessOperator(Operator):
 
     def close(self) -> None:
         """See :class:`Operator`."""
-        self._function.close()
+        try:
+            self._function.close()
+        finally:
+            if self._opened:
+                self._backend.close()
 
     def _emit(self, out: _Output) -> None:
         if out.records:

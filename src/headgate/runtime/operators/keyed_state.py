@@ -9,23 +9,28 @@ from typing import Any
 from headgate.api.state import StateDescriptor
 from headgate.checkpoint.data_files import read_handle
 from headgate.runtime.operators.base import OperatorContext, StateFiles
-from headgate.state.backend import PendingSnapshot
-from headgate.state.heap.backend import HeapKeyedBackend
+from headgate.runtime.state_backends import HeapBackends, StateBackends
+from headgate.state.backend import KeyedBackend, PendingSnapshot
 from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
 
 
 def open_backend(
     context: OperatorContext, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int]
-) -> HeapKeyedBackend:
+) -> KeyedBackend:
     """The backend of one operator subtask, filled with what was restored for it."""
-    backend = HeapKeyedBackend(descriptors, *groups, context.max_parallelism)
-    handles = [state.keyed.handle for state in context.restored if state.keyed is not None]
-    if handles:
-        backend.restore([read_handle(context.disk, handle) for handle in handles])
+    backends: StateBackends = context.backends or HeapBackends()
+    backend = backends.open(descriptors, groups, context.max_parallelism)
+    try:
+        handles = [state.keyed.handle for state in context.restored if state.keyed is not None]
+        if handles:
+            backend.restore([read_handle(context.disk, handle) for handle in handles])
+    except BaseException:
+        backend.close()
+        raise
     return backend
 
 
-def split_handles(backend: HeapKeyedBackend) -> tuple[list[Any], list[Any]]:
+def split_handles(backend: KeyedBackend) -> tuple[list[Any], list[Any]]:
     """Handles that the loop loads and stores, and handles that only need to know the key."""
     handles: list[Any] = list(backend.handles.values())
     return [h for h in handles if h.immutable], [h for h in handles if not h.immutable]
@@ -48,3 +53,7 @@ class PendingKeyedState:
         handle = files.write(self.uid, parts)
         keyed = KeyedStateHandle(*self.groups, handle, size)
         return OperatorSubtaskState(self.uid, keyed, watermark=self.watermark, firing_to=self.firing_to)
+
+    def release(self) -> None:
+        """See `runtime.operators.base.PendingState`."""
+        self.pending.release()

@@ -113,6 +113,9 @@ class HeapKeyedBackend:
 
         return PendingHeapSnapshot(frozen, self.groups, self.max_parallelism, release)
 
+    def close(self) -> None:
+        """Nothing to do: everything is in memory."""
+
     def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
         """Fill the empty backend with its own key groups out of any number of blobs.
 

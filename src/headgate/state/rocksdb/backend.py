@@ -1,0 +1,162 @@
+"""Keyed state in RocksDB: limited by the local disk and not by memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, cast
+
+from headgate.api.state import StateDescriptor
+from headgate.common.errors import InternalError
+from headgate.core.timers import TimerQueue
+from headgate.serde.resolve import serializer_for
+from headgate.state.backend import BlobReader
+from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, Handle, _handle, _target
+from headgate.state.heap.blob import BytesBlob
+from headgate.state.heap.restore import Target, restored_sections
+from headgate.state.heap.snapshot import FrozenTimers
+from headgate.state.heap.tables import HeapTable
+from headgate.state.rocksdb.database import Database, remove_tree
+from headgate.state.rocksdb.memory import RocksMemory
+from headgate.state.rocksdb.snapshot import PendingRocksSnapshot
+from headgate.state.rocksdb.table import RocksTable
+
+CACHE_ENTRIES: Final = 10_000
+"""Keys of one state that are kept as live values; several batches' worth."""
+
+
+class RocksKeyedBackend:
+    """Keyed state of one operator subtask in a RocksDB database of its own, its timers in memory.
+
+    The pause of a snapshot is the write-back of what changed, a flush and one hard link per file.
+    The database holds nothing that outlives the process: a new attempt begins in a new directory
+    and restores from the checkpoint.
+
+    Args:
+        descriptors: the declared states, by name.
+        first_group: first key group of the subtask.
+        last_group: its last (inclusive).
+        max_parallelism: number of key groups of the operator.
+        directory: on a local disk, for this subtask of this attempt alone; made if it is not there
+            and removed by :meth:`close`.
+        memory: what all RocksDB states of the worker share.
+        cache_entries: keys of one state that are kept as live values at most.
+
+    Raises:
+        UsageError: a state is declared with a type that has no serializer.
+        StorageError: the directory cannot be used, or a database is in it already.
+    """
+
+    def __init__(
+        self,
+        descriptors: Mapping[str, StateDescriptor],
+        first_group: int,
+        last_group: int,
+        max_parallelism: int,
+        *,
+        directory: Path,
+        memory: RocksMemory,
+        cache_entries: int = CACHE_ENTRIES,
+    ) -> None:
+        if not 0 <= first_group <= last_group < max_parallelism:
+            raise InternalError(
+                f"key groups {first_group} to {last_group} are not within 0 to {max_parallelism - 1}"
+            )
+        self.max_parallelism = max_parallelism
+        self.groups = (first_group, last_group)
+        self._states = {name: _target(descriptor) for name, descriptor in descriptors.items()}
+        self._directory, self._memory = directory, memory
+        self._snapshots = count(1)
+        self._database = Database(directory / "db", self._states, memory)
+        self._tables = {
+            name: RocksTable(
+                name, self._database.stores[name], target.serializer, max_parallelism, cache_entries
+            )
+            for name, target in self._states.items()
+        }
+        self.handles: dict[str, Handle] = {
+            name: _handle(descriptor, self._states[name].serializer, cast(HeapTable, self._tables[name]))
+            for name, descriptor in descriptors.items()
+        }
+        self._handles = tuple(self.handles.values())
+        self.event_timers: TimerQueue[Any] = TimerQueue()
+        self.processing_timers: TimerQueue[Any] = TimerQueue()
+        self._timers = {EVENT_TIMERS: self.event_timers, PROCESSING_TIMERS: self.processing_timers}
+        timestamps = serializer_for(int)
+        self._timer_target = Target({"kind": "timers", "of": [timestamps.describe()]}, timestamps)
+
+    def bind(self, key: Any) -> None:
+        """Make `key` the current key of every handle."""
+        for handle in self._handles:
+            handle.bind(key)
+
+    def store(self) -> None:
+        """Store what was changed for the current key."""
+        for handle in self._handles:
+            handle.store()
+
+    def prefetch(self, keys: Iterable[Any]) -> None:
+        """Read every state of the keys that a batch is about to use, with one call per state.
+
+        Call it between records.
+        """
+        wanted = list(dict.fromkeys(keys))
+        for table in self._tables.values():
+            table.prefetch(wanted)
+
+    def state_types(self) -> dict[str, Any]:
+        """State name -> kind and description of its serializers, for the checkpoint's metadata."""
+        return {name: target.schema for name, target in self._states.items()}
+
+    def snapshot_sync(self) -> PendingRocksSnapshot:
+        """Fix the state at this moment. Call it between records, with everything stored.
+
+        Raises:
+            UsageError: a value is not of its state's declared type.
+            StorageError: the local disk does not take the state.
+        """
+        for table in self._tables.values():
+            table.flush()
+        directory = self._directory / "snapshots" / str(next(self._snapshots))
+        self._database.checkpoint(directory)
+        timers = [
+            FrozenTimers(name, *self._timer_target, queue.frozen()) for name, queue in self._timers.items()
+        ]
+        return PendingRocksSnapshot(
+            directory, self._states, timers, self.groups, self.max_parallelism, self._memory
+        )
+
+    def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
+        """Fill the empty backend with its own key groups out of any number of blobs of either backend.
+
+        Raises:
+            StorageError: a blob is damaged, or the local disk does not take the state.
+            UsageError: stored and declared state do not fit; the message names the state.
+            InternalError: a key group is in two blobs or in none, or the backend is not empty.
+        """
+        if not all(table.empty() for table in self._tables.values()) or any(map(len, self._timers.values())):
+            raise InternalError(
+                "state is restored into a backend that already holds some; please report this"
+            )
+        readers = [BytesBlob(blob) if isinstance(blob, bytes) else blob for blob in blobs]
+        targets = self._states | dict.fromkeys(self._timers, self._timer_target)
+        for name, keys, values in restored_sections(readers, targets, self.groups, self.max_parallelism):
+            timers = self._timers.get(name)
+            if timers is None:
+                self._tables[name].load(keys, values)
+            else:
+                timers.restore(zip(values, keys, strict=True))
+
+    def close(self) -> None:
+        """Close the database and remove its directory; safe to call again.
+
+        Snapshots that are still being written keep their own files and remove them when released.
+        """
+        self._database.close()
+        remove_tree(self._directory / "db")
+        for directory in (self._directory / "snapshots", self._directory):
+            try:
+                directory.rmdir()
+            except OSError:  # a snapshot is still there, or all is gone already
+                continue

@@ -1,0 +1,175 @@
+"""One RocksDB database, a column family per state, with errors that say what failed and where."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from rocksdict import AccessType, Checkpoint, Rdict, ReadOptions, WriteBatch, WriteOptions
+
+from headgate.common.errors import StorageError
+from headgate.state.rocksdb.memory import RocksMemory
+
+R = TypeVar("R")
+
+
+class ColumnStore:
+    """The column family of one state: bytes to bytes."""
+
+    def __init__(self, database: Rdict, family: str, where: str) -> None:
+        self._store: Any = database.get_column_family(family)
+        self._handle: Any = database.get_column_family_handle(family)
+        self._database: Any = database
+        self._where = where
+        self._options = cast(Any, WriteOptions())
+        # What a crash loses is replayed from the last checkpoint; a log of writes would serve nobody.
+        self._options.disable_wal = True
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of `key`, or None."""
+        try:
+            value: bytes | None = self._store.get(key)
+        except Exception as error:
+            raise storage_error("read", self._where, error) from None
+        return value
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of several keys, with one call."""
+        try:
+            values: list[bytes | None] = self._store.get(list(keys))
+        except Exception as error:
+            raise storage_error("read", self._where, error) from None
+        return values
+
+    def write(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Put entries, and delete those whose value is None, in one batch."""
+        batch, handle = WriteBatch(raw_mode=True), self._handle
+        for key, value in entries:
+            if value is None:
+                batch.delete(key, handle)
+            else:
+                batch.put(key, value, handle)
+        try:
+            self._database.write(batch, self._options)
+        except Exception as error:
+            raise storage_error("write", self._where, error) from None
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """All entries in order of their keys' bytes.
+
+        Raises:
+            StorageError: a block is damaged. The binding's own iterators end there without a word.
+        """
+        options = ReadOptions()
+        options.set_readahead_size(2 << 20)
+        try:
+            entries: Any = self._store.iter(options)
+            entries.seek_to_first()
+            while entries.valid():
+                yield entries.key(), entries.value()
+                entries.next()
+            entries.status()
+        except Exception as error:
+            raise storage_error("read", self._where, error) from None
+
+    def flush(self) -> None:
+        """Turn the write buffer into a file, and wait for it."""
+        self._store.flush(True)
+
+    def empty(self) -> bool:
+        """Whether there are no entries."""
+        return next(self.items(), None) is None
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._store = self._handle = self._database = None
+
+
+class Database:
+    """An open database.
+
+    Args:
+        directory: where it is or will be.
+        names: the states.
+        memory: what all databases of the worker share.
+        read_only: open a checkpoint and not the database of a running backend.
+
+    Raises:
+        StorageError: it cannot be opened, or another backend has it open.
+    """
+
+    def __init__(
+        self, directory: Path, names: Iterable[str], memory: RocksMemory, *, read_only: bool = False
+    ) -> None:
+        self.directory = directory
+        options = memory.reading_options() if read_only else memory.database_options()
+        options.set_error_if_exists(not read_only)
+        if not read_only:
+            _tried(
+                "make a directory for",
+                str(directory),
+                lambda: directory.parent.mkdir(parents=True, exist_ok=True),
+            )
+        families = {name: _family(name) for name in names}
+        access = AccessType.read_only() if read_only else AccessType.read_write()
+        self._database: Any = _tried(
+            "open",
+            str(directory),
+            lambda: Rdict(str(directory), options, dict.fromkeys(families.values(), options), access),
+        )
+        self.stores = {
+            name: ColumnStore(self._database, family, f"state {name!r} in {directory}")
+            for name, family in families.items()
+        }
+
+    def checkpoint(self, directory: Path) -> None:
+        """Make `directory` a database of its own with all that was written; its files are hard links.
+
+        Raises:
+            StorageError: the write buffers cannot be flushed, or the directory cannot be made.
+        """
+        _tried("draw a checkpoint of", str(self.directory), lambda: self._checkpoint(directory))
+
+    def close(self) -> None:
+        """Close the database and free its lock; safe to call again.
+
+        By dropping every handle: the binding's own `close` flushes first, which is wasted on a
+        directory that is about to go, and fails when the disk is full.
+        """
+        for store in self.stores.values():
+            store.close()
+        self.stores = {}
+        self._database = None
+
+    def _checkpoint(self, directory: Path) -> None:
+        # The binding lets other threads run during a flush, but not while it makes a checkpoint.
+        for store in self.stores.values():
+            store.flush()
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        Checkpoint(self._database).create_checkpoint(str(directory))
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a directory of a database that nobody needs; what cannot be removed is left."""
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def storage_error(doing: str, where: str, error: Exception) -> StorageError:
+    """What RocksDB raised, as one of ours."""
+    return StorageError(
+        f"RocksDB could not {doing} {where}: {error}; check the local disk (space, rights, health), "
+        "the state itself is restored from the last checkpoint"
+    )
+
+
+def _tried(doing: str, where: str, action: Callable[[], R]) -> R:
+    try:
+        return action()
+    except Exception as error:
+        raise storage_error(doing, where, error) from None
+
+
+def _family(name: str) -> str:
+    return f"state:{name}"  # a family named "default" is there already

@@ -1,0 +1,110 @@
+"""The bytes under which RocksDB holds a key: key group, then the encoded key with its length.
+
+Keys that are equal in Python are one key, as in a dict: ``1``, ``1.0`` and ``True``, both zeros, two
+aware datetimes of one instant. RocksDB compares bytes, so a key is brought to one form first. What
+comes back from the bytes is that form; it equals every key that was put in.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from headgate.common.errors import StorageError
+from headgate.common.keygroups import key_group, key_groups_of_keys
+from headgate.serde.dynamic import decode_tagged, encode_tagged
+
+_HEAD: Final = struct.Struct(">HI")
+_pack: Final = _HEAD.pack
+_ALMOST_A_DAY: Final = dt.timedelta(days=1) - dt.timedelta(microseconds=1)
+_ZONES: Final = (dt.UTC, dt.timezone(_ALMOST_A_DAY), dt.timezone(-_ALMOST_A_DAY))
+"""One of these can hold any instant that a datetime can be of; the first that can is used."""
+
+
+def storage_key(key: Any, max_parallelism: int) -> bytes:
+    """The bytes of one key: two of its key group and four of its length, big-endian, and the key.
+
+    Key groups are in order, so each is one range. What follows the key is free for a namespace; the
+    length keeps one key's range apart from that of a longer key with the same beginning.
+
+    Raises:
+        UsageError: the key is None, NaN, or of a type that is no key.
+
+    Example:
+        >>> storage_key(42, 128).hex(), storage_key(42.0, 128) == storage_key(42, 128)
+        ('001d000000012a', True)
+    """
+    group = key_group(key, max_parallelism)
+    encoded = encode_tagged(one_form(key))
+    return _pack(group, len(encoded)) + encoded
+
+
+def storage_keys(keys: Sequence[Any], max_parallelism: int) -> list[bytes]:
+    """The bytes of a batch of keys; see :func:`storage_key`."""
+    if not keys:
+        return []
+    encoded = [encode_tagged(one_form(key)) for key in keys]
+    groups = key_groups_of_keys(keys, max_parallelism).tolist()
+    return [_pack(group, len(data)) + data for group, data in zip(groups, encoded, strict=True)]
+
+
+def group_of(stored: bytes) -> int:
+    """The key group that stored bytes begin with."""
+    return int.from_bytes(stored[:2], "big")
+
+
+def key_of(stored: bytes) -> Any:
+    """The key of :func:`storage_key`.
+
+    Raises:
+        StorageError: the bytes are no such key.
+    """
+    try:
+        _, length = _HEAD.unpack_from(stored)
+        if len(stored) != _HEAD.size + length:
+            raise ValueError(f"{len(stored)} bytes for a key of {length}")
+        return decode_tagged(stored[_HEAD.size :])
+    except (struct.error, ValueError, TypeError, ArithmeticError) as error:
+        raise StorageError(f"a key stored in RocksDB does not decode ({error}); it is damaged") from None
+
+
+def one_form(key: Any) -> Any:
+    """The one among all equal keys that is stored."""
+    change = _CHANGES.get(type(key))
+    return key if change is None else change(key)
+
+
+def _of_float(key: float) -> Any:
+    return int(key) if key.is_integer() else key
+
+
+def _of_tuple(key: tuple[Any, ...]) -> Any:
+    return tuple(map(one_form, key))
+
+
+def _of_datetime(key: dt.datetime) -> Any:
+    plain = key.replace(fold=0) if key.fold else key
+    offset = plain.utcoffset()
+    if offset is None:
+        return plain.replace(tzinfo=None)
+    if plain.replace(fold=1).utcoffset() != offset:
+        # Where the fold matters, Python compares within the zone and finds nothing equal outside it.
+        return plain
+    wall = plain.replace(tzinfo=None)
+    for zone in _ZONES:
+        try:
+            # By arithmetic, as `astimezone` goes through UTC in any case.
+            return (wall + (zone.utcoffset(None) - offset)).replace(tzinfo=zone)
+        except OverflowError:  # an instant near year 1 or 9999 may have no UTC datetime
+            continue
+    return plain
+
+
+_CHANGES: Final[dict[type, Callable[[Any], Any]]] = {
+    bool: int,
+    float: _of_float,
+    tuple: _of_tuple,
+    dt.datetime: _of_datetime,
+}

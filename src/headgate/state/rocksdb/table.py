@@ -1,0 +1,164 @@
+"""One state in RocksDB behind a cache of live values, with the face of the heap backend's table.
+
+A key's value is read once and then lives as a Python object until the cache is full; what was
+changed, or may have been changed in place, is written back in one batch. So a batch of records
+costs one read and one write per key and not per record, and the heap's handles serve unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from headgate.common.errors import StorageError, UsageError
+from headgate.serde.serializer import TypeSerializer
+from headgate.state.heap.tables import MISSING
+from headgate.state.rocksdb.database import ColumnStore
+from headgate.state.rocksdb.keys import storage_key, storage_keys
+
+_UNKNOWN: Final = object()
+
+
+class RocksTable:
+    """The entries of one state.
+
+    Args:
+        name: of the state, for messages.
+        store: its column family.
+        serializer: of its values.
+        max_parallelism: number of key groups.
+        cache_entries: keys that are kept as live values at most.
+    """
+
+    __slots__ = (
+        "_cache",
+        "_changed",
+        "_limit",
+        "_max_parallelism",
+        "_name",
+        "_older",
+        "_serializer",
+        "_store",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        store: ColumnStore,
+        serializer: TypeSerializer[Any],
+        max_parallelism: int,
+        cache_entries: int,
+    ) -> None:
+        self._name, self._store, self._serializer = name, store, serializer
+        self._max_parallelism, self._limit = max_parallelism, max(1, cache_entries // 2)
+        # Key -> live value; MISSING where it is known that there is none. Two generations: what is
+        # used moves to the younger one, and when that is full it becomes the older one. So keys in
+        # constant use stay, and no access pays for an order of use.
+        self._cache: dict[Any, Any] = {}
+        self._older: dict[Any, Any] = {}
+        self._changed: set[Any] = set()
+
+    @property
+    def entries(self) -> RocksTable:
+        """Itself: the part of a dict that handles and generated loops use."""
+        return self
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of `key`, or `default`."""
+        value = self._cache.get(key, _UNKNOWN)
+        if value is _UNKNOWN:
+            value = self._load(key)
+        return default if value is MISSING else value
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key not in self._cache and len(self._cache) >= self._limit:
+            self._make_room()
+        self._cache[key] = value
+        self._changed.add(key)
+
+    put = __setitem__
+
+    def pop(self, key: Any, default: Any = None) -> None:
+        """Remove the entry of `key`, if there is one; unlike a dict, give nothing."""
+        if self._cache.get(key) is not MISSING:  # else a timer of an empty key would leave a tombstone
+            self[key] = MISSING
+
+    remove = pop
+
+    def own(self, key: Any) -> Any:
+        """The value of `key` for changing in place, or MISSING."""
+        value = self._cache.get(key, _UNKNOWN)
+        if value is _UNKNOWN:
+            value = self._load(key)
+        if value is not MISSING:
+            self._changed.add(key)
+        return value
+
+    def prefetch(self, keys: Iterable[Any]) -> None:
+        """Read what a batch of records is about to need, with one call.
+
+        Keys beyond what the cache holds are read one by one, when they are used.
+        """
+        missing = [key for key in dict.fromkeys(keys) if key not in self._cache and key not in self._older]
+        if len(self._cache) + len(missing) > self._limit:
+            self._make_room()
+        wanted = missing[: self._limit]
+        stored = self._store.get_many(storage_keys(wanted, self._max_parallelism)) if wanted else []
+        for key, data in zip(wanted, stored, strict=True):
+            self._cache[key] = MISSING if data is None else self._decoded(key, data)
+
+    def flush(self) -> None:
+        """Write back what was changed. Values that are changed in place later must be owned again.
+
+        Raises:
+            UsageError: a value is not of the declared type.
+            StorageError: RocksDB cannot write.
+        """
+        if not self._changed:
+            return
+        keys = list(self._changed)
+        values = [self._cache[key] for key in keys]
+        encoded = self._encoded(values)
+        self._store.write(zip(storage_keys(keys, self._max_parallelism), encoded, strict=True))
+        self._changed.clear()
+
+    def load(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
+        """Put restored entries, past the cache."""
+        self._store.write(
+            zip(storage_keys(keys, self._max_parallelism), map(self._serializer.encode, values), strict=True)
+        )
+
+    def empty(self) -> bool:
+        """Whether there are no entries."""
+        self.flush()
+        return self._store.empty()
+
+    def _load(self, key: Any) -> Any:
+        value = self._older.get(key, _UNKNOWN)
+        if value is _UNKNOWN:
+            data = self._store.get(storage_key(key, self._max_parallelism))
+            value = MISSING if data is None else self._decoded(key, data)
+        if len(self._cache) >= self._limit:
+            self._make_room()
+        self._cache[key] = value
+        return value
+
+    def _make_room(self) -> None:
+        self.flush()
+        self._older, self._cache = self._cache, {}
+
+    def _encoded(self, values: list[Any]) -> list[bytes | None]:
+        present = [value for value in values if value is not MISSING]
+        encode = self._serializer.encode
+        try:
+            # As a batch, because this is the only point where a wrong type can still be told.
+            self._serializer.encode_checked(present)
+            return [None if value is MISSING else encode(value) for value in values]
+        except UsageError as error:
+            raise UsageError(f"state {self._name!r} cannot be stored: {error}") from None
+
+    def _decoded(self, key: Any, data: bytes) -> Any:
+        try:
+            return self._serializer.decode(data)
+        except StorageError as error:
+            raise StorageError(f"state {self._name!r}, key {key!r}: {error}") from None

@@ -1,0 +1,157 @@
+"""The RocksDB backend and its local disk: directories, locks, hard links, damage, a disk that is full."""
+
+from __future__ import annotations
+
+import hashlib
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.api.state import StateDescriptor
+from headgate.common.errors import StorageError
+from headgate.state.rocksdb.backend import RocksKeyedBackend
+from headgate.state.rocksdb.database import Database
+from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+
+GROUPS = 16
+MEMORY = RocksMemory(LIMIT_MIN)
+STATES = {"v": StateDescriptor("v", "value", (str,), lambda: "")}
+
+
+def backend(directory: Path, cache: int = 100_000) -> RocksKeyedBackend:
+    """An empty backend of one value state."""
+    return RocksKeyedBackend(
+        STATES, 0, GROUPS - 1, GROUPS, directory=directory, memory=MEMORY, cache_entries=cache
+    )
+
+
+def fill(made: RocksKeyedBackend, first: int, last: int) -> None:
+    """One value per number, hard to compress."""
+    table: Any = made.handles["v"].table
+    for number in range(first, last):
+        table[number] = hashlib.sha256(b"%d" % number).hexdigest()
+
+
+def values(made: RocksKeyedBackend, first: int, last: int) -> list[str]:
+    """The values of the numbers."""
+    table: Any = made.handles["v"].table
+    return [table.get(number, "") for number in range(first, last)]
+
+
+def test_a_checkpoint_shares_its_files_with_the_database(tmp_path: Path) -> None:
+    """What was stored before is a hard link in two snapshots; releasing takes the links away."""
+    made = backend(tmp_path / "attempt")
+    fill(made, 0, 1000)
+    one = made.snapshot_sync()
+    fill(made, 1000, 1100)
+    two = made.snapshot_sync()
+    snapshots = tmp_path / "attempt" / "snapshots"
+    tables = sorted(file.stat().st_ino for file in (tmp_path / "attempt" / "db").glob("*.sst"))
+    first, second = ({file.stat().st_ino for file in (snapshots / name).glob("*.sst")} for name in ("1", "2"))
+    assert len(tables) == 2
+    assert first < second == set(tables)
+    one.release()
+    one.release()
+    assert [entry.name for entry in snapshots.iterdir()] == ["2"]
+    two.write()
+    assert list(snapshots.iterdir()) == []
+    made.close()
+
+
+def test_close_frees_the_lock_and_the_directory(tmp_path: Path) -> None:
+    """A closed backend leaves nothing; its directory can be used again at once."""
+    for _ in range(2):
+        made = backend(tmp_path / "attempt")
+        fill(made, 0, 10)
+        made.snapshot_sync().write()
+        with pytest.raises(StorageError, match=r"could not open .*attempt/db"):
+            backend(tmp_path / "attempt")
+        assert values(made, 0, 11)[9:] == [values(made, 9, 10)[0], ""]
+        made.close()
+        made.close()
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_snapshot_outlives_its_backend(tmp_path: Path) -> None:
+    """Closing does not take the files from under a writer; the last release removes the directory."""
+    made = backend(tmp_path / "attempt")
+    fill(made, 0, 10)
+    expected = values(made, 0, 10)
+    kept, dropped = made.snapshot_sync(), made.snapshot_sync()
+    made.close()
+    dropped.release()
+    blob = b"".join(kept.write())
+    assert list(tmp_path.iterdir()) == []
+    again = backend(tmp_path / "attempt")
+    again.restore([blob])
+    assert values(again, 0, 10) == expected
+    again.close()
+
+
+def test_a_directory_that_holds_a_database_is_refused(tmp_path: Path) -> None:
+    """What an earlier attempt left behind is not state: it may be of any moment."""
+    abandoned = Database(tmp_path / "attempt" / "db", STATES, MEMORY)
+    abandoned.close()
+    with pytest.raises(StorageError, match=r"could not open .*exists.*check the local disk"):
+        backend(tmp_path / "attempt")
+
+
+def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    """The message says which path, and what is wrong with it."""
+    (tmp_path / "file").write_text("here first")
+    with pytest.raises(StorageError, match=r"could not make a directory for .*file/db"):
+        backend(tmp_path / "file")
+
+
+def test_a_checkpoint_that_cannot_be_made_names_its_database(tmp_path: Path) -> None:
+    """The running state is unharmed: the next snapshot holds it."""
+    made = backend(tmp_path / "attempt")
+    fill(made, 0, 10)
+    snapshots = tmp_path / "attempt" / "snapshots"
+    snapshots.write_text("in the way")
+    with pytest.raises(StorageError, match=r"could not draw a checkpoint of .*attempt/db"):
+        made.snapshot_sync()
+    snapshots.unlink()
+    assert made.snapshot_sync().write()
+    made.close()
+
+
+def test_a_damaged_file_is_told_and_never_a_short_snapshot(tmp_path: Path) -> None:
+    """A block whose checksum does not fit ends the iteration: that must not pass for the end of the state."""
+    made = backend(tmp_path / "attempt")
+    fill(made, 0, 5_000)
+    pending = made.snapshot_sync()
+    (table,) = (tmp_path / "attempt" / "snapshots" / "1").glob("*.sst")
+    data = bytearray(table.read_bytes())
+    data[len(data) // 2] ^= 1
+    table.unlink()  # it is a hard link: the database keeps the sound one
+    table.write_bytes(data)
+    with pytest.raises(StorageError, match=r"could not read state 'v' in .*Corruption"):
+        pending.write()
+    assert list((tmp_path / "attempt" / "snapshots").iterdir()) == []
+    made.close()
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """No file of this process grows beyond `size` bytes: what a full disk looks like to a writer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_fails_the_snapshot_and_can_be_closed(tmp_path: Path) -> None:
+    """A flush that finds no space is an error of the snapshot; the backend still goes away cleanly."""
+    made = backend(tmp_path / "attempt")
+    fill(made, 0, 5_000)
+    with files_up_to(1 << 16), pytest.raises(StorageError, match=r"could not draw .*IO error.*local disk"):
+        made.snapshot_sync()
+    made.close()
+    assert list(tmp_path.iterdir()) == []
