@@ -16,7 +16,7 @@ from sim.runs import run_seed, run_without_faults
 from sim.store import EventSource
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = range(40)
+SEEDS = range(30)
 SEEDS_MAX = 300
 """A planted bug must be found within so many."""
 
