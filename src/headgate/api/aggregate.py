@@ -37,8 +37,6 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
         ...     def get_result(self, accumulator):
         ...         count, total = accumulator
         ...         return total / count
-        ...     def merge(self, a, b):
-        ...         return a[0] + b[0], a[1] + b[1]
         >>> average = Average()
         >>> average.get_result(average.add(5.0, average.add(2.0, average.create_accumulator())))
         3.5
@@ -58,15 +56,6 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
     @abstractmethod
     def get_result(self, accumulator: ACC) -> OUT:
         """The result so far. Called any number of times; leaves the accumulator as it is."""
-
-    def merge(self, a: ACC, b: ACC) -> ACC:
-        """One accumulator that holds what was added to either; both may be changed or reused.
-
-        Keyed state never merges; windows that grow together (sessions) do.
-        """
-        raise NotImplementedError(
-            f"{type(self).__qualname__} cannot merge two accumulators; define merge(self, a, b)"
-        )
 
 
 def check_reduce(reduce: object, site: str) -> None:

@@ -49,7 +49,9 @@ class HeapBackends:
 
 
 class RocksBackends:
-    """State in RocksDB: bounded by the local disk; one bound of memory for all states of the worker.
+    """State in RocksDB on the local disk; one bound for what it holds in memory for all states of the worker.
+
+    Beyond that bound: live values of the keys in use, and the blob of a state while a checkpoint is written.
 
     Args:
         memory_bytes: for all of them.

@@ -237,12 +237,6 @@ def test_a_wrong_declaration_is_refused_with_the_plan(declaration: Any, annotati
     assert "test_api_aggregate.py:" in str(caught.value)
 
 
-def test_merging_without_merge_says_what_to_define() -> None:
-    """Keyed state never merges, so merge need not be there; who needs it is told."""
-    with pytest.raises(NotImplementedError, match=r"Folding cannot merge .*define merge\(self, a, b\)"):
-        Folding().merge([1], [2])
-
-
 class Basket(hg.KeyedProcessFunction[str, dict, tuple]):
     """Folds in the generated loop and in timers: emits, and empties at every hundredth millisecond."""
 

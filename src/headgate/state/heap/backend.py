@@ -68,10 +68,10 @@ class HeapKeyedBackend:
             )
         self.max_parallelism = max_parallelism
         self.groups = (first_group, last_group)
-        self._targets = {name: _target(descriptor) for name, descriptor in descriptors.items()}
+        self._targets = {name: target_of(descriptor) for name, descriptor in descriptors.items()}
         self._tables = {name: HeapTable(target.serializer.copy) for name, target in self._targets.items()}
         self.handles: dict[str, Handle] = {
-            name: _handle(descriptor, self._targets[name].serializer, self._tables[name])
+            name: handle_of(descriptor, self._targets[name].serializer, self._tables[name])
             for name, descriptor in descriptors.items()
         }
         self._handles = tuple(self.handles.values())
@@ -143,7 +143,8 @@ class HeapKeyedBackend:
                 timers.restore(zip(values, keys, strict=True))
 
 
-def _target(descriptor: StateDescriptor) -> Target:
+def target_of(descriptor: StateDescriptor) -> Target:
+    """What a checkpoint calls a declared state, and the serializer of its values; for every backend."""
     parts = [serializer_for(hint, f"state {descriptor.name!r}") for hint in descriptor.types]
     hints: dict[str, Callable[[], Any]] = {
         StateKind.VALUE: lambda: descriptor.types[0],
@@ -160,7 +161,8 @@ def _target(descriptor: StateDescriptor) -> Target:
     return Target({"kind": descriptor.kind, "of": [part.describe() for part in parts]}, serializer)
 
 
-def _handle(descriptor: StateDescriptor, serializer: TypeSerializer[Any], table: HeapTable) -> Handle:
+def handle_of(descriptor: StateDescriptor, serializer: TypeSerializer[Any], table: HeapTable) -> Handle:
+    """The live handle of a declared state over its table; for every backend."""
     if descriptor.kind == StateKind.LIST:
         return HeapListState(table)
     if descriptor.kind == StateKind.MAP:

@@ -1,4 +1,7 @@
-"""Keyed state in RocksDB: limited by the local disk and not by memory."""
+"""Keyed state in RocksDB: between checkpoints on the local disk, and only what is in use in memory.
+
+A checkpoint still builds the state's blob in memory, so this does not lift memory's bound on state.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from headgate.common.errors import InternalError
 from headgate.core.timers import TimerQueue
 from headgate.serde.resolve import serializer_for
 from headgate.state.backend import BlobReader
-from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, Handle, _handle, _target
+from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, Handle, handle_of, target_of
 from headgate.state.heap.blob import BytesBlob
 from headgate.state.heap.restore import Target, restored_sections
 from headgate.state.heap.snapshot import FrozenTimers
@@ -65,7 +68,7 @@ class RocksKeyedBackend:
             )
         self.max_parallelism = max_parallelism
         self.groups = (first_group, last_group)
-        self._states = {name: _target(descriptor) for name, descriptor in descriptors.items()}
+        self._states = {name: target_of(descriptor) for name, descriptor in descriptors.items()}
         self._directory, self._memory = directory, memory
         self._snapshots = count(1)
         self._database = Database(directory / "db", self._states, memory)
@@ -76,7 +79,7 @@ class RocksKeyedBackend:
             for name, target in self._states.items()
         }
         self.handles: dict[str, Handle] = {
-            name: _handle(descriptor, self._states[name].serializer, cast(HeapTable, self._tables[name]))
+            name: handle_of(descriptor, self._states[name].serializer, cast(HeapTable, self._tables[name]))
             for name, descriptor in descriptors.items()
         }
         self._handles = tuple(self.handles.values())
