@@ -148,6 +148,8 @@ class StateDescriptor:
             for aggregating state the accumulator's type; ``Any`` where none is given.
         default: gives the value for keys without an entry (value state only).
         function: what reduces, or the :class:`AggregateFunction`; None for the other kinds.
+        serializers: given in the declaration, one for each of `types`, None where the type decides.
+        ttl: how long entries live, a `StateTtl`; None: for ever.
     """
 
     name: str
@@ -155,6 +157,8 @@ class StateDescriptor:
     types: tuple[Any, ...]
     default: Callable[[], Any]
     function: Any = None
+    serializers: tuple[Any, ...] = ()
+    ttl: Any = None
 
 
 class StateDeclaration(Generic[V]):
@@ -167,9 +171,13 @@ class StateDeclaration(Generic[V]):
         default_factory: Callable[[], Any] | None = None,
         function: Any = None,
         accumulator: Any = None,
+        *,
+        serializers: tuple[Any, ...] = (),
+        ttl: Any = None,
     ) -> None:
         self.kind, self.site = kind, ""
         self.function, self.accumulator = function, accumulator
+        self.serializers, self.ttl = serializers, ttl
         self._default, self._factory = default, default_factory
 
     def default(self) -> Any:
@@ -179,12 +187,20 @@ class StateDeclaration(Generic[V]):
         return copy.deepcopy(self._default)
 
 
-def value_state(default: Any = None, *, default_factory: Callable[[], Any] | None = None) -> Any:
+def value_state(
+    default: Any = None,
+    *,
+    default_factory: Callable[[], Any] | None = None,
+    serializer: Any = None,
+    ttl: Any = None,
+) -> Any:
     """Declare one value per key.
 
     Args:
         default: what a key without an entry reads as.
         default_factory: makes the default; for values that are changed in place.
+        serializer: a ``TypeSerializer`` for the values; None: the annotation decides.
+        ttl: how long an entry lives, a ``StateTtl``; None: for ever.
 
     Example:
         >>> import headgate as hg
@@ -194,25 +210,43 @@ def value_state(default: Any = None, *, default_factory: Callable[[], Any] | Non
         ...         self.count.value += 1
         ...         yield ctx.key, self.count.value
     """
-    return _noted(StateDeclaration(StateKind.VALUE, default, default_factory))
+    return _noted(
+        StateDeclaration(StateKind.VALUE, default, default_factory, serializers=(serializer,), ttl=ttl)
+    )
 
 
-def list_state() -> Any:
-    """Declare a list per key: ``seen: hg.ListState[str] = hg.list_state()``."""
-    return _noted(StateDeclaration(StateKind.LIST, default_factory=list))
+def list_state(*, serializer: Any = None, ttl: Any = None) -> Any:
+    """Declare a list per key: ``seen: hg.ListState[str] = hg.list_state()``.
+
+    Args:
+        serializer: a ``TypeSerializer`` for the elements; None: the annotation decides.
+        ttl: how long an element lives, a ``StateTtl``; None: for ever.
+    """
+    return _noted(StateDeclaration(StateKind.LIST, default_factory=list, serializers=(serializer,), ttl=ttl))
 
 
-def map_state() -> Any:
-    """Declare a map per key: ``totals: hg.MapState[str, int] = hg.map_state()``."""
-    return _noted(StateDeclaration(StateKind.MAP, default_factory=dict))
+def map_state(*, key_serializer: Any = None, serializer: Any = None, ttl: Any = None) -> Any:
+    """Declare a map per key: ``totals: hg.MapState[str, int] = hg.map_state()``.
+
+    Args:
+        key_serializer: a ``TypeSerializer`` for the map's keys; None: the annotation decides.
+        serializer: one for its values.
+        ttl: how long an entry lives, a ``StateTtl``; None: for ever.
+    """
+    serializers = (key_serializer, serializer)
+    return _noted(StateDeclaration(StateKind.MAP, default_factory=dict, serializers=serializers, ttl=ttl))
 
 
-def reducing_state(reduce: Callable[[V, V], V]) -> ReducingState[V]:
+def reducing_state(
+    reduce: Callable[[V, V], V], *, serializer: Any = None, ttl: Any = None
+) -> ReducingState[V]:
     """Declare one value per key into which every added value is reduced.
 
     Args:
         reduce: gives one value of two: what was reduced so far, and the added one. It may change the
             first in place and return it; added values then belong to the state.
+        serializer: a ``TypeSerializer`` for the values; None: the annotation decides.
+        ttl: how long a value lives, a ``StateTtl``; None: for ever.
 
     Raises:
         PlanError: `reduce` cannot be called with two values.
@@ -232,18 +266,26 @@ def reducing_state(reduce: Callable[[V, V], V]) -> ReducingState[V]:
         ([3, 7], 7, None)
     """
     check_reduce(reduce, user_site())
-    declaration: Any = _noted(StateDeclaration(StateKind.REDUCING, function=reduce))
+    declaration: Any = _noted(
+        StateDeclaration(StateKind.REDUCING, function=reduce, serializers=(serializer,), ttl=ttl)
+    )
     return cast(ReducingState[V], declaration)
 
 
 def aggregating_state(
-    function: AggregateFunction[IN, ACC, OUT], *, accumulator: Any = None
+    function: AggregateFunction[IN, ACC, OUT],
+    *,
+    accumulator: Any = None,
+    serializer: Any = None,
+    ttl: Any = None,
 ) -> AggregatingState[IN, OUT]:
     """Declare one accumulator per key, into which values go and from which a result comes.
 
     Args:
         function: how values are added and the result is told.
         accumulator: the accumulator's type, where the class of `function` does not say it.
+        serializer: a ``TypeSerializer`` for the accumulators; None: their type decides.
+        ttl: how long an accumulator lives, a ``StateTtl``; None: for ever.
 
     Raises:
         PlanError: `function` is no :class:`AggregateFunction`.
@@ -270,7 +312,13 @@ def aggregating_state(
     """
     check_aggregate(function, user_site())
     declaration: Any = _noted(
-        StateDeclaration(StateKind.AGGREGATING, function=function, accumulator=accumulator)
+        StateDeclaration(
+            StateKind.AGGREGATING,
+            function=function,
+            accumulator=accumulator,
+            serializers=(serializer,),
+            ttl=ttl,
+        )
     )
     return cast(AggregatingState[IN, OUT], declaration)
 
@@ -355,7 +403,15 @@ def _describe(cls: type, name: str, declaration: StateDeclaration[Any], hint: An
         types = get_args(hint) or types
     if declaration.kind == StateKind.AGGREGATING:
         types = (_accumulator(declaration),)
-    return StateDescriptor(name, declaration.kind, types, declaration.default, declaration.function)
+    return StateDescriptor(
+        name,
+        declaration.kind,
+        types,
+        declaration.default,
+        declaration.function,
+        declaration.serializers,
+        declaration.ttl,
+    )
 
 
 def _accumulator(declaration: StateDeclaration[Any]) -> Any:

@@ -22,8 +22,7 @@ def referenced_ranges(metadata: CheckpointMetadata) -> Iterator[FileRange]:
     """Every piece of a file that a checkpoint needs."""
     for subtasks in metadata.operators.values():
         for state in subtasks:
-            if state.keyed is not None and isinstance(state.keyed.handle, FileRange):
-                yield state.keyed.handle
+            yield from (handle for handle in state.handles() if isinstance(handle, FileRange))
     for stream in metadata.in_flight:
         yield from in_flight_ranges(stream)
 

@@ -182,7 +182,8 @@ class CheckpointService:
         Raises:
             StorageError: a file cannot be deleted; the next sweep tries again.
         """
-        kept = frozenset().union(*self._files_of.values()) if self._files_of else frozenset()
+        # They may refer to files of completed checkpoints, also to those of a job master before this one.
+        kept = self._needed_by(self._log.completed())
         names = {name for snapshot in snapshots for name in _files_of_snapshot(snapshot)}
         self._delete_all({name for name in names - kept if checkpoint_of(name, self.job) is not None})
 
@@ -274,6 +275,6 @@ def _files(metadata: CheckpointMetadata) -> frozenset[str]:
 
 
 def _files_of_snapshot(snapshot: SubtaskSnapshot) -> list[str]:
-    handles = (state.keyed.handle for state in snapshot.operators if state.keyed is not None)
+    handles = (handle for state in snapshot.operators for handle in state.handles())
     names = [handle.file for handle in handles if isinstance(handle, FileRange)]
     return names + [item.file for stream in snapshot.in_flight for item in in_flight_ranges(stream)]

@@ -246,11 +246,18 @@ class CheckpointMaster:
             return
         trigger_ms = self._clock.now_ms()
         self._begun[effect.checkpoint] = (trigger_ms, self._clock.monotonic_ms(), enumerators)
-        barrier = self._alignment.barrier(effect.checkpoint, trigger_ms)
-        alignment = barrier.alignment.value
-        self._host.broadcast(
-            m.Trigger(effect.attempt, effect.checkpoint, trigger_ms, alignment, barrier.timeout_ms)
+        completed = self.coordinator.latest or 0
+        barrier = self._alignment.barrier(effect.checkpoint, trigger_ms, completed=completed)
+        trigger = m.Trigger(
+            effect.attempt,
+            effect.checkpoint,
+            trigger_ms,
+            barrier.alignment.value,
+            barrier.timeout_ms,
+            barrier.savepoint,
+            barrier.completed,
         )
+        self._host.broadcast(trigger)
 
     def _finalize(self, effect: e.Finalize[SubtaskSnapshot]) -> None:
         trigger_ms, _, enumerators = self._begun[effect.checkpoint]

@@ -30,7 +30,7 @@ _HEAD = struct.Struct("<IBB2x")
 _TIMED = 1
 _DYNAMIC, _TYPED = 0, 1
 _NUMBER = struct.Struct("<q")
-_BARRIER = struct.Struct("<qqqBB")
+_BARRIER = struct.Struct("<qqqBBq")
 _ALIGNMENTS = list(Alignment)
 _NO_TIMEOUT = -1
 
@@ -158,17 +158,20 @@ def _encode_event(event: Event) -> tuple[FrameKind, Sequence[Part]]:
 def _pack_barrier(barrier: Barrier) -> bytes:
     timeout = _NO_TIMEOUT if barrier.timeout_ms is None else barrier.timeout_ms
     alignment = _ALIGNMENTS.index(barrier.alignment)
-    return _BARRIER.pack(barrier.checkpoint, barrier.trigger_ms, timeout, alignment, barrier.savepoint)
+    return _BARRIER.pack(
+        barrier.checkpoint, barrier.trigger_ms, timeout, alignment, barrier.savepoint, barrier.completed
+    )
 
 
 def _unpack_barrier(payload: memoryview) -> Barrier:
-    checkpoint, trigger_ms, timeout, alignment, savepoint = _BARRIER.unpack(payload)
+    checkpoint, trigger_ms, timeout, alignment, savepoint, completed = _BARRIER.unpack(payload)
     return Barrier(
         checkpoint,
         trigger_ms,
         _ALIGNMENTS[alignment],
         None if timeout == _NO_TIMEOUT else timeout,
         bool(savepoint),
+        completed,
     )
 
 

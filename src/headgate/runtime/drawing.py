@@ -173,6 +173,8 @@ class Drawing:
         began = self._host.clock.precise_ms()
         self._checkpoint, self._metrics = barrier.checkpoint, metrics
         capture = self._emit(barrier, take_inputs)
+        for operator in self._operators:
+            operator.may_build_on(barrier.completed)
         pending = [state for operator in self._operators if (state := self._snapshot(operator)) is not None]
         drawn = DrawnSnapshot(
             subtask=self._subtask,

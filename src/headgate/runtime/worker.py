@@ -129,6 +129,7 @@ class Worker:
                 Alignment(message.alignment),
                 message.timeout_ms,
                 message.savepoint,
+                message.completed,
             )
             for source in self._assembly.sources:
                 source.trigger(barrier)

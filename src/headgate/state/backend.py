@@ -92,8 +92,14 @@ class KeyedBackend(Protocol):
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         ...
 
-    def snapshot_sync(self) -> PendingSnapshot:
-        """Fix the state at this moment; changes made afterwards do not reach the snapshot."""
+    def snapshot_sync(self, checkpoint: int = 0, completed: int = 0) -> PendingSnapshot:
+        """Fix the state at this moment; changes made afterwards do not reach the snapshot.
+
+        Args:
+            checkpoint: which it is for.
+            completed: newest checkpoint that is complete, whose files the snapshot may refer to; 0: it
+                must be whole by itself.
+        """
         ...
 
     def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:

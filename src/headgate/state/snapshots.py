@@ -37,20 +37,68 @@ class FileRange(msgspec.Struct, frozen=True, tag="file"):
 StateHandle = Inline | FileRange
 
 
+class NativeFiles(msgspec.Struct, frozen=True):
+    """Keyed state in the files of its backend, as they are.
+
+    Attributes:
+        backend: whose files: the name of the backend in the configuration.
+        files: name in the backend's own folder -> where the bytes are. Files may be those of an
+            earlier checkpoint.
+        details: what the backend has to know besides, as plain data.
+    """
+
+    backend: str
+    files: dict[str, StateHandle]
+    details: dict[str, Any] = {}
+
+
 class KeyedStateHandle(msgspec.Struct, frozen=True):
-    """All keyed state and timers of one operator subtask: one blob that can be read by key group.
+    """All keyed state and timers of one operator subtask.
+
+    It is what the blob holds; beside it what native files hold; then what the log changed, in order.
 
     Attributes:
         first_group: first key group inside.
         last_group: last key group inside (inclusive).
-        handle: where the blob is.
-        size: bytes of the blob.
+        handle: where the blob is, which can be read by key group.
+        size: bytes that all of it takes, those of earlier checkpoints' files included.
+        native: the states that are kept in the backend's own files, and not in the blob.
+        log: changes since the blob was written, oldest first; some may be of earlier checkpoints.
     """
 
     first_group: int
     last_group: int
     handle: StateHandle
     size: int
+    native: NativeFiles | None = None
+    log: list[StateHandle] = []
+
+    def handles(self) -> list[StateHandle]:
+        """Everything that it refers to."""
+        native = [] if self.native is None else list(self.native.files.values())
+        return [self.handle, *native, *self.log]
+
+
+class OperatorStateHandle(msgspec.Struct, frozen=True):
+    """One operator state of one subtask: a list of elements, or of a broadcast state's entries.
+
+    Attributes:
+        name: the state's.
+        mode: how it is dealt out when the parallelism changes: "split", "union" or "broadcast".
+        schema: description of the elements' serializers.
+        handle: where all elements are, as one blob.
+        count: how many they are.
+        first: the first one that is meant.
+        stop: behind the last one that is meant; None: all from `first` on.
+    """
+
+    name: str
+    mode: str
+    schema: Any
+    handle: StateHandle
+    count: int
+    first: int = 0
+    stop: int | None = None
 
 
 class OperatorSubtaskState(msgspec.Struct, frozen=True):
@@ -64,6 +112,7 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
         committables: what a sink writer prepared; published once the checkpoint is in the log.
         watermark: the operator's event-time clock at the cut, in ms; None when it has none.
         firing_to: event time up to which timers were about to fire, in ms; None when none was due.
+        operator_state: the states of the subtask that belong to no key.
     """
 
     uid: str
@@ -72,6 +121,12 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
     committables: list[Any] = []
     watermark: int | None = None
     firing_to: int | None = None
+    operator_state: list[OperatorStateHandle] = []
+
+    def handles(self) -> list[StateHandle]:
+        """Everything that it refers to."""
+        keyed = [] if self.keyed is None else self.keyed.handles()
+        return [*keyed, *(state.handle for state in self.operator_state)]
 
 
 class InFlightPart(msgspec.Struct, frozen=True):

@@ -29,6 +29,8 @@ class Barrier:
         alignment: how it travels.
         timeout_ms: an aligned one that is older than this becomes unaligned; None: it never does.
         savepoint: whether a savepoint is drawn; those always align.
+        completed: newest checkpoint of the job that was complete at the trigger, 0 for none. Snapshots
+            may refer to its files: what the barrier says is known wherever a snapshot is drawn.
     """
 
     checkpoint: int
@@ -36,6 +38,7 @@ class Barrier:
     alignment: Alignment = Alignment.ALIGNED
     timeout_ms: int | None = None
     savepoint: bool = False
+    completed: int = 0
 
     @property
     def overtakes(self) -> bool:

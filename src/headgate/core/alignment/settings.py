@@ -42,13 +42,16 @@ class AlignmentSettings:
         if self.timeout_ms < 0:
             raise ConfigError(f"the aligned checkpoint timeout is {self.timeout_ms} ms; expected at least 0")
 
-    def barrier(self, checkpoint: int, trigger_ms: int, savepoint: bool = False) -> Barrier:
+    def barrier(
+        self, checkpoint: int, trigger_ms: int, savepoint: bool = False, completed: int = 0
+    ) -> Barrier:
         """The barrier that sources emit for a checkpoint that is triggered now.
 
         Args:
             checkpoint: its id.
             trigger_ms: the job master's wall clock.
             savepoint: whether a savepoint is drawn.
+            completed: newest checkpoint that is complete, 0 for none.
 
         Example:
             >>> AlignmentSettings(unaligned=True).barrier(7, 1000).alignment
@@ -57,7 +60,7 @@ class AlignmentSettings:
             500
         """
         alignment, timeout_ms = self._options(savepoint)
-        return Barrier(checkpoint, trigger_ms, alignment, timeout_ms, savepoint)
+        return Barrier(checkpoint, trigger_ms, alignment, timeout_ms, savepoint, completed)
 
     def _options(self, savepoint: bool) -> tuple[Alignment, int | None]:
         if not self.exactly_once:

@@ -69,6 +69,7 @@ class Trigger(msgspec.Struct, frozen=True, tag="trigger"):
         alignment: how the barrier travels, as in `core.alignment.barriers.Alignment`.
         timeout_ms: an aligned barrier that is older overtakes; None: it never does.
         savepoint: whether it is one.
+        completed: newest checkpoint that is complete, 0 for none.
     """
 
     attempt: int
@@ -77,6 +78,7 @@ class Trigger(msgspec.Struct, frozen=True, tag="trigger"):
     alignment: str = "aligned"
     timeout_ms: int | None = None
     savepoint: bool = False
+    completed: int = 0
 
 
 class Acknowledge(msgspec.Struct, frozen=True, tag="acknowledge"):

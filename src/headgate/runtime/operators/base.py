@@ -176,6 +176,9 @@ class Operator:
         """State name -> description of its serializer, for the checkpoint's metadata."""
         return {}
 
+    def may_build_on(self, checkpoint: int) -> None:
+        """`checkpoint` is complete, so the next snapshot may refer to its files; 0: to none."""
+
     def checkpoint_complete(self, checkpoint: int) -> None:
         """`checkpoint` is in the log."""
 

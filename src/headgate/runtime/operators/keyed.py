@@ -124,6 +124,7 @@ class KeyedProcessOperator(Operator):
         self._firing: Firing | None = None
         self._wall_firing: Firing | None = None
         self._opened = False
+        self._completed = 0
 
     def open(self) -> None:
         """Restore state and timers, give the function its handles, call its `open`."""
@@ -239,12 +240,15 @@ class KeyedProcessOperator(Operator):
         self._ctx.time_domain = "event"
         return self._wall_firing is None
 
+    def may_build_on(self, checkpoint: int) -> None:
+        """See :class:`Operator`."""
+        self._completed = checkpoint
+
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """See :class:`Operator`."""
         target = None if self._firing is None else self._firing.target
-        return PendingKeyedState(
-            self.context.uid, self._backend.groups, self._backend.snapshot_sync(), self._mark, target
-        )
+        pending = self._backend.snapshot_sync(checkpoint, self._completed)
+        return PendingKeyedState(self.context.uid, self._backend.groups, pending, self._mark, target)
 
     def state_types(self) -> dict[str, Any]:
         """See :class:`Operator`."""

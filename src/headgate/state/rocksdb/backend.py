@@ -112,7 +112,7 @@ class RocksKeyedBackend:
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         return {name: target.schema for name, target in self._states.items()}
 
-    def snapshot_sync(self) -> PendingRocksSnapshot:
+    def snapshot_sync(self, checkpoint: int = 0, completed: int = 0) -> PendingRocksSnapshot:
         """Fix the state at this moment. Call it between records, with everything stored.
 
         Raises:
