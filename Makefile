@@ -24,7 +24,7 @@ demo: java setup ## Twenty seconds of real events, a killed worker, and the proo
 	@$(PY) examples/demo.py $(HEADGATE_DEMO_ARGS)
 
 test: java setup ## All tests and the examples in docstrings, under 5 minutes
-	@timeout --foreground 300 $(PY) -m pytest tests -m "not ci" $(ARGS)
+	@timeout --foreground 300 $(PY) -m pytest tests -m "not ci" -n 2 --dist loadfile $(ARGS)
 
 sim: setup ## Whole jobs on virtual time, disk, network and processes, under faults: SEEDS of them
 	@$(PY) -m sim --seeds $(SEEDS) $(ARGS)

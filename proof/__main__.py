@@ -1,5 +1,7 @@
 """Exactly once, proved with real processes: python -m proof [--smoke] [--seed N] [--only abcdefg].
 
+Then everything that decodes stored bytes is fuzzed; alone with python -m proof fuzz.
+
 Jobs run on local Spark (files, event time, shuffle by key, state and timers, exactly-once files)
 while workers and drivers are killed and stopped, code raises, and disks refuse, with checkpoints
 aligned, unaligned, and aligned with a timeout. After each run the output must be the batch answer,
@@ -21,12 +23,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from proof import checks, plans
+from proof import checks, fuzz, plans
 from proof.drivers import Chain, ChainRun
 from proof.faults import SPARK_KILLS_S
 from proof.job import Answer, Place, write_input
@@ -55,6 +58,7 @@ class Proof:
         self._began = time.monotonic()
         self._temporary = root / "tmp"
         self.results: list[RunResult] = []
+        self.fuzzing: dict[str, Any] | None = None
 
     def carry_out(self) -> None:
         """One run after the other, with a display."""
@@ -139,6 +143,11 @@ class Proof:
         if left:
             self.results.append(RunResult("the end of Spark", self._seed, [], 0, "", violations=left))
 
+    def fuzz(self, minutes: float) -> None:
+        """Fuzz what decodes stored bytes."""
+        processes = fuzz.smoke() if self._smoke else fuzz.whole(minutes)
+        self.fuzzing = fuzz.carry_out(processes, self._seed, CONSOLE)
+
     def finish(self) -> bool:
         """Show the table and the stories, write the record; True when all held."""
         took_s = time.monotonic() - self._began
@@ -150,11 +159,11 @@ class Proof:
         CONSOLE.print(_modes(self.results))
         CONSOLE.print(f"{took_s:.0f} s")
         if self._record is not None:
-            path = write_record(self.results, self._seed, self._smoke, took_s, self._record)
+            path = write_record(self.results, self._seed, self._smoke, took_s, self._record, self.fuzzing)
             CONSOLE.print(f"record in {path}", soft_wrap=True)
         if broken:
             CONSOLE.print(f"again: python -m proof --seed {self._seed}{' --smoke' if self._smoke else ''}")
-        return not broken
+        return not broken and not (self.fuzzing and self.fuzzing["findings"])
 
 
 def _fault_line(fault: FaultResult) -> str:
@@ -203,12 +212,15 @@ def _modes(results: Sequence[RunResult]) -> Table:
 
 def main(arguments: Sequence[str]) -> int:
     """Carry out the proof; 0 when everything held."""
+    if arguments[:1] == ["fuzz"]:
+        return fuzz.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m proof", description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="each fault once, in under three minutes")
     parser.add_argument("--seed", type=int, help="of an earlier proof; by default a new one")
     parser.add_argument("--only", help="groups of faults, such as ab")
     parser.add_argument("--run", action="append", help='carry out only this run of the seed, such as "run 3"')
     parser.add_argument("--keep", action="store_true", help="keep the folder of a run with violations")
+    parser.add_argument("--minutes", type=float, default=fuzz.MINUTES, help="of fuzzing, in a whole proof")
     parser.add_argument("--record", type=Path, help="folder for the record; a partial proof leaves none")
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
@@ -217,11 +229,14 @@ def main(arguments: Sequence[str]) -> int:
         runs = [plan for plan in runs if plan.name in options.run]
     root = Path(tempfile.mkdtemp(prefix="proof-")).resolve()
     CONSOLE.print(f"seed {seed}, {len(runs)} runs")
-    whole = not (options.smoke or options.only or options.run)
+    part = bool(options.only or options.run)
+    whole = not (options.smoke or part)
     proof = Proof(root, runs, seed, options.smoke, options.record or (FOLDER if whole else None))
     try:
         proof.carry_out()
         proof.end_spark()
+        if not part:
+            proof.fuzz(options.minutes)
         held = proof.finish()
     finally:
         if options.keep:

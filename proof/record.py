@@ -152,7 +152,14 @@ def commit() -> tuple[str, bool]:
     return git("rev-parse", "--short", "HEAD") or "unknown", bool(git("status", "--porcelain"))
 
 
-def write_record(runs: Sequence[RunResult], seed: int, smoke: bool, took_s: float, folder: Path) -> Path:
+def write_record(
+    runs: Sequence[RunResult],
+    seed: int,
+    smoke: bool,
+    took_s: float,
+    folder: Path,
+    fuzzing: dict[str, Any] | None = None,
+) -> Path:
     """Write the JSON record; gives its name."""
     head, changed = commit()
     now = datetime.datetime.now(datetime.UTC)
@@ -172,6 +179,7 @@ def write_record(runs: Sequence[RunResult], seed: int, smoke: bool, took_s: floa
         },
         "versions": {"python": platform.python_version(), **{name: version(name) for name in VERSIONS}},
         "summary": summary(runs),
+        "fuzzing": fuzzing,
         "runs": [asdict(run) for run in runs],
     }
     folder.mkdir(parents=True, exist_ok=True)

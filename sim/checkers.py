@@ -7,6 +7,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from headgate.api.operator_state import declared_operator_state
 from headgate.api.state import declared_state
 from headgate.checkpoint.data_files import read_handle
 from headgate.checkpoint.history_file import history_name
@@ -16,6 +17,7 @@ from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId
 from headgate.state.heap.backend import HeapKeyedBackend
+from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.harness import entries_of
 from headgate.testing.simulation.checks import Checks, Violation
@@ -122,6 +124,18 @@ def keyed_values(disk: SimDisk, cut: CheckpointMetadata, uid: str, function: Any
         backend = HeapKeyedBackend(declared_state(function), first, last, cut.max_parallelism)
         backend.restore([read_handle(disk, subtask.keyed.handle)])
         values.update(entries_of(backend, state))
+    return values
+
+
+def listed_values(
+    disk: SimDisk, cut: CheckpointMetadata, uid: str, function: Any, state: str
+) -> Counter[Any]:
+    """The elements of a list of operator state of a checkpoint, in all subtasks."""
+    values: Counter[Any] = Counter()
+    for subtask in cut.operators.get(uid, []):
+        backend = OperatorStateBackend(declared_operator_state(function))
+        backend.restore((held, read_handle(disk, held.handle)) for held in subtask.operator_state)
+        values.update(backend.handles[state].get())
     return values
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 LATENESS_MS = 60
@@ -18,6 +18,8 @@ GAP_MS = 150
 ASIDE = "aside"
 SUMS = "sums"
 KEYED = ("count", "quiet")
+JUDGE = "judge"
+"""As a count, but records wait until the broadcast feed has told `number` rules, which are passed on, too."""
 WIDTHS = (1, 1, 2, 2, 3, 4)
 
 
@@ -58,12 +60,13 @@ class Step:
 
     Attributes:
         uid: its name.
-        verb: source, map, plain, filter, flat_map, split, count, quiet or sink.
+        verb: source, map, plain, filter, flat_map, split, count, judge, quiet or sink.
         feeds: its inputs; several are a union.
         parallelism: subtasks.
         number: what its function calculates with.
         cost_ms: virtual time that one record costs.
         tells: of a count, whether running sums go to a side output.
+        notes: of a map, whether it keeps the idents of its records in operator state.
     """
 
     uid: str
@@ -73,11 +76,12 @@ class Step:
     number: int = 2
     cost_ms: float = 0.0
     tells: bool = False
+    notes: bool = False
 
     @property
     def keyed(self) -> bool:
         """Whether its input is partitioned by key."""
-        return self.verb in KEYED
+        return self.verb in KEYED or self.verb == JUDGE
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,7 @@ def draw_topology(seed: int, timers: bool = True) -> Topology:
     for number in range(rng.randint(1, 4)):
         drawing.add_operator(f"op{number}")
     drawing.add_sinks()
+    drawing.add_notes(random.Random(f"{seed} notes"))
     settings: dict[str, str | int] = {
         "taskmanager.network.credit-initial": rng.choice((1, 1, 2, 4)),
         "execution.buffer-timeout": rng.choice(("0ms", "2ms", "5ms", "20ms")),
@@ -193,6 +198,13 @@ class _Drawing:
             slow = rng.choice((0, 0, 0.5, 4))
             self.steps.append(Step(uid, "sink", (feed,), width, cost_ms=slow))
 
+    def add_notes(self, rng: random.Random) -> None:
+        """Some maps have operator state; what else is drawn does not depend on it."""
+        self.steps = [
+            replace(step, notes=True) if step.verb == "map" and rng.random() < 0.7 else step
+            for step in self.steps
+        ]
+
     def _some_feeds(self) -> list[Feed]:
         """One stream or two; rather such that nobody reads yet."""
         rng, streams = self._rng, [feed for feed in self._streams() if feed.tag != SUMS]
@@ -230,5 +242,5 @@ def _line(step: Step) -> str:
         feed.step + (f"/{feed.tag}" if feed.tag else "") + (f" by {feed.travel}" if feed.travel else "")
         for feed in step.feeds
     )
-    what = f"{step.verb}({step.number}) x{step.parallelism}"
+    what = f"{'noting ' if step.notes else ''}{step.verb}({step.number}) x{step.parallelism}"
     return f"  {step.uid}: {what} from {feeds or 'events'}, {step.cost_ms} ms"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sim.topology import ASIDE, GAP_MS, SUMS, Feed, Item, Step, Topology, key_of
+from sim.topology import ASIDE, GAP_MS, JUDGE, SUMS, Feed, Item, Step, Topology, key_of
 
 Lane = tuple[object, ...]
 Fact = tuple[str, str, int]
@@ -64,12 +64,14 @@ class Answer:
     Attributes:
         sinks: uid -> what it must get; running sums apart, of which only the last are known.
         counted: uid of a counting step -> key -> number of records and sum of their values.
+        noted: uid of a noting map -> the idents of the records that it takes.
         sums: uid of a sink of running sums -> uid of the counting step.
-        free: keyed steps that no alignment happens before.
+        free: steps with state that no alignment happens before.
     """
 
     sinks: dict[str, Stream] = field(default_factory=dict)
     counted: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    noted: dict[str, Counter[str]] = field(default_factory=dict)
     sums: dict[str, str] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
 
@@ -85,7 +87,9 @@ def answer_of(topology: Topology) -> Answer:
             ]
             streams[Feed(step.uid)] = Stream(tuple(told), origins=frozenset((step.uid,)))
             continue
-        taken = _united([_travelled(topology, streams, feed, step) for feed in step.feeds])
+        # Rules only say when a judge begins; that it passes them on is not among what is compared here.
+        feeds = [feed for feed in step.feeds if step.verb != JUDGE or feed.travel != "broadcast"]
+        taken = _united([_travelled(topology, streams, feed, step) for feed in feeds])
         taken = _aligned(topology, step, taken)
         if step.verb == "sink":
             answer.sinks[step.uid] = taken
@@ -99,6 +103,8 @@ def answer_of(topology: Topology) -> Answer:
             _keyed(answer, streams, step, taken)
         else:
             streams[Feed(step.uid)] = _kept(taken, _per_record(step, taken.told))
+            if step.notes:
+                _noted(answer, step, taken)
     return answer
 
 
@@ -153,6 +159,12 @@ def _per_record(step: Step, told: Iterable[Told]) -> list[Told]:
         elif value % number:
             made.append(one)
     return made
+
+
+def _noted(answer: Answer, step: Step, taken: Stream) -> None:
+    answer.noted[step.uid] = Counter(told.item.ident for told in taken.told)
+    if taken.free:
+        answer.free.add(step.uid)
 
 
 def _keyed(answer: Answer, streams: dict[Feed, Stream], step: Step, taken: Stream) -> None:

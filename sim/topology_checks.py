@@ -15,11 +15,11 @@ from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.simulation.checks import Checks, Violation
 from headgate.testing.simulation.disk import SimDisk
 from headgate.testing.simulation.world import World
-from sim.checkers import keyed_values
+from sim.checkers import keyed_values, listed_values
 from sim.store import STORES, Store
-from sim.topology import Topology
+from sim.topology import JUDGE, Topology
 from sim.topology_answer import Answer, Lane, Stream, answer_of
-from sim.topology_job import LATE, Counting
+from sim.topology_job import LATE, Counting, Judging, Noting
 
 Row = tuple[str, str, int, int]
 
@@ -88,7 +88,8 @@ class TopologyChecks(Checks):
         for uid, right in self.answer.counted.items():
             if not self._exactly_once and uid not in self.answer.free:
                 continue
-            function = Counting(self.topology.step(uid))
+            step = self.topology.step(uid)
+            function: Any = (Judging if step.verb == JUDGE else Counting)(step)
             counts = keyed_values(disk, cut, uid, function, "count")
             totals = keyed_values(disk, cut, uid, function, "total")
             found = {key: (counts[key], totals[key]) for key in counts}
@@ -97,6 +98,17 @@ class TopologyChecks(Checks):
                     f"the final state of {uid!r} differs: {_differences(found, right)} "
                     f"(key, (count, sum) found, expected)"
                 )
+        for uid, idents in self.answer.noted.items():
+            noted = self.noted(disk, cut, uid)
+            if (self._exactly_once or uid in self.answer.free) and noted != idents:
+                raise Violation(
+                    f"the final list of {uid!r} misses {_some(idents - noted)}, has {_some(noted - idents)} "
+                    "too many"
+                )
+
+    def noted(self, disk: SimDisk, cut: CheckpointMetadata, uid: str) -> Counter[str]:
+        """The idents that a noting step has kept."""
+        return listed_values(disk, cut, uid, Noting(self.topology.step(uid)), "noted")
 
 
 def records_in_flight(cut: CheckpointMetadata) -> int:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
 
+from headgate.api.broadcast import KeyedBroadcastProcessFunction
 from headgate.api.environment import Environment
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
+from headgate.api.operator_state import (
+    BroadcastState,
+    OperatorListState,
+    broadcast_state,
+    operator_list_state,
+)
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import (
     NOTHING_AVAILABLE,
@@ -22,7 +30,7 @@ from headgate.api.source import (
 from headgate.api.state import ListState, ValueState, list_state, value_state
 from headgate.api.stream import DataStream
 from sim.store import EventReader, EventSource, StoreCommitter, StoreWriter
-from sim.topology import ASIDE, GAP_MS, LATENESS_MS, SUMS, Feed, Item, Step, Topology, key_of
+from sim.topology import ASIDE, GAP_MS, JUDGE, LATENESS_MS, SUMS, Feed, Item, Step, Topology, key_of
 from sim.worlds import cost
 
 LATE: list[tuple[str, str]] = []
@@ -47,6 +55,18 @@ class Calculating(Function):
         """One record."""
         self.pay()
         return Item(item[0], item[1], item[2] * self.step.number + 1, item[3])
+
+
+class Noting(Function, ProcessFunction[Item, Item]):
+    """Calculates with the value, and keeps the idents of all records."""
+
+    noted: OperatorListState[str] = operator_list_state()
+
+    def process(self, record: Item, ctx: Any) -> Iterator[Item]:
+        """One record."""
+        self.pay()
+        self.noted.add(record[0])
+        yield Item(record[0], record[1], record[2] * self.step.number + 1, record[3])
 
 
 class Plainly(Function):
@@ -108,6 +128,38 @@ class Counting(Function, KeyedProcessFunction[str, Item, Item]):
         if self.step.tells:
             ctx.side_output(OutputTag[Item](SUMS), Item(ident, ctx.key, self.total.value, record[3]))
         yield Item(ident, ctx.key, number, record[3])
+
+
+class Judging(Function, KeyedBroadcastProcessFunction[str, Item, Item, Item]):
+    """Numbers the records of a key, and sums their values, when all rules are known; earlier ones wait."""
+
+    rules: BroadcastState[str, int] = broadcast_state()
+    waiting: ListState[Item] = list_state()
+    count: ValueState[int] = value_state(default=0)
+    total: ValueState[int] = value_state(default=0)
+
+    def process(self, record: Item, ctx: Any) -> Iterator[Item]:
+        """One record."""
+        self.pay()
+        self.waiting.add(Item(*record))
+        if len(self.rules) == self.step.number:
+            yield from self.judged(ctx.key, self.waiting)
+
+    def process_broadcast(self, record: Item, ctx: Any) -> Iterator[Item]:
+        """One rule, which is passed on."""
+        self.pay()
+        self.rules.put(record[0], record[2])
+        yield Item(*record)
+        if len(self.rules) == self.step.number:
+            yield from ctx.apply_to_all_keys(self.waiting, self.judged)
+
+    def judged(self, key: str, waiting: ListState[Item]) -> Iterator[Item]:
+        """What waits for a key waits no longer."""
+        for item in waiting.get():
+            self.count.value += 1
+            self.total.value += item.value
+            yield Item(f"{key}/{self.count.value:04d}", key, self.count.value, item.at_ms)
+        waiting.clear()
 
 
 class Quiet(Function, KeyedProcessFunction[str, Item, Item]):
@@ -234,7 +286,8 @@ def build(topology: Topology, env: Environment, run: str = "", spend: Callable[[
                 step.parallelism
             )
         else:
-            streams[step.uid] = _applied(_fed(streams, step), step, spend).set_parallelism(step.parallelism)
+            made = _judged if step.verb == JUDGE else _applied
+            streams[step.uid] = made(streams, step, spend).set_parallelism(step.parallelism)
 
 
 def _fed(streams: Mapping[str, DataStream[Any]], step: Step) -> DataStream[Any]:
@@ -251,7 +304,17 @@ def _travelling(streams: Mapping[str, DataStream[Any]], feed: Feed) -> DataStrea
     return stream
 
 
-def _applied(stream: DataStream[Any], step: Step, spend: Callable[[float], None]) -> DataStream[Any]:
+def _judged(streams: Streams, step: Step, spend: Callable[[float], None]) -> DataStream[Any]:
+    main = replace(step, feeds=tuple(feed for feed in step.feeds if feed.travel != "broadcast"))
+    (rules,) = (streams[feed.step] for feed in step.feeds if feed.travel == "broadcast")
+    keyed = _fed(streams, main).key_by(KeyOf(step)).connect(rules.broadcast())
+    return keyed.process(Judging(step, spend), uid=step.uid)
+
+
+def _applied(streams: Streams, step: Step, spend: Callable[[float], None]) -> DataStream[Any]:
+    stream = _fed(streams, step)
+    if step.notes:
+        return stream.process(Noting(step, spend), uid=step.uid)
     if step.verb == "map":
         return stream.map(Calculating(step, spend), uid=step.uid)
     if step.verb == "plain":

@@ -12,9 +12,21 @@ Importing it loads none of Spark, Arrow or NumPy; they are loaded by who uses th
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.aggregate import AggregateFunction
+from headgate.api.broadcast import (
+    BroadcastContext,
+    BroadcastProcessFunction,
+    KeyedBroadcastContext,
+    KeyedBroadcastProcessFunction,
+)
+from headgate.api.connected import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    KeyedBroadcastConnectedStream,
+)
 from headgate.api.environment import Environment
 from headgate.api.executor import Edge, Executor, JobResult, JobSpec, PhysicalPlan, Vertex
 from headgate.api.functions import (
@@ -28,6 +40,22 @@ from headgate.api.functions import (
     blocking,
 )
 from headgate.api.keyed import KeyedStream
+from headgate.api.operator_state import (
+    BroadcastState,
+    OperatorListState,
+    broadcast_state,
+    operator_list_state,
+)
+from headgate.api.serializers import (
+    CompositeTypeSerializerSnapshot,
+    DataInputView,
+    DataOutputView,
+    OuterSchemaCompatibility,
+    SimpleTypeSerializerSnapshot,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import (
     END_OF_INPUT,
@@ -53,6 +81,7 @@ from headgate.api.state import (
     reducing_state,
     value_state,
 )
+from headgate.api.state_ttl import StateTtl, TtlCleanup, TtlTime, TtlUpdate, TtlVisibility
 from headgate.api.stream import Collected, DataFrameLater, DataStream, StreamSink
 from headgate.api.time import WatermarkStrategy
 from headgate.common.errors import (
@@ -62,6 +91,7 @@ from headgate.common.errors import (
     HeadgateError,
     InternalError,
     JobFailedError,
+    NoEntryError,
     NotShippableError,
     OperatingError,
     PlanError,
@@ -72,9 +102,11 @@ from headgate.common.errors import (
 )
 from headgate.common.former_names import alias, formerly
 from headgate.common.options import CheckpointingMode
+from headgate.common.stored_as import avro, json, pickled
 from headgate.common.time import DAYS, HOURS, MILLISECONDS, MINUTES, SECONDS
 
 if TYPE_CHECKING:
+    from headgate.api.built_in_serializers import DescribedSnapshot, serializer_for
     from headgate.records.row import Row
 
 __version__ = "0.1.0"
@@ -93,12 +125,21 @@ __all__ = [
     "BadRecord",
     "BadRecordError",
     "Boundedness",
+    "BroadcastConnectedStream",
+    "BroadcastContext",
+    "BroadcastProcessFunction",
+    "BroadcastState",
+    "BroadcastStream",
     "CheckpointingMode",
     "Collected",
     "DataFrameLater",
     "ConfigError",
+    "CompositeTypeSerializerSnapshot",
     "DAYS",
+    "DataInputView",
+    "DataOutputView",
     "DataStream",
+    "DescribedSnapshot",
     "END_OF_INPUT",
     "Edge",
     "EXACTLY_ONCE",
@@ -111,6 +152,9 @@ __all__ = [
     "JobFailedError",
     "JobResult",
     "JobSpec",
+    "KeyedBroadcastConnectedStream",
+    "KeyedBroadcastContext",
+    "KeyedBroadcastProcessFunction",
     "KeyedContext",
     "KeyedProcessFunction",
     "KeyedStream",
@@ -119,9 +163,12 @@ __all__ = [
     "MINUTES",
     "MapState",
     "NOTHING_AVAILABLE",
+    "NoEntryError",
     "NotShippableError",
     "OnTimerContext",
     "OperatingError",
+    "OperatorListState",
+    "OuterSchemaCompatibility",
     "OutputTag",
     "PhysicalPlan",
     "PlanError",
@@ -132,6 +179,7 @@ __all__ = [
     "Row",
     "RuntimeContext",
     "SECONDS",
+    "SimpleTypeSerializerSnapshot",
     "Sink",
     "SinkCommitter",
     "SinkWriter",
@@ -141,9 +189,17 @@ __all__ = [
     "SourceReaderContext",
     "Split",
     "SplitEnumerator",
+    "StateTtl",
     "StorageError",
     "StreamSink",
     "TimerService",
+    "TtlCleanup",
+    "TtlTime",
+    "TtlUpdate",
+    "TtlVisibility",
+    "TypeSerializer",
+    "TypeSerializerSchemaCompatibility",
+    "TypeSerializerSnapshot",
     "UsageError",
     "UserFunctionError",
     "ValueState",
@@ -152,18 +208,30 @@ __all__ = [
     "__version__",
     "aggregating_state",
     "alias",
+    "avro",
     "blocking",
+    "broadcast_state",
     "formerly",
+    "json",
     "list_state",
     "map_state",
+    "operator_list_state",
+    "pickled",
     "reducing_state",
+    "serializer_for",
     "value_state",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Row":
-        from headgate.records.row import Row
+_LATER: Final = {
+    "DescribedSnapshot": "headgate.api.built_in_serializers",
+    "Row": "headgate.records.row",
+    "serializer_for": "headgate.api.built_in_serializers",
+}
+"""Names that load packages of others, and where they are."""
 
-        return Row
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module 'headgate' has no attribute {name!r}")

@@ -9,7 +9,7 @@ import sys
 import pytest
 from source_tree import PACKAGE, ROOT
 
-HEAVY = ["pyspark", "py4j", "pyarrow", "numpy", "pandas", "polars", "rocksdict", "kazoo", "confluent_kafka",
+HEAVY = ["pyspark", "py4j", "pyarrow", "numpy", "pandas", "polars", "rocksdict", "kazoo", "confluent_kafka", "fastavro",
          "typer", "rich"]  # fmt: skip
 
 MODULES = ["headgate"] + [

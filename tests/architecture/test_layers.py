@@ -14,16 +14,17 @@ OURS = {
     "serde": ["common"],
     "records": ["common", "serde"],
     "metrics": ["common"],
-    "core": ["common.ids", "common.errors", "common.time", "serde.compatibility"],
+    "core": ["common.ids", "common.errors", "common.time", "common.layered", "serde.compatibility"],
     "graph": ["common", "serde", "records"],
     "api": ["common", "serde", "records", "graph"],
-    "state": ["common", "serde", "records", "metrics", "api.state", "core.timers"],
+    "state": ["common", "serde", "records", "metrics", "api.state", "api.operator_state", "core.timers"],
     "checkpoint": ["common", "serde", "metrics", "core.checkpoint", "core.machine", "state.snapshots"],
     "ha": ["common", "checkpoint.store"],
     "usercode": ["common"],
     "runtime": [
         "common", "serde", "records", "metrics", "core", "graph", "state", "checkpoint", "ha", "usercode",
-        "api.functions", "api.state", "api.source", "api.sink", "api.time", "api.executor",
+        "api.functions", "api.broadcast", "api.state", "api.operator_state", "api.source", "api.sink", "api.time",
+        "api.executor",
     ],
     "connectors": ["common", "serde", "records", "api"],
     "deploy": [
@@ -43,7 +44,7 @@ OURS = {
 }  # fmt: skip
 
 CORE_STDLIB = {
-    "__future__", "abc", "dataclasses", "enum", "typing", "collections", "heapq", "bisect", "math",
+    "__future__", "abc", "dataclasses", "enum", "typing", "collections", "heapq", "bisect", "itertools", "math",
 }  # fmt: skip
 """What the pure core may use: no clock, no chance, no thread, no file."""
 
@@ -56,6 +57,8 @@ ONLY_IN = {
     "rocksdict": ["state/rocksdb/"],
     "kazoo": ["ha/zookeeper/"],
     "confluent_kafka": ["connectors/kafka/"],
+    "fastavro": ["serde/avro_schemas.py"],
+    "google": [],
     "typer": ["cli/"],
     "rich": ["cli/", "runtime/progress_live.py"],
     # Bytes that run code when read: only between authenticated processes of one job, never in a checkpoint.
@@ -77,6 +80,7 @@ LAZY = {
     "kazoo": "it is optional",
     "rocksdict": "it is optional",
     "confluent_kafka": "it is optional",
+    "fastavro": "it is optional",
 }
 """What no module may import while it is itself imported."""
 

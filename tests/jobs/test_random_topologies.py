@@ -65,6 +65,7 @@ def test_topologies_are_diverse() -> None:
     assert {step.verb for step in steps} == {
         *("source", "map", "plain", "filter", "flat_map", "split", "count", "quiet", "sink")
     }
+    assert {step.notes for step in steps if step.verb == "map"} == {True, False}
     feeds = [feed for step in steps for feed in step.feeds]
     assert {feed.travel for feed in feeds} == {"", "rebalance", "broadcast"}
     assert {feed.tag for feed in feeds} == {None, "aside", "sums"}

@@ -24,7 +24,7 @@ from headgate.testing.simulation.faults import NO_FAULTS, FaultMix
 from headgate.testing.simulation.jobs import job_of
 from headgate.testing.simulation.world import Outcome, World
 from sim.store import STORES, Store
-from sim.topology import Feed, Item, Step, Topology, events_of
+from sim.topology import JUDGE, Feed, Item, Step, Topology, events_of
 from sim.topology_answer import answer_of
 from sim.topology_checks import Row, TopologyChecks, complain, records_in_flight
 from sim.topology_job import LATE, build
@@ -34,6 +34,7 @@ from sim.worlds import CostlyWorld, RestoredWorld
 SHAPES = ("keyed", "rebalance", "union", "forward")
 SLOW_MS = 4.0
 RULES = "rules"
+RULES_TOLD = 12
 SEEDS_TRIED = 10
 """Schedules in which a wanted checkpoint may occur; the first one that has it is taken."""
 
@@ -53,7 +54,7 @@ def shape(
     """A job with one kind of exchange before slow sinks, all of it `parallelism` wide.
 
     Args:
-        kind: one of `SHAPES`.
+        kind: one of `SHAPES`, or "judge", which needs the broadcast stream.
         parallelism: of all operators but the broadcasting one.
         beside: whether a broadcast stream joins before the sink.
         size: events of a source.
@@ -70,19 +71,22 @@ def shape(
         mixed = replace(first, feeds=(*first.feeds, Feed(RULES, None, "broadcast")))
         steps, ends = ([*steps, mixed], ["mix"]) if kind == "keyed" else ([mixed, *steps[1:]], ends)
     sinks = [Step(f"out-{end}", "sink", (Feed(end),), p, cost_ms=SLOW_MS) for end in ends]
-    events = {step.uid: _events(step.uid, size if step.uid != RULES else 12) for step in sources}
+    events = {step.uid: _events(step.uid, size if step.uid != RULES else RULES_TOLD) for step in sources}
     return Topology((*sources, *steps, *sinks), events, 9)
 
 
 def _middle(kind: str, p: int) -> tuple[list[Step], list[str]]:
     if kind == "keyed":
         return [Step("count", "count", (Feed("in"),), p, 5)], ["count"]
+    if kind == JUDGE:
+        return [Step("judge", JUDGE, (Feed("in"),), p, RULES_TOLD)], ["judge"]
     if kind == "rebalance":
-        return [Step("shift", "map", (Feed("in", None, "rebalance"),), p)], ["shift"]
+        return [Step("shift", "map", (Feed("in", None, "rebalance"),), p, notes=True)], ["shift"]
     if kind == "union":
         return [Step("join", "map", (Feed("in"), Feed("also")), p)], ["join"]
     # Two consumers of one stream: neither is chained to it.
-    return [Step("one", "map", (Feed("in"),), p), Step("two", "map", (Feed("in"),), p, 3)], ["one", "two"]
+    two = Step("two", "map", (Feed("in"),), p, 3, notes=True)
+    return [Step("one", "map", (Feed("in"),), p), two], ["one", "two"]
 
 
 def without_rules(topology: Topology) -> Topology:
@@ -144,6 +148,10 @@ class RescaleChecks(TopologyChecks):
         if wrong:
             raise Violation(f"broadcast records came as often as none of the jobs was wide: {wrong}")
         return {uid: [row for row in rows if not row[0].startswith(RULES)] for uid, rows in found.items()}
+
+    def noted(self, disk: SimDisk, cut: CheckpointMetadata, uid: str) -> Counter[str]:
+        found = super().noted(disk, cut, uid)
+        return Counter({ident: n for ident, n in found.items() if not ident.startswith(RULES)})
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[i
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("program", ["user_streaks.py", "user_untyped.py"])
+@pytest.mark.parametrize("program", ["user_streaks.py", "user_untyped.py", "user_broadcast.py"])
 def test_a_right_program_has_no_finding(program: str, findings: dict[str, list[tuple[int, str]]]) -> None:
     """Strict checking passes, and every `assert_type` in the program holds."""
     assert findings[program] == []

@@ -68,3 +68,5 @@ numbers.process(Total())  # expect: arg-type
 numbers.key_by(str).process(Words())  # expect: arg-type
 env.read_json("x", on_error="ignore")  # expect: call-overload
 env.explain(format="yaml")  # expect: arg-type
+numbers.connect(numbers)  # expect: arg-type
+numbers.key_by(abs).connect(numbers.broadcast()).process(Total())  # expect: arg-type

@@ -104,7 +104,7 @@ def accumulator_type(function: AggregateFunction[Any, Any, Any], site: str) -> A
     """
     cls = type(function)
     try:
-        hint = get_type_hints(cls.create_accumulator).get("return", ACC)
+        hint = get_type_hints(cls.create_accumulator, include_extras=True).get("return", ACC)
     except (NameError, TypeError) as error:
         raise PlanError(
             f"the state declared at {site} cannot tell its accumulator's type: the annotation of "

@@ -10,9 +10,12 @@ import importlib.util
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headgate.api.functions import KeyedProcessFunction
+from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from headgate.api.declarations import Declaration, declarations
+from headgate.api.functions import KeyedProcessFunction, ProcessFunction, RichFunction
+from headgate.api.operator_state import BROADCAST, OperatorStateDescriptor, declared_operator_state
 from headgate.api.sink import Sink
-from headgate.api.state import StateDeclaration, StateDescriptor, StateKind, declared_state
+from headgate.api.state import StateDescriptor, declared_state
 from headgate.common import options as o
 from headgate.common.config import Config
 from headgate.common.errors import ConfigError, PlanError, UsageError
@@ -31,6 +34,7 @@ def check_program(nodes: Sequence[Node], config: Config) -> None:
     check_ends(nodes)
     check_unique_uids(nodes)
     states_of(nodes)
+    check_serializers(nodes)
     if config.get(o.CHECKPOINTING_INTERVAL) is not None:
         check_uids_given(nodes)
 
@@ -87,9 +91,11 @@ def stateful_part(node: Node) -> str | None:
         return "a position in its input"
     if isinstance(node, SinkNode):
         return "output that is committed with a checkpoint" if _commits(node) else None
+    if isinstance(node, KeyedProcessNode) and declared_state(node.function):
+        return "state"
+    if declared_operator_state(getattr(node, "function", None)):
+        return "operator state"
     if isinstance(node, KeyedProcessNode):
-        if declared_state(node.function):
-            return "state"
         return "timers" if _has_timers(node.function) else None
     return None
 
@@ -100,16 +106,39 @@ def committing_sinks(nodes: Iterable[Node]) -> frozenset[int]:
 
 
 def states_of(nodes: Iterable[Node]) -> dict[int, list[StateFact]]:
-    """The declared states of every keyed operator, as text, by node id.
+    """The declared states of every operator that has any, as text, by node id.
 
     Raises:
         PlanError: a declaration is wrong; names the operator's place.
     """
-    return {
-        node.id: [_fact(descriptor) for descriptor in _declared(node).values()]
-        for node in nodes
-        if isinstance(node, KeyedProcessNode)
-    }
+    found: dict[int, list[StateFact]] = {}
+    for node in nodes:
+        own = [_operator_fact(descriptor) for descriptor in _declared_operator_state(node).values()]
+        if isinstance(node, KeyedProcessNode):
+            found[node.id] = [_fact(descriptor) for descriptor in _declared(node).values()] + own
+        elif own:
+            found[node.id] = own
+    return found
+
+
+def check_serializers(nodes: Iterable[Node]) -> None:
+    """Refuse declared serializers whose values a later program might not be able to read.
+
+    Raises:
+        PlanError: naming the operator, the state and the place of its declaration.
+    """
+    declared = [(node, d, given) for node in nodes for d, given in _given_serializers(node)]
+    if not declared:
+        return
+    from headgate.serde.snapshot_rules import SerializerRegistry  # it loads msgspec
+
+    registry = SerializerRegistry()
+    for node, descriptor, serializer in declared:
+        site = getattr(descriptor, "site", "")
+        try:
+            registry.register(serializer, f"state {descriptor.name!r}{f' ({site})' if site else ''}")
+        except UsageError as error:
+            raise PlanError(f"operator {place(node)}: {error}") from None
 
 
 def check_connectors(nodes: Iterable[Node]) -> None:
@@ -128,29 +157,59 @@ def check_connectors(nodes: Iterable[Node]) -> None:
             raise PlanError(f"{error} ({node.name} at {node.site})") from error
 
 
-def _declared(node: KeyedProcessNode) -> dict[str, StateDescriptor]:
-    hidden = [name for name, value in _attributes(node.function) if isinstance(value, StateDeclaration)]
+def _declared_operator_state(node: Node) -> dict[str, OperatorStateDescriptor]:
+    function = getattr(node, "function", None)
+    hidden = [name for name, value in _attributes(function) if isinstance(value, Declaration)]
     if hidden:
         raise PlanError(
             f"operator {place(node)} declares state {hidden[0]!r} on the object; declare it in the body of "
-            f"class {type(node.function).__name__}, so that it is known without running anything"
+            f"class {type(function).__name__}, so that it is known without running anything"
         )
     try:
-        declared = declared_state(node.function)
-        for descriptor in declared.values():
-            _check_folded(descriptor)
+        _refuse_misplaced(function)
+        return declared_operator_state(function)
     except UsageError as error:
         raise PlanError(f"operator {place(node)}: {error}") from None
-    return declared
 
 
-def _check_folded(descriptor: StateDescriptor) -> None:
-    # An accumulator's type stands far from the state's annotation, so it is judged here already. The
-    # other kinds are judged when the state is opened: a plan can be shown for types of any sort.
-    if descriptor.kind in (StateKind.REDUCING, StateKind.AGGREGATING):
-        from headgate.serde.resolve import serializer_for  # it loads msgspec, which a program need not
+def _refuse_misplaced(function: object) -> None:
+    """Refuse state that nobody would ever bring to life."""
+    for kind in (ProcessFunction, BroadcastProcessFunction):
+        if isinstance(function, kind) and declared_state(function):
+            name = next(iter(declared_state(function)))
+            raise PlanError(
+                f"{type(function).__name__} is a {kind.__name__} and declares keyed state {name!r}; make it "
+                f"a Keyed{kind.__name__} behind key_by(), or declare operator state"
+            )
+    one_sided = isinstance(function, ProcessFunction | KeyedProcessFunction)
+    maps = [d.name for d in declared_operator_state(function).values() if one_sided and d.mode == BROADCAST]
+    if maps:
+        raise PlanError(
+            f"{type(function).__name__} declares broadcast state {maps[0]!r} without a broadcast stream, so "
+            "its copies would part; make it a BroadcastProcessFunction or KeyedBroadcastProcessFunction "
+            "behind connect(), or declare an operator list"
+        )
+    if not isinstance(function, RichFunction) and (names := list(declarations(type(function)))):
+        raise PlanError(
+            f"{type(function).__name__} declares state {names[0]!r}, but only functions given to process() "
+            "have state; make it a ProcessFunction or KeyedProcessFunction"
+        )
 
-        serializer_for(descriptor.types[0], f"state {descriptor.name!r}")
+
+def _declared(node: KeyedProcessNode) -> dict[str, StateDescriptor]:
+    try:
+        return declared_state(node.function)
+    except UsageError as error:
+        raise PlanError(f"operator {place(node)}: {error}") from None
+
+
+def _given_serializers(node: Node) -> Iterable[tuple[StateDescriptor | OperatorStateDescriptor, Any]]:
+    function = getattr(node, "function", None)
+    declared: list[StateDescriptor | OperatorStateDescriptor] = [
+        *declared_state(function).values(),
+        *declared_operator_state(function).values(),
+    ]
+    return [(d, serializer) for d in declared for serializer in d.serializers if serializer is not None]
 
 
 def _attributes(function: object) -> Iterable[tuple[str, Any]]:
@@ -162,8 +221,16 @@ def _commits(node: SinkNode) -> bool:
 
 
 def _has_timers(function: object) -> bool:
-    return type(function).on_timer is not KeyedProcessFunction.on_timer  # type: ignore[attr-defined]
+    inherited = (KeyedProcessFunction.on_timer, KeyedBroadcastProcessFunction.on_timer)
+    return type(function).on_timer not in inherited  # type: ignore[attr-defined]
+
+
+def _operator_fact(descriptor: OperatorStateDescriptor) -> StateFact:
+    kind = descriptor.mode if descriptor.mode == BROADCAST else f"{descriptor.mode} list"
+    types = tuple(type_text(t) for t in descriptor.types)
+    return StateFact(descriptor.name, kind, types, descriptor.serializers)
 
 
 def _fact(descriptor: StateDescriptor) -> StateFact:
-    return StateFact(descriptor.name, descriptor.kind, tuple(type_text(t) for t in descriptor.types))
+    types = tuple(type_text(t) for t in descriptor.types)
+    return StateFact(descriptor.name, descriptor.kind, types, descriptor.serializers)

@@ -16,6 +16,7 @@ from headgate.api.executor import Executor, JobResult, JobSpec
 from headgate.api.program import Program
 from headgate.api.reading import Readers
 from headgate.api.source import Source
+from headgate.api.state_types import check_state_types
 from headgate.api.stream import DataStream
 from headgate.common import options as o
 from headgate.common.config import Config, validate
@@ -138,11 +139,9 @@ class Environment(Readers):
             PlanError: the program cannot run as written.
             ConfigError: two options contradict each other.
         """
-        check_job_name(name)
-        validate(self._settings)
-        nodes = self.program.nodes()
-        check_program(nodes, self._settings)
-        return self._physical(nodes)
+        plan = self._checked(name)
+        check_state_types(self.program.nodes(), self._settings)
+        return plan
 
     def explain(
         self,
@@ -187,10 +186,13 @@ class Environment(Readers):
         from headgate.api import capture, shipping
 
         self.program.demand_open(f"execute {name!r}")
+        if (file := launch.capture_file()) is not None:
+            # Not yet judged are the types of state: who looks at a program is shown which are refused.
+            self._checked(name)
+            launch.note_execution(name)
+            capture.write_captured(file, self.describe(name) | {"config": self.settings})
         plan = self.plan(name)
         launch.note_execution(name)
-        if (file := launch.capture_file()) is not None:
-            capture.write_captured(file, self.describe(name) | {"config": self.settings})
         nodes = self.program.nodes()
         check_connectors(nodes)
         shipping.check_shippable(nodes)
@@ -221,6 +223,13 @@ class Environment(Readers):
         return uid
 
     # -- inside
+
+    def _checked(self, name: str) -> PhysicalPlan:
+        check_job_name(name)
+        validate(self._settings)
+        nodes = self.program.nodes()
+        check_program(nodes, self._settings)
+        return self._physical(nodes)
 
     def _physical(self, nodes: tuple[Node, ...]) -> PhysicalPlan:
         groups = self._settings.get(o.MAX_PARALLELISM)

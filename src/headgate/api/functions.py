@@ -121,14 +121,18 @@ class RichFunction:
     """A function with a life: `open` before the first record, `close` after the last."""
 
     def open(self, context: RuntimeContext) -> None:
-        """Set up what cannot be shipped (connections, models). State is not accessible yet."""
+        """Set up what cannot be shipped (connections, models).
+
+        Operator state is restored and can be read and changed. Keyed state cannot: there is no current
+        key yet.
+        """
 
     def close(self) -> None:
         """Release what `open` set up; also called after a failure."""
 
 
 class ProcessFunction(RichFunction, ABC, Generic[I, O]):
-    """Zero, one or many outputs per record, without keyed state."""
+    """Zero, one or many outputs per record, without keyed state; it may declare operator state."""
 
     @abstractmethod
     def process(self, record: I, ctx: Any) -> Iterable[O] | None:

@@ -15,10 +15,17 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import typing_extensions
 
+from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
 from headgate.api.source import Source
 
 _SCALARS = (int, str, float, bytes, bool)
+_PROCESS_FUNCTIONS = (
+    ProcessFunction,
+    KeyedProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
 
 
 def map_output(function: Any) -> Any:
@@ -46,13 +53,20 @@ def flat_map_output(function: Any) -> Any:
 
 
 def process_output(function: object) -> Any:
-    """The output type of a process function: its class's type argument, else what `process` yields."""
-    for base in (ProcessFunction, KeyedProcessFunction):
+    """The output type of a process function: its class's type argument, else what `process` yields.
+
+    Where there is a broadcast side, too, it has to yield the same or nothing.
+    """
+    for base in _PROCESS_FUNCTIONS:
         if isinstance(function, base):
             arguments = generic_arguments(type(function), base)
             if arguments and (found := _known(arguments[-1])) is not None:
                 return found
-    return _element(_return_hint(getattr(function, "process", None)))
+    hints = [_return_hint(getattr(function, name, None)) for name in ("process", "process_broadcast")]
+    if not hasattr(function, "process_broadcast") or hints[1] is type(None):
+        hints.pop()
+    kinds = [_element(hint) for hint in hints]
+    return kinds[0] if all(kind == kinds[0] for kind in kinds) else None
 
 
 def source_output(source: object) -> Any:

@@ -13,6 +13,7 @@ from headgate.graph.logical import KeyedProcessNode
 from headgate.records.selectors import KeySelector
 
 if TYPE_CHECKING:
+    from headgate.api.connected import BroadcastStream, KeyedBroadcastConnectedStream
     from headgate.api.environment import Environment
 
 K = TypeVar("K")
@@ -31,6 +32,21 @@ class KeyedStream(Generic[K, T]):
 
     def __init__(self, environment: Environment, number: int, key: KeySelector) -> None:
         self._environment, self._number, self._key = environment, number, key
+
+    def connect(self, broadcast: BroadcastStream[U]) -> KeyedBroadcastConnectedStream[K, T, U]:
+        """Let a function with state per key see, in every subtask, the records of another stream.
+
+        Follow it by ``process()`` with a :class:`KeyedBroadcastProcessFunction`.
+
+        Args:
+            broadcast: what ``broadcast()`` returned.
+
+        Raises:
+            PlanError: no broadcast stream, or one of another Environment.
+        """
+        from headgate.api.connected import KeyedBroadcastConnectedStream
+
+        return KeyedBroadcastConnectedStream(self._environment, self._number, self._key, broadcast)
 
     def process(self, function: KeyedProcessFunction[K, T, U], uid: str | None = None) -> DataStream[U]:
         """Zero, one or many records out per record in, with state and timers per key.

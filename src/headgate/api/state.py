@@ -7,14 +7,16 @@ record is processed. What is stored is the handle's business at run time; nothin
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar, cast, get_args, get_origin
 
 from headgate.api.aggregate import ACC, IN, OUT, accumulator_type, check_aggregate, check_reduce
 from headgate.api.aggregate import AggregateFunction as AggregateFunction  # for the state backends
+from headgate.api.declarations import Declaration, declarations, hints_of, noted
 from headgate.api.site import user_site
+from headgate.api.state_ttl import StateTtl as StateTtl  # for the state backends
+from headgate.api.state_ttl import check_ttl
 from headgate.common.errors import PlanError
 
 V = TypeVar("V")
@@ -150,6 +152,7 @@ class StateDescriptor:
         function: what reduces, or the :class:`AggregateFunction`; None for the other kinds.
         serializers: given in the declaration, one for each of `types`, None where the type decides.
         ttl: how long entries live, a `StateTtl`; None: for ever.
+        site: file and line of the declaration, for errors.
     """
 
     name: str
@@ -159,9 +162,10 @@ class StateDescriptor:
     function: Any = None
     serializers: tuple[Any, ...] = ()
     ttl: Any = None
+    site: str = field(default="", compare=False)
 
 
-class StateDeclaration(Generic[V]):
+class StateDeclaration(Declaration, Generic[V]):
     """The class attribute that declares a state; replaced by a live handle on the instance."""
 
     def __init__(
@@ -175,8 +179,9 @@ class StateDeclaration(Generic[V]):
         serializers: tuple[Any, ...] = (),
         ttl: Any = None,
     ) -> None:
-        self.kind, self.site = kind, ""
+        self.kind = kind
         self.function, self.accumulator = function, accumulator
+        check_ttl(ttl)
         self.serializers, self.ttl = serializers, ttl
         self._default, self._factory = default, default_factory
 
@@ -210,7 +215,7 @@ def value_state(
         ...         self.count.value += 1
         ...         yield ctx.key, self.count.value
     """
-    return _noted(
+    return noted(
         StateDeclaration(StateKind.VALUE, default, default_factory, serializers=(serializer,), ttl=ttl)
     )
 
@@ -222,7 +227,7 @@ def list_state(*, serializer: Any = None, ttl: Any = None) -> Any:
         serializer: a ``TypeSerializer`` for the elements; None: the annotation decides.
         ttl: how long an element lives, a ``StateTtl``; None: for ever.
     """
-    return _noted(StateDeclaration(StateKind.LIST, default_factory=list, serializers=(serializer,), ttl=ttl))
+    return noted(StateDeclaration(StateKind.LIST, default_factory=list, serializers=(serializer,), ttl=ttl))
 
 
 def map_state(*, key_serializer: Any = None, serializer: Any = None, ttl: Any = None) -> Any:
@@ -234,7 +239,7 @@ def map_state(*, key_serializer: Any = None, serializer: Any = None, ttl: Any = 
         ttl: how long an entry lives, a ``StateTtl``; None: for ever.
     """
     serializers = (key_serializer, serializer)
-    return _noted(StateDeclaration(StateKind.MAP, default_factory=dict, serializers=serializers, ttl=ttl))
+    return noted(StateDeclaration(StateKind.MAP, default_factory=dict, serializers=serializers, ttl=ttl))
 
 
 def reducing_state(
@@ -266,7 +271,7 @@ def reducing_state(
         ([3, 7], 7, None)
     """
     check_reduce(reduce, user_site())
-    declaration: Any = _noted(
+    declaration: Any = noted(
         StateDeclaration(StateKind.REDUCING, function=reduce, serializers=(serializer,), ttl=ttl)
     )
     return cast(ReducingState[V], declaration)
@@ -311,7 +316,7 @@ def aggregating_state(
         ([0, 6, 6], 6)
     """
     check_aggregate(function, user_site())
-    declaration: Any = _noted(
+    declaration: Any = noted(
         StateDeclaration(
             StateKind.AGGREGATING,
             function=function,
@@ -322,8 +327,6 @@ def aggregating_state(
     )
     return cast(AggregatingState[IN, OUT], declaration)
 
-
-_NOTES = "__headgate_declared_states__"
 
 _HANDLES: dict[str, tuple[Any, int]] = {
     StateKind.VALUE: (ValueState, 1),
@@ -341,53 +344,11 @@ def declared_state(function: object) -> dict[str, StateDescriptor]:
         PlanError: an annotation does not fit its declaration, or a name is declared twice.
     """
     cls = type(function)
-    found: dict[str, StateDeclaration[Any]] = {}
-    for base in reversed(cls.__mro__):
-        _refuse_repeated(base, found)
-        found.update({k: v for k, v in vars(base).items() if isinstance(v, StateDeclaration)})
+    found = {k: v for k, v in declarations(cls).items() if isinstance(v, StateDeclaration)}
     if not found:
         return {}
-    hints = _hints(cls)
+    hints = hints_of(cls)
     return {name: _describe(cls, name, declaration, hints.get(name)) for name, declaration in found.items()}
-
-
-def _noted(declaration: StateDeclaration[Any]) -> StateDeclaration[Any]:
-    # A second declaration of the same name replaces the first in the class body without a trace, so
-    # each one is also noted there, in the namespace of the class that is just being made.
-    declaration.site = user_site()
-    frame = sys._getframe(2)
-    if "__qualname__" in frame.f_locals and "__module__" in frame.f_locals:
-        frame.f_locals.setdefault(_NOTES, []).append(declaration)
-    return declaration
-
-
-def _refuse_repeated(cls: type, inherited: dict[str, StateDeclaration[Any]]) -> None:
-    names = vars(cls)
-    kept = [value for value in names.values() if isinstance(value, StateDeclaration)]
-    for declaration in names.get(_NOTES, ()):
-        if not any(declaration is one for one in kept):
-            raise PlanError(
-                f"the state declared at {declaration.site} in {cls.__qualname__} is lost: the same name is "
-                "assigned again further down; give every state a name of its own"
-            )
-    for name, declaration in inherited.items():
-        if name in names:
-            raise PlanError(
-                f"state {name!r} ({declaration.site}) is declared again in {cls.__qualname__}, which "
-                "inherits it; give the second one another name"
-            )
-
-
-def _hints(cls: type) -> dict[str, Any]:
-    try:
-        return get_type_hints(cls)
-    except NameError as error:
-        raise PlanError(
-            f"the annotations of {cls.__qualname__} name a type that cannot be found ({error}); "
-            "import it at the top of the module, outside TYPE_CHECKING"
-        ) from None
-    except TypeError as error:
-        raise PlanError(f"the annotations of {cls.__qualname__} cannot be read: {error}") from None
 
 
 def _describe(cls: type, name: str, declaration: StateDeclaration[Any], hint: Any) -> StateDescriptor:
@@ -411,6 +372,7 @@ def _describe(cls: type, name: str, declaration: StateDeclaration[Any], hint: An
         declaration.function,
         declaration.serializers,
         declaration.ttl,
+        declaration.site,
     )
 
 

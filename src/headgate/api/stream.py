@@ -29,6 +29,7 @@ from headgate.graph.partitioners import Broadcast, ByKeyGroup, Rebalance
 from headgate.graph.rewrites import VIRTUAL
 
 if TYPE_CHECKING:
+    from headgate.api.connected import BroadcastConnectedStream, BroadcastStream
     from headgate.api.environment import Environment
     from headgate.api.keyed import KeyedStream
     from headgate.records.row import Row
@@ -228,9 +229,42 @@ class DataStream(Operator, Generic[T]):
         """Spread the records evenly over the subtasks of the next operator."""
         return self._travel("rebalance", Rebalance())
 
-    def broadcast(self) -> DataStream[T]:
+    def broadcast(self) -> BroadcastStream[T]:
         """Send every record to every subtask of the next operator."""
-        return self._travel("broadcast", Broadcast())
+        from headgate.api.connected import BroadcastStream
+
+        return BroadcastStream(self._environment, self._travel("broadcast", Broadcast())._number)
+
+    def connect(self, broadcast: BroadcastStream[U]) -> BroadcastConnectedStream[T, U]:
+        """Let a function see the records of this stream and, in every subtask, those of another one.
+
+        Follow it by ``process()`` with a :class:`BroadcastProcessFunction`. To have state per key as well,
+        connect behind :meth:`key_by`.
+
+        Args:
+            broadcast: what :meth:`broadcast` returned.
+
+        Raises:
+            PlanError: no broadcast stream, or one of another Environment.
+
+        Example:
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> class Known(hg.BroadcastProcessFunction[int, int, int]):
+            ...     known = hg.broadcast_state()
+            ...     def process(self, record, ctx):
+            ...         yield record
+            ...     def process_broadcast(self, record, ctx):
+            ...         self.known.put(record, True)
+            ...         yield 100 + len(self.known)
+            >>> env = hg.Environment(parallelism=2, executor=MiniCluster())
+            >>> known = env.from_collection([7]).broadcast()
+            >>> sorted(env.from_collection([1, 2]).connect(known).process(Known()).collect())
+            [1, 2, 101, 101]
+        """
+        from headgate.api.connected import BroadcastConnectedStream
+
+        return BroadcastConnectedStream(self, broadcast)
 
     @overload
     def key_by(self, key: str, *more: str) -> KeyedStream[Any, T]: ...

@@ -1,11 +1,19 @@
-"""State bytes in checkpoint files: written with a checksum, read only when it holds."""
+"""State bytes in checkpoint files: written with a checksum, read only when it holds.
+
+Large files pass through in pieces, both ways; they are never in memory as a whole.
+"""
 
 from __future__ import annotations
 
+import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
+from headgate.checkpoint.copied_disk import best_of
+from headgate.checkpoint.local_copies import CopyFolder
 from headgate.checkpoint.storage.base import RandomAccess
 from headgate.common.errors import StorageError
 from headgate.common.ports import Disk
@@ -13,6 +21,11 @@ from headgate.state.snapshots import FileRange, Inline, StateHandle
 
 INLINE_MAX: Final = 20_480
 """Bytes up to which state goes into the metadata rather than into a file of its own."""
+
+PIECE_BYTES: Final = 4 << 20
+"""What is read of a large file at a time."""
+
+Part = bytes | memoryview
 
 
 class DataFileWriter:
@@ -27,37 +40,29 @@ class DataFileWriter:
         self._disk = disk
         self._inline_max = inline_max
 
-    def write(self, name: str, parts: Sequence[bytes | memoryview]) -> FileRange:
+    def write(self, name: str, parts: Iterable[Part]) -> FileRange:
         """Write one durable file that is one section.
 
         Args:
             name: relative to the storage root; see `layout.data_file_name`.
-            parts: its bytes in order.
+            parts: its bytes in order; asked for once, as the disk takes them.
 
         Raises:
             StorageError: it could not be written; nothing of it counts.
         """
         return self.write_sections(name, [parts])[0]
 
-    def write_sections(self, name: str, sections: Sequence[Sequence[bytes | memoryview]]) -> list[FileRange]:
+    def write_sections(self, name: str, sections: Iterable[Iterable[Part]]) -> list[FileRange]:
         """Write one durable file of several sections, each with a checksum of its own.
 
         Raises:
             StorageError: it could not be written; nothing of it counts.
         """
         ranges: list[FileRange] = []
-        offset = 0
-        for parts in sections:
-            crc32 = length = 0
-            for part in parts:
-                crc32 = zlib.crc32(part, crc32)
-                length += memoryview(part).nbytes
-            ranges.append(FileRange(name, offset, length, crc32))
-            offset += length
-        self._disk.create(name, [part for parts in sections for part in parts])
+        self._disk.create(name, _measured(name, sections, ranges))
         return ranges
 
-    def write_or_inline(self, name: str, parts: Sequence[bytes | memoryview]) -> StateHandle:
+    def write_or_inline(self, name: str, parts: Sequence[Part]) -> StateHandle:
         """A handle to bytes: in the metadata when they are few, else in a durable file.
 
         Raises:
@@ -68,6 +73,19 @@ class DataFileWriter:
         return self.write(name, parts)
 
 
+def _measured(name: str, sections: Iterable[Iterable[Part]], ranges: list[FileRange]) -> Iterator[Part]:
+    """The parts as they are; on the way `ranges` becomes what they are."""
+    offset = 0
+    for parts in sections:
+        crc32 = length = 0
+        for part in parts:
+            crc32 = zlib.crc32(part, crc32)
+            length += memoryview(part).nbytes
+            yield part
+        ranges.append(FileRange(name, offset, length, crc32))
+        offset += length
+
+
 def read_handle(disk: Disk, handle: StateHandle) -> bytes:
     """The bytes of a handle, verified.
 
@@ -76,6 +94,10 @@ def read_handle(disk: Disk, handle: StateHandle) -> bytes:
     """
     if isinstance(handle, Inline):
         return handle.data
+    return best_of(disk, handle, lambda source: _read(source, handle))
+
+
+def _read(disk: Disk, handle: FileRange) -> bytes:
     where = disk.describe(handle.file)
     _check_bounds(handle, where)
     try:
@@ -88,11 +110,121 @@ def read_handle(disk: Disk, handle: StateHandle) -> bytes:
     if len(data) != handle.length:
         raise _truncated(where, handle.offset + len(data), handle)
     if zlib.crc32(data) != handle.crc32:
-        raise StorageError(
-            f"{where} is damaged: bytes {handle.offset} to {handle.offset + handle.length} do not match "
-            "their checksum; restore the file from a copy or use an older checkpoint"
-        )
+        raise _damaged(where, handle)
     return data
+
+
+def verified_pieces(disk: Disk, handle: StateHandle) -> Iterator[bytes]:
+    """The bytes of a handle in order, a piece at a time; they may be trusted once all have been read.
+
+    Raises:
+        StorageError: the file is missing, too short, or its bytes changed; the message names it.
+    """
+    if isinstance(handle, Inline) or not isinstance(disk, RandomAccess):
+        yield read_handle(disk, handle)
+        return
+    where = disk.describe(handle.file)
+    _check_bounds(handle, where)
+    crc32 = done = 0
+    while done < handle.length:
+        try:
+            piece = disk.read_range(handle.file, handle.offset + done, min(PIECE_BYTES, handle.length - done))
+        except FileNotFoundError:
+            raise _missing(where) from None
+        if not piece:
+            raise _truncated(where, handle.offset + done, handle)
+        crc32 = zlib.crc32(piece, crc32)
+        done += len(piece)
+        yield piece
+    if crc32 != handle.crc32:
+        raise _damaged(where, handle)
+
+
+def verify_handle(disk: Disk, handle: StateHandle) -> None:
+    """Read the bytes of a handle and compare their checksum.
+
+    Raises:
+        StorageError: see :func:`verified_pieces`.
+    """
+    for _ in verified_pieces(disk, handle):
+        pass
+
+
+def copy_handle(disk: Disk, handle: StateHandle, target: Path) -> None:
+    """Make the bytes of a handle a local file, which is there only once they were verified.
+
+    It is not to be changed in place: it may be one and the same with a local copy.
+
+    Raises:
+        StorageError: see :func:`verified_pieces`; or the local disk does not take the file.
+    """
+    if isinstance(handle, Inline):
+        _copy(disk, handle, target)
+    else:
+        best_of(disk, handle, lambda source: _copy(source, handle, target))
+
+
+def _copy(disk: Disk, handle: StateHandle, target: Path) -> None:
+    if isinstance(disk, CopyFolder) and isinstance(handle, FileRange) and _linked(disk, handle, target):
+        return
+    unverified = target.with_name(f"{target.name}.unverified")
+    try:
+        with unverified.open("wb") as file:
+            for piece in verified_pieces(disk, handle):
+                file.write(piece)
+        unverified.replace(target)
+    except OSError as error:
+        raise StorageError(
+            f"cannot copy a checkpoint's file to {target}: {error.strerror or error}; check the local disk "
+            "(space, rights, health)"
+        ) from error
+    finally:
+        with suppress(OSError):
+            unverified.unlink(missing_ok=True)
+
+
+def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
+    """Whether a local copy could be given another name, once it was verified."""
+    try:
+        path = copies.whole_file(handle)
+        if path is None:
+            return False
+        verify_handle(copies, handle)
+        os.link(path, target)
+    except OSError:  # another device, or a file system without links
+        return False
+    return True
+
+
+class StoredBytes:
+    """The bytes of a handle, readable in parts; verified as a whole when it is made.
+
+    Raises:
+        StorageError: see :func:`verified_pieces`.
+    """
+
+    def __init__(self, disk: Disk, handle: StateHandle) -> None:
+        self._disk: RandomAccess | None = None
+        if isinstance(handle, Inline):
+            self._data, self.size = handle.data, len(handle.data)
+        else:
+            self._handle, self.size = handle, handle.length
+            self._disk, self._data = best_of(disk, handle, lambda source: _opened(source, handle))
+
+    def read(self, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`; fewer only where they end."""
+        if self._disk is None:
+            return self._data[offset : offset + length]
+        rest = max(0, min(length, self.size - offset))
+        return self._disk.read_range(self._handle.file, self._handle.offset + offset, rest)
+
+
+def _opened(disk: Disk, handle: FileRange) -> tuple[RandomAccess | None, bytes]:
+    """Once verified, the bytes of a small handle, or the disk from which a large one is read in parts."""
+    if not isinstance(disk, RandomAccess) or handle.length <= PIECE_BYTES:
+        return None, _read(disk, handle)
+    verify_handle(disk, handle)
+    return disk, b""
 
 
 def check_present(disk: Disk, ranges: Sequence[FileRange], names: frozenset[str] | None = None) -> None:
@@ -128,6 +260,13 @@ def _check_bounds(item: FileRange, where: str) -> None:
         raise StorageError(
             f"a checkpoint refers to {item.length} bytes at {item.offset} of {where}; neither may be negative"
         )
+
+
+def _damaged(where: str, item: FileRange) -> StorageError:
+    return StorageError(
+        f"{where} is damaged: bytes {item.offset} to {item.offset + item.length} do not match their "
+        "checksum; restore the file from a copy or use an older checkpoint"
+    )
 
 
 def _missing(where: str) -> StorageError:

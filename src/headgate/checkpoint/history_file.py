@@ -27,6 +27,7 @@ from headgate.common.ports import Disk
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.history import CheckpointRecord, CheckpointStatus, SubtaskRecord
 from headgate.core.checkpoint.slowest import Hop, SlowestPath, amount, slowest_path, span
+from headgate.serde.undecodable import UNDECODABLE
 
 # The readers of a history need what is in it; they find it here.
 __all__ = [
@@ -116,7 +117,7 @@ def decode_history(data: bytes, where: str) -> History:
         version = msgspec.json.decode(data, type=_Version).format_version
         if version == FORMAT_VERSION:
             return msgspec.json.decode(data, type=History)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise StorageError(
             f"{where} is no history of checkpoints: {error}; it is damaged or of a foreign program, and can "
             "be deleted: no checkpoint depends on it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from headgate.checkpoint.data_files import check_present, read_handle
+from headgate.checkpoint.data_files import check_present, verify_handle
 from headgate.checkpoint.layout import LOG, METADATA
 from headgate.checkpoint.metadata.registry import decode_metadata
 from headgate.checkpoint.storage.local import LocalDisk
@@ -131,4 +131,4 @@ def verify_files(disk: Disk, metadata: CheckpointMetadata) -> None:
         StorageError: a file is missing, short or damaged; the message names it.
     """
     for item in referenced_ranges(metadata):
-        read_handle(disk, item)
+        verify_handle(disk, item)

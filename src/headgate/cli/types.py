@@ -14,6 +14,7 @@ from rich.table import Table
 from headgate.api.capture import capture
 
 _WIDEST: Final = 1_000
+_OPERATOR_STATE: Final = ("split list", "union list", "broadcast")
 _STREAM_COLUMNS: Final = (
     "stream",
     "to",
@@ -24,7 +25,7 @@ _STREAM_COLUMNS: Final = (
     "in an unaligned checkpoint",
 )
 _STATE_COLUMNS: Final = ("operator", "state", "type", "serializer", "why", "at a snapshot")
-_COLORS: Final = {"yes": "green", "no": "red", "plain values only": "yellow"}
+_COLORS: Final = {"yes": "green", "never there": "green", "no": "red", "plain values only": "yellow"}
 _FOOT: Final = (
     "self-describing holds plain values; records that are not plain travel as pickle between workers, and no "
     "checkpoint stores them"
@@ -64,6 +65,7 @@ def render(job: str, types: Mapping[str, Any], color: bool = False) -> str:
         states = _table(_STATE_COLUMNS, [_state(row) for row in types["states"]])
         lines += ["", *_lines(states, color)]
         lines += [f"refused: {row['refused']}" for row in types["states"] if row["refused"]]
+        lines += [f"risk: state {row['state']!r} is {row['risk']}" for row in types["states"] if row["risk"]]
     return "\n".join([*lines, "", _FOOT])
 
 
@@ -73,7 +75,8 @@ def _stream(row: Mapping[str, Any]) -> list[str]:
         target, stored = "within the chain", "-"
     else:
         color = _COLORS[row["in_flight"]]
-        target, stored = f"vertex {row['to']}", f"[{color}]{row['in_flight']}[/]"
+        side = " (broadcast side)" if row["side"] == "broadcast" else ""
+        target, stored = f"vertex {row['to']}{side}", f"[{color}]{row['in_flight']}[/]"
     head = [escape(_operator(row) + tag), target, escape(row["type"])]
     immutable = {True: "yes", False: "no", None: "unknown"}[row["immutable"]]
     return [*head, row["serializer"], escape(row["why"]), immutable, stored]
@@ -89,6 +92,8 @@ def _state(row: Mapping[str, Any]) -> list[str]:
     if row["refused"]:
         return [*head, "[red]none[/]", row["why"], "-"]
     kept = "kept, immutable" if row["immutable"] else "copied when changed"
+    if row["kind"] in _OPERATOR_STATE:
+        kept = "copied"
     return [*head, ", ".join(row["serializer"]), row["why"], kept]
 
 

@@ -210,6 +210,7 @@ def validate(config: Config) -> None:
             "a pause between checkpoints and two at the same time exclude each other",
         )
     _check_unaligned(config)
+    _check_incremental(config)
     _refuse_settings_of_other_strategies(config)
 
 
@@ -238,6 +239,19 @@ def _check_unaligned(config: Config) -> None:
             o.ALIGNED_TIMEOUT,
             o.UNALIGNED,
             f"only unaligned checkpoints have a timeout; set {o.UNALIGNED.key}=true or drop the timeout",
+        )
+
+
+def _check_incremental(config: Config) -> None:
+    """Spark's configuration serves many jobs, not all of them with state in RocksDB."""
+    heap = config.get(o.STATE_BACKEND) is not o.StateBackendType.ROCKSDB
+    if heap and config.get(o.INCREMENTAL) and config.origin(o.INCREMENTAL) >= Origin.PROGRAM:
+        raise _contradiction(
+            config,
+            o.INCREMENTAL,
+            o.STATE_BACKEND,
+            "state in Python objects has no files of its own to share; set the backend to rocksdb or turn "
+            "incremental checkpoints off",
         )
 
 

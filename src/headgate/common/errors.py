@@ -7,6 +7,7 @@
     │   ├── ConfigError           an option: unknown key, wrong type, contradiction
     │   ├── PlanError             the dataflow: missing or repeated uid, state not declared
     │   ├── NotShippableError     a function that cannot be sent to the workers
+    │   ├── NoEntryError          nothing is stored under the key that was asked for
     │   └── UserFunctionError     the user's function raised while processing a record
     ├── OperatingError        the world failed: a process, a disk, a peer, a damaged file
     │   ├── StorageError          a file cannot be written, read or trusted
@@ -41,6 +42,10 @@ class PlanError(UsageError):
 
 class NotShippableError(UsageError):
     """A function or object of the program cannot be sent to the workers."""
+
+
+class NoEntryError(UsageError):
+    """Nothing is stored under the key that was asked for."""
 
 
 class UserFunctionError(UsageError):

@@ -46,7 +46,9 @@ def alias(*names: str) -> object:
 
 
 def formerly(*names: str) -> Callable[[C], C]:
-    """Mark a class of records or an enumeration as renamed or moved: state of the old name is its own.
+    """Mark a class as renamed or moved: state of the old name is its own.
+
+    For records, enumerations, and the snapshot classes of serializers.
 
     Args:
         names: what the class was called before: module and name, with dots.

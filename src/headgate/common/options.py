@@ -123,6 +123,32 @@ UNALIGNED: Final = ConfigOption(
     "Whether barriers overtake records, which then become part of the checkpoint, so that it completes under "
     "backpressure; needs EXACTLY_ONCE and one checkpoint at a time.",
 )
+INCREMENTAL: Final = ConfigOption(
+    "execution.checkpointing.incremental",
+    Boolean(),
+    False,
+    "Whether a checkpoint of state in RocksDB stores only those of its files that no completed one has; "
+    "needs state.backend.type=rocksdb.",
+)
+LOCAL_BACKUP: Final = ConfigOption[bool | None](
+    "execution.checkpointing.local-backup.enabled",
+    OptionalKind(Boolean(), word="unset"),
+    None,
+    "Whether workers keep a copy of what they store for a checkpoint on a disk of their machine; unset is as "
+    "execution.state-recovery.from-local.",
+)
+LOCAL_BACKUP_DIR: Final = ConfigOption[str | None](
+    "execution.checkpointing.local-backup.dirs",
+    OptionalKind(Text()),
+    None,
+    "Folder on a local disk of each worker for these copies; none is the folder for temporary files.",
+)
+RECOVER_FROM_LOCAL: Final = ConfigOption(
+    "execution.state-recovery.from-local",
+    Boolean(),
+    False,
+    "Whether a restore reads local copies where there are sound ones, and the storage for the rest.",
+)
 ALIGNED_TIMEOUT: Final = ConfigOption(
     "execution.checkpointing.aligned-checkpoint-timeout",
     Duration(),
@@ -171,6 +197,12 @@ MAX_PARALLELISM: Final = ConfigOption(
     Integer(-1, PARALLELISM_MAX),
     -1,
     "Number of key groups, fixed for the life of the state; -1 derives it from the parallelism.",
+)
+GENERIC_TYPES: Final = ConfigOption(
+    "pipeline.generic-types",
+    Boolean(),
+    True,
+    "Whether state that an annotation marks hg.pickled may be stored as pickle; false refuses such programs.",
 )
 BUFFER_TIMEOUT: Final = ConfigOption(
     "execution.buffer-timeout",

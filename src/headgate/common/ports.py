@@ -6,7 +6,7 @@ Nothing inside Headgate asks which side of a door it is on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 
@@ -46,8 +46,11 @@ class Disk(Protocol):
     a read after a completed write sees it.
     """
 
-    def create(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
-        """Write a whole file durably, replacing an older one only when the new one is complete."""
+    def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
+        """Write a whole file durably, replacing an older one only when the new one is complete.
+
+        The parts are asked for once and in order, so they need not be in memory together.
+        """
         ...
 
     def create_if_absent(self, name: str, data: bytes) -> bool:

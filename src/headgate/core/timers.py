@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Final, Generic, TypeVar
+from itertools import chain, islice, repeat
+from typing import Any, Final, Generic, TypeVar
 
 from headgate.common.errors import UsageError
+from headgate.common.layered import MISSING, LayeredTable, Layers, slices_of
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+from headgate.core.timer_buckets import LargeBucket, copied
 
 K = TypeVar("K", bound=Hashable)
 
@@ -26,7 +29,9 @@ class TimerQueue(Generic[K]):
     """Timers by timestamp and key; register, delete and firing take O(log n), amortised.
 
     Keys lie in one ordered bucket per distinct timestamp, and only timestamps are in the heap, so
-    many timers of one timestamp cost one heap entry. Deletion leaves an empty bucket behind.
+    many timers of one timestamp cost one heap entry. Deletion leaves an empty bucket behind. The
+    buckets lie in a :class:`LayeredTable`, so a snapshot has them at once; only here they are changed,
+    and only what `_own` gives may be.
 
     Attributes:
         limit: how far the caller's time has come (the watermark in force, or the end of the segment
@@ -42,15 +47,32 @@ class TimerQueue(Generic[K]):
         (10, [(10, 'a'), (20, 'b'), (20, 'a')], None)
     """
 
-    __slots__ = ("_buckets", "_empty", "_heap", "interrupt", "limit")
+    __slots__ = ("_buckets", "_empty", "_heap", "_large", "_own", "_table", "interrupt", "limit")
 
     def __init__(self, limit: int = WATERMARK_MIN) -> None:
         self.limit = limit
         self.interrupt = False
         # Invariant: the heap holds exactly the keys of `_buckets`; `_empty` counts empty buckets.
-        self._buckets: dict[int, dict[K, None]] = {}
+        self._table = LayeredTable(copied)
+        self._table.on_change = self._use
+        self._use(self._table.entries)
+        # Timestamp -> a bucket that is in layers, itself or in the past.
+        self._large: dict[int, LargeBucket] = {}
         self._heap: list[int] = []
         self._empty = 0
+
+    def _use(self, buckets: Any) -> None:
+        self._buckets = buckets
+        self._own = buckets.get if self._table.settled else self._own_in_layers
+
+    def _own_in_layers(self, timestamp: int) -> Any:
+        """The bucket of a timestamp, not a snapshot's; None when there is none."""
+        bucket = self._table.own(timestamp)
+        if bucket is MISSING:
+            return None
+        if isinstance(bucket, LargeBucket):
+            self._large[timestamp] = bucket
+        return bucket
 
     def __len__(self) -> int:
         return sum(map(len, self._buckets.values()))
@@ -68,7 +90,7 @@ class TimerQueue(Generic[K]):
         Raises:
             UsageError: the timestamp is not an int of 64 bits.
         """
-        bucket = self._buckets.get(timestamp)
+        bucket = self._own(timestamp)
         if bucket is None:
             _check(timestamp)
             self._buckets[timestamp] = {key: None}
@@ -85,7 +107,7 @@ class TimerQueue(Generic[K]):
 
     def delete(self, timestamp: int, key: K) -> bool:
         """Remove a timer; False when there is none."""
-        bucket = self._buckets.get(timestamp)
+        bucket = self._own(timestamp)
         if bucket is None or key not in bucket:
             return False
         self._remove(bucket, key)
@@ -132,24 +154,40 @@ class TimerQueue(Generic[K]):
 
     def _next_of(self, timestamp: int, keys: Iterator[K]) -> tuple[K] | None:
         """Remove and return the next of `keys` that still has a timer at `timestamp`."""
-        bucket = self._buckets.get(timestamp, {})
+        bucket = self._own(timestamp) or {}
         for key in keys:
             if key in bucket:
                 self._remove(bucket, key)
                 return (key,)
         return None
 
-    def frozen(self) -> tuple[list[int], list[K]]:
-        """A copy for a snapshot: timestamps and keys, side by side, not yet in order of time.
+    def freeze(self) -> TimersAtCut:
+        """The timers as they are now, for a snapshot. Takes no time per timer."""
+        layers, ticket = self._table.freeze()
+        return TimersAtCut(layers, self._table, ticket)
 
-        Flat, because a container per timer would wake the garbage collector in the loop's pause.
+    def settle(self, budget: int) -> bool:
+        """Bring back at most about `budget` of the changes since a snapshot; True when all are.
+
+        While one is under way it does nothing.
         """
+        if not self._table.settle(budget):
+            return False
+        for timestamp, bucket in list(self._large.items()):
+            if self._buckets.get(timestamp) is bucket:
+                if not bucket.settle(budget):
+                    return False
+                self._buckets[timestamp] = bucket.base
+            del self._large[timestamp]
+        return True
+
+    def frozen(self) -> tuple[list[int], list[K]]:
+        """A flat copy: timestamps and keys, side by side, not yet in order of time."""
         timestamps: list[int] = []
         keys: list[K] = []
         for timestamp, bucket in self._buckets.items():
-            for key in bucket:
-                timestamps.append(timestamp)
-                keys.append(key)
+            keys.extend(bucket)
+            timestamps.extend([timestamp] * len(bucket))
         return timestamps, keys
 
     def snapshot(self) -> list[tuple[int, K]]:
@@ -161,7 +199,7 @@ class TimerQueue(Generic[K]):
         for timestamp, key in timers:
             self.register(timestamp, key)
 
-    def _remove(self, bucket: dict[K, None], key: K) -> None:
+    def _remove(self, bucket: Any, key: K) -> None:
         del bucket[key]
         if not bucket:
             self._empty += 1
@@ -171,10 +209,55 @@ class TimerQueue(Generic[K]):
         self._empty -= 1
 
     def _sweep(self) -> None:
-        self._buckets = {timestamp: bucket for timestamp, bucket in self._buckets.items() if bucket}
+        for timestamp in [timestamp for timestamp, bucket in self._buckets.items() if not bucket]:
+            del self._buckets[timestamp]
         self._heap = list(self._buckets)
         heapify(self._heap)
         self._empty = 0
+
+
+class TimersAtCut:
+    """The timers of a snapshot, in the hands of the thread that writes it."""
+
+    __slots__ = ("_layers", "_table", "_ticket")
+
+    def __init__(self, layers: Layers, table: LayeredTable, ticket: int) -> None:
+        self._layers, self._table, self._ticket = layers, table, ticket
+
+    def slices(self, size: int) -> Iterator[tuple[list[int], list[Any]]]:
+        """Timestamps and keys, fewer than twice `size` at a time; those of one timestamp in their order."""
+        for stamps, buckets in slices_of(self._layers, size):
+            sizes = list(map(len, buckets))
+            total = sum(sizes)
+            if 0 < total < 2 * size:
+                yield (
+                    list(chain.from_iterable(map(repeat, stamps, sizes))),
+                    list(chain.from_iterable(buckets)),
+                )
+            elif total:
+                yield from _slices_of_buckets(stamps, buckets, size)
+
+    def release(self) -> None:
+        """Let go of them; more than once does no harm."""
+        self._layers = ()
+        self._table.thaw(self._ticket)
+
+
+def _slices_of_buckets(
+    stamps: list[int], buckets: list[Any], size: int
+) -> Iterator[tuple[list[int], list[Any]]]:
+    timestamps: list[int] = []
+    keys: list[Any] = []
+    for timestamp, bucket in zip(stamps, buckets, strict=True):
+        rest = iter(bucket)
+        for _ in range(0, len(bucket), size):
+            keys.extend(islice(rest, size))
+            timestamps.extend([timestamp] * (len(keys) - len(timestamps)))
+            if len(keys) >= size:
+                yield timestamps, keys
+                timestamps, keys = [], []
+    if keys:
+        yield timestamps, keys
 
 
 def in_order(timestamps: list[int], keys: list[K]) -> tuple[list[int], list[K]]:

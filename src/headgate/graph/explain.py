@@ -17,6 +17,7 @@ from headgate.graph.logical import (
     Node,
     PartitionNode,
     SelectNode,
+    Side,
     SideOutputNode,
     SinkNode,
     SourceNode,
@@ -24,6 +25,7 @@ from headgate.graph.logical import (
 )
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Partitioner, Rebalance
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
+from headgate.graph.rewrites import TWO_SIDED
 from headgate.records.selectors import KeySelector
 
 COLUMNS, ROWS, MIXED = "columns", "rows", "rows or columns"
@@ -35,13 +37,16 @@ class StateFact:
 
     Attributes:
         name: of the state.
-        kind: "value", "list", "map", "reducing" or "aggregating".
+        kind: "value", "list", "map", "reducing" or "aggregating"; of operator state "split list",
+            "union list" or "broadcast".
         types: of what is stored.
+        serializers: declared ones, for each of `types` one or None; empty where there are none at all.
     """
 
     name: str
     kind: str
     types: tuple[str, ...]
+    serializers: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}: {self.kind}[{', '.join(self.types)}]"
@@ -220,6 +225,8 @@ def _logical(
         "record_type": type_text(node.record_type),
         "site": node.site,
     }
+    if isinstance(node, TWO_SIDED):
+        facts["broadcast_input"] = node.inputs[1].id
     return facts | _details(node, states, promised)
 
 
@@ -282,6 +289,7 @@ def _edge(edge: Edge, shapes: _Shapes, unaligned: bool) -> dict[str, Any]:
         "operator": edge.operator,
         "tag": edge.tag,
         "target": int(edge.target),
+        "side": edge.side.value,
         "partitioner": partitioner_text(edge.partitioner),
         "shape": shapes.of_edge(edge),
         # Null where the question does not arise, because no checkpoint is unaligned.
@@ -299,7 +307,7 @@ def _logical_line(node: Mapping[str, Any]) -> str:
     if node["uid_given"]:
         words.append(f"uid {node['uid']!r}")
     if node["inputs"]:
-        words.append("from " + ", ".join(str(source) for source in node["inputs"]))
+        words.append("from " + _inputs_text(node))
     for fact in ("source", "sink", "key", "partitioner", "timestamp"):
         if fact in node:
             words.append(f"{fact} {node[fact]}" if fact != "partitioner" else str(node[fact]))
@@ -310,6 +318,12 @@ def _logical_line(node: Mapping[str, Any]) -> str:
     return "  ".join(words)
 
 
+def _inputs_text(node: Mapping[str, Any]) -> str:
+    if "broadcast_input" in node:
+        return f"{node['inputs'][0]} and broadcast side {node['broadcast_input']}"
+    return ", ".join(str(source) for source in node["inputs"])
+
+
 def _vertex_lines(vertex: Mapping[str, Any], edges: Iterable[Mapping[str, Any]]) -> list[str]:
     lines = [f"  vertex {vertex['id']}: {vertex['name']}  x{vertex['parallelism']}"]
     for operator in vertex["chain"]:
@@ -318,7 +332,8 @@ def _vertex_lines(vertex: Mapping[str, Any], edges: Iterable[Mapping[str, Any]])
         if edge["source"] == vertex["id"]:
             tag = "" if edge["tag"] is None else f" side output {edge['tag']!r}"
             aligned = ", always aligned" if edge["always_aligned"] else ""
-            way = f"{edge['partitioner']} to vertex {edge['target']}, {edge['shape']}{aligned}"
+            side = " (broadcast side)" if edge["side"] == Side.BROADCAST else ""
+            way = f"{edge['partitioner']} to vertex {edge['target']}{side}, {edge['shape']}{aligned}"
             lines.append(f"    =>{tag} {way}")
     return lines
 

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from headgate.records.selectors import KeySelector
+
+
+class Side(StrEnum):
+    """The inputs of an operator that has two; an operator with one has the main one only."""
+
+    MAIN = "main"
+    BROADCAST = "broadcast"
+    """Every subtask gets every record of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +98,16 @@ class KeyedProcessNode(Node):
 
     function: Any = None
     key: KeySelector = ""
+
+
+@dataclass(frozen=True, eq=False)
+class BroadcastProcessNode(ProcessNode):
+    """An `api.broadcast.BroadcastProcessFunction`; its second input is the broadcast side."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedBroadcastProcessNode(KeyedProcessNode):
+    """An `api.broadcast.KeyedBroadcastProcessFunction`; its first input is partitioned by `key`."""
 
 
 @dataclass(frozen=True, eq=False)

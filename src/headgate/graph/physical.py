@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.common.ids import EdgeId, VertexId
-from headgate.graph.logical import Node
+from headgate.graph.logical import Node, Side
 from headgate.graph.partitioners import Partitioner
 
 
@@ -21,6 +21,7 @@ class Edge:
         tag: the side output's name, or None for the main output.
         target: the vertex that receives; records enter its first operator.
         partitioner: who receives what.
+        side: which input of that operator it is.
     """
 
     id: EdgeId
@@ -29,6 +30,7 @@ class Edge:
     tag: str | None
     target: VertexId
     partitioner: Partitioner
+    side: Side = Side.MAIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,20 +15,26 @@ from typing import TypeVar
 from headgate.common.errors import InternalError, PlanError
 from headgate.common.ids import EdgeId, VertexId
 from headgate.graph.logical import (
+    BroadcastProcessNode,
+    KeyedBroadcastProcessNode,
     KeyedProcessNode,
     Node,
     PartitionNode,
     ProcessNode,
+    Side,
     SideOutputNode,
     SourceNode,
     TimestampsNode,
     UnionNode,
 )
-from headgate.graph.partitioners import ByKeyGroup, Forward, Partitioner, Rebalance
+from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Partitioner, Rebalance
 from headgate.graph.physical import Edge, Vertex
 
 VIRTUAL = (UnionNode, PartitionNode, SideOutputNode)
 """Nodes that only say how records travel; no operator runs for them."""
+
+TWO_SIDED = (BroadcastProcessNode, KeyedBroadcastProcessNode)
+"""Nodes whose second input is another one than the first; the inputs of all others are alike."""
 
 N = TypeVar("N", bound=Node)
 
@@ -42,12 +48,14 @@ class Link:
         target: id of the node that receives.
         tag: the side output's name, or None for the main output.
         partitioner: who receives what; None while nobody said.
+        side: which input of the target it is.
     """
 
     source: int
     target: int
     tag: str | None = None
     partitioner: Partitioner | None = None
+    side: Side = Side.MAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,11 @@ def place(node: Node) -> str:
 def flow_of(nodes: Iterable[Node]) -> Flow:
     """The graph as the program wrote it: one link for each input."""
     ordered = sorted(nodes, key=lambda node: node.id)
-    links = [Link(source.id, node.id) for node in ordered for source in node.inputs]
+    links = [
+        Link(source.id, node.id, side=_side(node, number))
+        for node in ordered
+        for number, source in enumerate(node.inputs)
+    ]
     return Flow({node.id: node for node in ordered}, tuple(links))
 
 
@@ -203,7 +215,9 @@ def number_vertices(flow: Flow) -> tuple[tuple[Vertex, ...], tuple[Edge, ...]]:
             continue
         if entry != 0 or link.partitioner is None:
             raise InternalError(f"a link into {place(flow.nodes[link.target])} ends inside a chain")
-        edges.append(Edge(EdgeId(len(edges)), source, operator, link.tag, target, link.partitioner))
+        edges.append(
+            Edge(EdgeId(len(edges)), source, operator, link.tag, target, link.partitioner, link.side)
+        )
     return tuple(vertices), tuple(edges)
 
 
@@ -258,15 +272,24 @@ def _bypass(flow: Flow, kind: type[N], compose: Callable[[N, Link, Link], Link])
 
 
 def _join(first: Link, then: Link) -> Link:
-    # What is nearer to the consumer decides how records travel; the tag belongs to the producer.
-    return Link(first.source, then.target, first.tag or then.tag, then.partitioner or first.partitioner)
+    # What is nearer to the consumer decides how records travel, and where they enter; the tag belongs to
+    # the producer.
+    partitioner = then.partitioner or first.partitioner
+    return Link(first.source, then.target, first.tag or then.tag, partitioner, then.side)
+
+
+def _side(node: Node, number: int) -> Side:
+    return Side.BROADCAST if isinstance(node, TWO_SIDED) and number else Side.MAIN
 
 
 def _partitioned(flow: Flow, link: Link) -> Link:
     source, target = flow.nodes[link.source], flow.nodes[link.target]
     same = source.parallelism == target.parallelism
     chosen = link.partitioner or (Forward() if same else Rebalance())
-    if isinstance(target, KeyedProcessNode) and not isinstance(chosen, ByKeyGroup):
+    if link.side is Side.BROADCAST:
+        if not isinstance(chosen, Broadcast):
+            raise InternalError(f"the broadcast side of {place(target)} is not fed by a broadcast")
+    elif isinstance(target, KeyedProcessNode) and not isinstance(chosen, ByKeyGroup):
         raise InternalError(f"the keyed operator {place(target)} is not fed by key")
     if isinstance(chosen, Forward) and not same:
         raise PlanError(
@@ -278,7 +301,7 @@ def _partitioned(flow: Flow, link: Link) -> Link:
 
 def _chained_to(flow: Flow, node: Node) -> int | None:
     arriving = flow.into(node.id)
-    if len(arriving) != 1 or node.blocking or isinstance(node, KeyedProcessNode):
+    if len(arriving) != 1 or node.blocking or isinstance(node, (KeyedProcessNode, *TWO_SIDED)):
         return None
     link = arriving[0]
     if link.tag is not None or not isinstance(link.partitioner, Forward):

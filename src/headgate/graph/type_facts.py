@@ -8,10 +8,11 @@ self-describing codec, and by pickle between workers when they are not plain.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 from headgate.common.errors import UsageError
 from headgate.graph.explain import COLUMNS, StateFact, States, TypeText, type_text
+from headgate.graph.guarantees import always_aligned
 from headgate.graph.logical import (
     FilterNode,
     FlatMapNode,
@@ -26,13 +27,21 @@ from headgate.graph.logical import (
 )
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.graph.plan import edge_record_types
-from headgate.serde.resolve import serializer_for
+from headgate.serde.descriptions import parts_of
+from headgate.serde.pickled_values import holds_pickle
+from headgate.serde.resolve import record_serializer, serializer_for
 from headgate.serde.serializer import TypeSerializer
+from headgate.serde.snapshot_rules import part_serializers
 
 SELF_DESCRIBING: Final = "self-describing"
 ARROW: Final = "Arrow"
 YES, NO, PLAIN_ONLY = "yes", "no", "plain values only"
+NEVER: Final = "never there"
+"""Of records that no barrier overtakes."""
 NOBODY: Final = "nobody tells it"
+PICKLED: Final = (
+    "pickled, so it cannot change its type, runs code when it is read, and is bound to this version of Python"
+)
 
 _PLAIN_KINDS: Final = frozenset(
     {
@@ -80,16 +89,6 @@ def type_rows(
     return {"streams": streams, "states": found}
 
 
-def record_serializer(hint: Any) -> TypeSerializer[Any] | None:
-    """The serializer of records of a class with fields; None where the self-describing codec is used."""
-    if not isinstance(hint, type):
-        return None
-    try:
-        return serializer_for(hint) if get_type_hints(hint) else None
-    except (UsageError, NameError, TypeError):
-        return None
-
-
 def storable(hint: Any) -> str:
     """Whether records of a type can be stored in flight, without pickle.
 
@@ -121,7 +120,9 @@ def _stream_rows(
             # Handed over within the chain, or to nobody: nothing is encoded here.
             yield _stream_row(node, None, None, node.record_type, None)
         for edge in leaving:
-            yield _stream_row(node, edge.tag, int(edge.target), told.get(edge.id), shape_of(edge))
+            row = _stream_row(node, edge.tag, int(edge.target), told.get(edge.id), shape_of(edge))
+            row["side"] = edge.side.value
+            yield row | {"in_flight": NEVER} if always_aligned(edge) else row
 
 
 def _stream_row(
@@ -132,6 +133,7 @@ def _stream_row(
         "uid": node.uid,
         "tag": tag,
         "to": target,
+        "side": None,
         "type": type_text(hint),
         "why": NOBODY if hint is None else _teller(node, tag),
     }
@@ -171,17 +173,33 @@ def _state_row(node: Node, fact: StateFact) -> dict[str, Any]:
         "state": fact.name,
         "kind": fact.kind,
         "types": [str(text) for text in fact.types],
-        "why": NOBODY if all(hint is Any for hint in hints) else "annotation",
+        "why": _state_teller(hints, fact.serializers),
     }
     try:
-        found = [serializer_for(hint, f"state {fact.name!r}") for hint in hints]
+        found = part_serializers(hints, fact.serializers, f"state {fact.name!r}")
+        kinds = [_serializer_text(serializer) for serializer in found]
     except UsageError as error:
         # A plan that runs refuses it; what only explains a program must still be able to.
-        return row | {"serializer": None, "immutable": None, "refused": str(error)}
-    kinds = [SELF_DESCRIBING if hint is Any else s.describe()["kind"] for hint, s in zip(hints, found)]
+        return row | {"serializer": None, "immutable": None, "refused": str(error), "risk": None}
+    risk = PICKLED if any(holds_pickle(serializer.describe()) for serializer in found) else None
     # A list or a map can always be changed in place, whatever it holds.
-    single = len(found) == 1 and fact.kind != "list"
-    return row | {"serializer": kinds, "immutable": single and found[0].immutable, "refused": None}
+    single = len(found) == 1 and not fact.kind.endswith("list")
+    immutable = single and found[0].immutable
+    return row | {"serializer": kinds, "immutable": immutable, "refused": None, "risk": risk}
+
+
+def _state_teller(hints: Sequence[Any], given: Sequence[Any]) -> str:
+    """Who says how a state is stored."""
+    if any(serializer is not None for serializer in given):
+        return "serializer in the declaration"
+    return NOBODY if all(hint is Any for hint in hints) else "annotation"
+
+
+def _serializer_text(serializer: TypeSerializer[Any]) -> str:
+    description = serializer.describe()
+    if description["kind"] == "any":
+        return SELF_DESCRIBING
+    return f"custom {serializer.name}" if description["kind"] == "custom" else str(description["kind"])
 
 
 def _immutable(hint: Any) -> bool | None:
@@ -200,14 +218,8 @@ def _plain(description: Mapping[str, Any]) -> str:
         return PLAIN_ONLY
     if description["kind"] not in _PLAIN_KINDS:
         return NO
-    inner = {_plain(part) for part in _parts(description)}
+    inner = {_plain(part) for part in parts_of(description)}
     if description["kind"] == "union" and len(inner) > 1:
         return PLAIN_ONLY
     return NO if NO in inner else PLAIN_ONLY if PLAIN_ONLY in inner else YES
 
-
-def _parts(description: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    of = description.get("of", ())
-    parts = [of] if isinstance(of, Mapping) else list(of)
-    parts += [description[name] for name in ("key", "value") if name in description]
-    return parts + list(description.get("fields", {}).values())

@@ -146,7 +146,10 @@ class _Assembler:
         self._catalog = StreamCatalog(program)
         settings = program.settings
         self._backends = backends_for(
-            settings.state_backend, settings.rocksdb_memory_bytes, settings.rocksdb_local_dir
+            settings.state_backend,
+            settings.rocksdb_memory_bytes,
+            settings.rocksdb_local_dir,
+            settings.incremental,
         )
         self._codecs = {e.id: ElementCodec(program.record_types.get(e.id)) for e in self._plan.edges}
         self._tasks: dict[SubtaskId, Task] = {}
@@ -263,7 +266,8 @@ class _Assembler:
     def _input_channel(self, edge: Edge, sender: int) -> InputChannel:
         name = ChannelId(edge.id, SubtaskIndex(sender), SubtaskIndex(self._slot))
         credit = self._program.settings.credit_initial
-        return InputChannel(credit, self._credit_return(name), edge_ends(self._plan, edge), sender)
+        ends = edge_ends(self._plan, edge)
+        return InputChannel(credit, self._credit_return(name), ends, sender, edge.side)
 
     def _credit_return(self, name: ChannelId) -> Callable[[int], None]:
         if name.sender == self._slot:

@@ -325,10 +325,19 @@ class _AtHome(Operator):
     def __init__(self, operator: Operator, runner: Beside) -> None:
         super().__init__(operator.context)
         self._operator, self._runner = operator, runner
+        self._completed = 0
+
+    def may_build_on(self, checkpoint: int) -> None:
+        """See :class:`Operator`; passed on with the next snapshot, which goes to the thread anyway."""
+        self._completed = checkpoint
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """See :class:`Operator`."""
-        return self._runner.call(lambda: self._operator.snapshot(checkpoint))
+        return self._runner.call(lambda: self._snapshot(checkpoint))
+
+    def _snapshot(self, checkpoint: int) -> PendingState | None:
+        self._operator.may_build_on(self._completed)
+        return self._operator.snapshot(checkpoint)
 
     def state_types(self) -> dict[str, Any]:
         """See :class:`Operator`."""

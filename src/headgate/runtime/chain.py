@@ -10,8 +10,10 @@ from typing import Any
 
 from headgate.common.errors import InternalError
 from headgate.graph.logical import (
+    BroadcastProcessNode,
     FilterNode,
     FlatMapNode,
+    KeyedBroadcastProcessNode,
     KeyedProcessNode,
     MapNode,
     Node,
@@ -23,6 +25,7 @@ from headgate.graph.logical import (
 )
 from headgate.graph.physical import Vertex
 from headgate.runtime.operators.base import Operator, OperatorContext, Receiver
+from headgate.runtime.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headgate.runtime.operators.fused import FusedOperator
 from headgate.runtime.operators.keyed import KeyedProcessOperator
 from headgate.runtime.operators.source import SourceOperator
@@ -38,6 +41,10 @@ _MAKERS: dict[type[Node], Callable[[OperatorContext, Any], Operator]] = {
     # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
     ProcessNode: lambda context, node: ProcessOperator(context, copy.copy(node.function)),
     KeyedProcessNode: lambda context, node: KeyedProcessOperator(context, copy.copy(node.function), node.key),
+    BroadcastProcessNode: lambda context, node: BroadcastProcessOperator(context, copy.copy(node.function)),
+    KeyedBroadcastProcessNode: lambda context, node: KeyedBroadcastProcessOperator(
+        context, copy.copy(node.function), node.key
+    ),
     SinkNode: lambda context, node: SinkOperator(context, node.sink),
 }
 

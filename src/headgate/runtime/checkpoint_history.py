@@ -212,7 +212,7 @@ def record_of(snapshot: SubtaskSnapshot, latency_ms: int) -> SubtaskRecord:
         bytes_processed=snapshot.bytes_processed,
         bytes_persisted=snapshot.bytes_persisted,
         bytes_written=snapshot.bytes_written,
-        state_size=sum(state.keyed.size for state in snapshot.operators if state.keyed is not None),
+        state_size=sum(state.size() for state in snapshot.operators),
         unaligned=snapshot.unaligned,
         finished=snapshot.finished,
         slowest_channel=snapshot.slowest_channel,

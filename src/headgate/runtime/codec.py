@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, cast, get_type_hints
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Event, I
 from headgate.runtime.network.frames import FrameKind, Part
 from headgate.serde.dynamic import DynamicSerializer, NotPlainError
 from headgate.serde.pickled import decode_rows, encode_rows
-from headgate.serde.resolve import serializer_for
+from headgate.serde.resolve import record_serializer
 from headgate.serde.serializer import TypeSerializer
 
 _HEAD = struct.Struct("<IBB2x")
@@ -43,7 +43,7 @@ class ElementCodec:
     """
 
     def __init__(self, record_type: Any = None) -> None:
-        self._type, self._typed = record_type, _record_serializer(record_type)
+        self._type, self._typed = record_type, record_serializer(record_type)
         self._dynamic = DynamicSerializer()
 
     def encode(self, element: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
@@ -119,16 +119,6 @@ class ElementCodec:
         if serializer is None:
             raise ProtocolError("the sender knows a record type that the receiver does not")
         return RowBatch(serializer.decode_many(body, count), times, marks)
-
-
-def _record_serializer(record_type: Any) -> TypeSerializer[Any] | None:
-    """For classes that declare fields; built-in types travel by the self-describing codec."""
-    if not isinstance(record_type, type):
-        return None
-    try:
-        return serializer_for(record_type) if get_type_hints(record_type) else None
-    except (UsageError, NameError, TypeError):
-        return None  # Fields of no known serializer, or annotations that name nothing here.
 
 
 def _head(batch: Any, form: int) -> list[Part]:

@@ -30,6 +30,7 @@ from headgate.runtime.logs import logging_for
 from headgate.runtime.master_ports import MasterPorts, RestorePoint
 from headgate.runtime.network.handshake import Hello
 from headgate.runtime.program import Program
+from headgate.runtime.queries.live_state import LiveState
 from headgate.runtime.restore import check_compatible
 from headgate.runtime.statistics import JobStatistics
 from headgate.runtime.system import BackgroundThread, Mailbox, SystemClock, SystemRandomness
@@ -125,6 +126,7 @@ class _Driver:
 
     def _loop(self) -> None:
         master = self._master
+        self._statistics.begins(LiveState(master.query, self._mailbox.post))
         master.submit()
         try:
             while not master.state.terminal:

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 
 from headgate.common.errors import HeadgateError
 from headgate.runtime.control.messages import Counters
+from headgate.runtime.queries.live_state import LiveState
 
 
 class JobListener:
     """Is told what happens, from the job master's thread; does nothing by itself."""
+
+    def begins(self, live_state: LiveState) -> None:
+        """The job is about to be submitted; from other threads its state can be asked for while it runs."""
 
     def gang_submitted(self, gang: int, slots: int) -> None:
         """Workers were asked for."""

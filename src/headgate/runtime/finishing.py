@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
-from headgate.common.errors import StorageError
 from headgate.common.ids import SubtaskId
 from headgate.common.ports import Background, Clock
 from headgate.runtime.drawing import BarrierMetrics, DrawnSnapshot
 from headgate.runtime.in_flight.capture import CaptureLimits, InFlightCapture
 from headgate.runtime.in_flight.catalog import StreamCatalog
 from headgate.runtime.snapshots import SnapshotWriter, release
-from headgate.state.snapshots import FileRange, InFlightStream, StateHandle, SubtaskSnapshot
+from headgate.state.snapshots import InFlightStream, StateHandle, SubtaskSnapshot
 
 Key = tuple[SubtaskId, int]
 
@@ -46,6 +44,7 @@ class _Running:
     was drawn, which holds copies of tables, belongs to the job that writes it.
     """
 
+    checkpoint: int
     metrics: BarrierMetrics | None = None
     snapshot: SubtaskSnapshot | None = None
     streams: list[InFlightStream] | None = None
@@ -84,7 +83,7 @@ class Finishing:
     def open_capture(self, subtask: SubtaskId, checkpoint: int) -> InFlightCapture:
         """Where the records in flight of a snapshot go; before :meth:`begin`."""
         key, numbers, catalog = (subtask, checkpoint), itertools.count(), self._catalog
-        running = self._running.setdefault(key, _Running())
+        running = self._running.setdefault(key, _Running(checkpoint))
 
         def finished(streams: list[InFlightStream] | None, error: BaseException | None) -> None:
             self._post(lambda: self._captured(key, running, streams, error))
@@ -103,7 +102,7 @@ class Finishing:
     def begin(self, drawn: DrawnSnapshot) -> None:
         """Write a drawn snapshot, then report it."""
         key = (drawn.subtask, drawn.checkpoint)
-        running = self._running.setdefault(key, _Running())
+        running = self._running.setdefault(key, _Running(drawn.checkpoint))
         running.metrics = drawn.metrics
         if drawn.capture is None:
             running.streams = []
@@ -198,13 +197,10 @@ class Finishing:
         """Delete what is durable already; what still comes is deleted when it does."""
         snapshot, running.snapshot = running.snapshot, None
         streams, running.streams = running.streams, None
-        handles = [] if snapshot is None else [s.keyed.handle for s in snapshot.operators if s.keyed]
+        states = () if snapshot is None else snapshot.operators
+        handles: list[StateHandle] = [handle for state in states for handle in state.handles()]
         handles += [part.handle for stream in streams or () for part in stream.parts]
         if handles:
-            self._background.submit(lambda: self._delete(handles), lambda *_: None)
-
-    def _delete(self, handles: Sequence[StateHandle]) -> None:
-        # All sections of a file go with the first of them.
-        for handle in {each.file: each for each in handles if isinstance(each, FileRange)}.values():
-            with suppress(StorageError, OSError):  # the next sweep finds it
-                self._writer.delete(handle)
+            self._background.submit(
+                lambda: self._writer.discard(running.checkpoint, handles), lambda *_: None
+            )

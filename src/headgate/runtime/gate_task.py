@@ -17,6 +17,7 @@ from headgate.core.alignment.handler import (
 )
 from headgate.core.credit import ReceiverCredit
 from headgate.core.watermarks import WatermarkValve
+from headgate.graph.logical import Side
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
@@ -37,16 +38,22 @@ class InputChannel:
         credit: how many frames are owed.
         ends: what the exchange is called in a checkpoint.
         sender: the sending subtask.
+        side: which input of the operator its records are for.
     """
 
-    __slots__ = ("_return_credit", "credit", "ends", "sender")
+    __slots__ = ("_return_credit", "credit", "ends", "sender", "side")
 
     def __init__(
-        self, credit_initial: int, return_credit: Callable[[int], None], ends: EdgeEnds, sender: int
+        self,
+        credit_initial: int,
+        return_credit: Callable[[int], None],
+        ends: EdgeEnds,
+        sender: int,
+        side: Side = Side.MAIN,
     ) -> None:
         self.credit = ReceiverCredit(credit_initial)
         self._return_credit = return_credit
-        self.ends, self.sender = ends, sender
+        self.ends, self.sender, self.side = ends, sender, side
 
     def consumed(self) -> None:
         """One frame is used up."""
@@ -219,7 +226,7 @@ class GateTask(Task):
             combined = self._valve.combined
             marks = np.minimum(np.maximum(batch.watermarks, combined), max(bound, combined))
             batch = _marked(batch, marks)
-        self._reading = Reading(batch, 0, channel, mark)
+        self._reading = Reading(batch, 0, channel, mark, self.channels[channel].side)
         self._process(self._reading)
 
     def _batch_done(self, reading: Reading) -> None:

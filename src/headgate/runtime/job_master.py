@@ -37,6 +37,8 @@ from headgate.runtime.gang_keeper import GangKeeper
 from headgate.runtime.job_settings import JobSettings
 from headgate.runtime.master_ports import MasterPorts, RestorePoint
 from headgate.runtime.program import Program
+from headgate.runtime.queries.asking import StateQueries
+from headgate.runtime.queries.live_state import Then
 from headgate.runtime.worker import rebuild_error
 from headgate.state.snapshots import CheckpointMetadata
 
@@ -82,6 +84,7 @@ class JobMaster:
         self._enumerators = Enumerators.none()
         self._restart_at = 0
         self._recommitting = False
+        self._queries = StateQueries(plan)
         self._suspicion: tuple[HeadgateError, int] | None = None
         coordinator = make_coordinator(settings.checkpoints, service, ports.randomness)
         self.checkpoints = CheckpointMaster(
@@ -188,6 +191,31 @@ class JobMaster:
         """Last running totals of all subtasks."""
         return [counters for member in self._roster.members() for counters in member.counters.values()]
 
+    def query(self, uid: str, state: str, key: Any, then: Then) -> None:
+        """Look up what keyed state holds now, between two records; not only what the last checkpoint has.
+
+        Args:
+            uid: of the operator.
+            state: name of one of its keyed states.
+            key: of the stream.
+            then: called in the job master's loop, once, with the value and None, or with None and why not:
+                a UsageError where there is no such operator or state, a NoEntryError where nothing is stored
+                under the key, an OperatingError where the job does not run or stopped meanwhile.
+        """
+        try:
+            if self.state is not JobState.RUNNING:
+                raise OperatingError(
+                    f"the job is {self.state.value}, and live state can be asked for only while it is running"
+                    "; ask again later"
+                )
+            slot, message = self._queries.ask(self.attempt, uid, state, key, then)
+        except HeadgateError as error:
+            then(None, error)
+            return
+        member = self._roster.get(slot)
+        if member is not None:  # else the attempt is about to end, and the query with it
+            member.link.send(message)
+
     # -- workers ---------------------------------------------------------------------------------
 
     def _start_gang(self) -> None:
@@ -226,6 +254,8 @@ class JobMaster:
             self._task_failed(message)
         elif isinstance(message, m.Deployed):
             self._deployed(slot)
+        elif isinstance(message, m.StateAnswer):
+            self._queries.answered(message)
         elif self.state not in (JobState.DEPLOYING, JobState.RUNNING):
             return
         elif isinstance(message, m.RequestSplits):
@@ -363,6 +393,7 @@ class JobMaster:
 
     def _end_attempt(self) -> None:
         self.checkpoints.suspend()
+        self._queries.end(self.attempt)
         for error in self._enumerators.close():
             self.ports.listener.note(f"closing a source failed: {error}")
         self._enumerators = Enumerators.none()

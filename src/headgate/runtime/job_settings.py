@@ -69,7 +69,7 @@ def job_settings(config: Config) -> JobSettings:
 
 
 def _worker(config: Config, alignment: AlignmentSettings) -> WorkerSettings:
-    get = config.get
+    get, backup = config.get, config.get(o.LOCAL_BACKUP)
     return WorkerSettings(
         step_target_ms=get(o.STEP_TARGET),
         buffer_timeout_ms=get(o.BUFFER_TIMEOUT),
@@ -81,6 +81,10 @@ def _worker(config: Config, alignment: AlignmentSettings) -> WorkerSettings:
         state_backend=get(o.STATE_BACKEND).value,
         rocksdb_memory_bytes=get(o.ROCKSDB_MEMORY),
         rocksdb_local_dir=get(o.ROCKSDB_LOCAL_DIR),
+        incremental=get(o.INCREMENTAL),
+        local_backup=get(o.RECOVER_FROM_LOCAL) if backup is None else backup,
+        local_backup_dir=get(o.LOCAL_BACKUP_DIR),
+        recover_from_local=get(o.RECOVER_FROM_LOCAL),
     )
 
 

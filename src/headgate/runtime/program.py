@@ -15,6 +15,7 @@ import cloudpickle
 
 from headgate.common.ids import EdgeId
 from headgate.graph.physical import PhysicalPlan
+from headgate.serde.logical_names import note_logical_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,10 @@ class WorkerSettings:
         state_backend: where keyed state lives, "hashmap" or "rocksdb".
         rocksdb_memory_bytes: what all RocksDB states of a worker share.
         rocksdb_local_dir: folder on a local disk for them, or None.
+        incremental: whether checkpoints of RocksDB states store only files that are new.
+        local_backup: whether copies of what is stored are kept on the local disk.
+        local_backup_dir: folder for them, or None.
+        recover_from_local: whether a restore reads them.
     """
 
     step_target_ms: int = 10
@@ -45,6 +50,10 @@ class WorkerSettings:
     state_backend: str = "hashmap"
     rocksdb_memory_bytes: int = 256 * 1024 * 1024
     rocksdb_local_dir: str | None = None
+    incremental: bool = False
+    local_backup: bool = False
+    local_backup_dir: str | None = None
+    recover_from_local: bool = False
     in_flight_bytes_max: int = 1024 * 1024 * 1024
 
 
@@ -66,22 +75,29 @@ class Program:
 
     def to_bytes(self) -> bytes:
         """For :class:`headgate.runtime.control.messages.Deploy`."""
-        buffer = io.BytesIO()
-        _Pickler(buffer).dump(self)
-        return buffer.getvalue()
+        return shipped(self)
+
+
+def shipped(thing: object) -> bytes:
+    """What travels to another process of the job in place of an object of the program."""
+    buffer = io.BytesIO()
+    _Pickler(buffer).dump(thing)
+    return buffer.getvalue()
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Ships classes of the user's script with their annotations resolved.
 
     A class of `__main__` travels by value, and its module stays behind: on the worker nobody could
-    tell any more what a textual annotation such as ``hg.ValueState[int]`` names.
+    tell any more what a textual annotation such as ``hg.ValueState[int]`` names, nor what the script, and
+    so the class in stored data, is called.
     """
 
     def reducer_override(self, obj: Any) -> Any:
         """See :meth:`pickle.Pickler.reducer_override`."""
         if isinstance(obj, type) and (obj.__module__ == "__main__" or "<locals>" in obj.__qualname__):
             _resolve_annotations(obj)
+            note_logical_name(obj)
         return super().reducer_override(obj)
 
 
@@ -98,5 +114,10 @@ def _resolve_annotations(cls: type) -> None:
 
 def program_from_bytes(data: bytes) -> Program:
     """The counterpart of :meth:`Program.to_bytes`; only for bytes from an authenticated job master."""
-    program: Program = cloudpickle.loads(data)
+    program: Program = received(data)
     return program
+
+
+def received(data: bytes) -> Any:
+    """The counterpart of :func:`shipped`, with the same condition."""
+    return cloudpickle.loads(data)

@@ -1,7 +1,8 @@
 """Which state of a completed checkpoint each subtask of today starts from.
 
-Keyed state goes by key-group range, lists are shared out round-robin when the parallelism changed,
-event time becomes the least of the old subtasks'. State is matched by uid and never dropped silently.
+Keyed state goes by key-group range, operator state by `core.redistribution`, lists of splits are shared out
+round-robin when the parallelism changed, event time becomes the least of the old subtasks'. State is
+matched by uid and never dropped silently.
 Records in flight find their way in `in_flight/shares.py`.
 """
 
@@ -12,12 +13,14 @@ from typing import Any
 
 import msgspec
 
+from headgate.api.operator_state import declared_operator_state
 from headgate.common.errors import UsageError
 from headgate.common.keygroups import key_group_range
 from headgate.common.time import WATERMARK_MIN
+from headgate.core.redistribution import redistribute
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.in_flight.shares import check_receivers, old_parallelism
-from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
+from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle, OperatorSubtaskState
 
 Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
 
@@ -59,27 +62,47 @@ def check_compatible(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None
             f"{', '.join(map(repr, orphans))}, but the program has no operator with that uid; "
             "give the operator its old uid back"
         )
+    _check_operator_state(plan, checkpoint)
     check_receivers(plan, checkpoint)
 
 
 def _has_state(state: OperatorSubtaskState) -> bool:
     """Whether something would be lost without it; a clock alone starts anew."""
-    return state.keyed is not None or any(state.list_state.values())
+    filled = any(held.count for held in state.operator_state)
+    return state.keyed is not None or any(state.list_state.values()) or filled
+
+
+def _check_operator_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
+    """Refuse operator state that its operator does not ask for any more: nobody else would miss it."""
+    for node in (node for vertex in plan.vertices for node in vertex.chain):
+        states = checkpoint.operators.get(node.uid or "", ())
+        stored = {held.name for state in states for held in state.operator_state if held.count}
+        lost = stored - declared_operator_state(getattr(node, "function", None)).keys()
+        if lost:
+            raise UsageError(
+                f"checkpoint {checkpoint.checkpoint} of job {checkpoint.job_name!r} holds operator state "
+                f"{', '.join(map(repr, sorted(lost)))} of {node.uid!r}, which the operator does not declare "
+                "any more; declare it, or start without the checkpoint"
+            )
 
 
 def share_operator(
     old: Sequence[OperatorSubtaskState], parallelism: int, max_parallelism: int
 ) -> list[list[OperatorSubtaskState]]:
     """The states of one operator for each of `parallelism` subtasks."""
+    held = _share_operator_state(old, parallelism)
     if len(old) == parallelism:
-        return [[state] for state in old]
+        return [
+            [msgspec.structs.replace(state, operator_state=mine)]
+            for state, mine in zip(old, held, strict=True)
+        ]
     mark = _least(state.watermark for state in old)
     firing = _firing_to(old, mark)
     lists = [_share_lists(old, parallelism, index) for index in range(parallelism)]
     shares: list[list[OperatorSubtaskState]] = []
     for index in range(parallelism):
         first, last = key_group_range(max_parallelism, parallelism, index)
-        share = [OperatorSubtaskState(old[0].uid, None, lists[index], [], mark, firing)]
+        share = [OperatorSubtaskState(old[0].uid, None, lists[index], [], mark, firing, held[index])]
         for state in old:
             keyed = state.keyed
             if keyed is not None and keyed.first_group <= last and first <= keyed.last_group:
@@ -99,6 +122,16 @@ def _firing_to(old: Sequence[OperatorSubtaskState], mark: int | None) -> int | N
     if least is None or (mark is not None and least <= mark):
         return None
     return least
+
+
+def _share_operator_state(
+    old: Sequence[OperatorSubtaskState], parallelism: int
+) -> list[list[OperatorStateHandle]]:
+    new = redistribute([state.operator_state for state in old], parallelism)
+    return [
+        [msgspec.structs.replace(share.held, first=share.first, stop=share.stop) for share in mine]
+        for mine in new
+    ]
 
 
 def _share_lists(old: Sequence[OperatorSubtaskState], parallelism: int, index: int) -> dict[str, list[Any]]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from itertools import chain
 
+from headgate.checkpoint.copied_disk import BackedUpDisk
 from headgate.checkpoint.data_files import DataFileWriter
-from headgate.checkpoint.layout import data_file_name
+from headgate.checkpoint.layout import checkpoint_of, data_file_name, job_folder
 from headgate.common.errors import StorageError
 from headgate.common.ids import CheckpointId, Fence, SubtaskId
 from headgate.common.ports import Clock, Disk
 from headgate.runtime.drawing import DrawnSnapshot
-from headgate.runtime.network.frames import Part
+from headgate.runtime.network.frames import Part as Piece
+from headgate.state.backend import Part
+from headgate.state.rocksdb.local_files import FileParts
 from headgate.state.snapshots import FileRange, Inline, StateHandle, SubtaskSnapshot
 
 
@@ -53,31 +56,31 @@ class SnapshotWriter:
             sync_ms=drawn.sync_ms,
             async_ms=clock.precise_ms() - began,
             bytes_written=files.written,
+            files_written=len(files.names),
+            bytes_shared=files.shared_bytes,
+            files_shared=len(files.shared_names),
             records_in=drawn.counters.records_in,
             records_out=drawn.counters.records_out,
             finished=drawn.finished,
         )
 
-    def store(self, drawn: DrawnSnapshot, number: int, parts: Sequence[Any]) -> tuple[StateHandle, int]:
-        """Put a blob where it belongs; gives its handle and how many bytes went to a file."""
-        size = sum(memoryview(part).nbytes for part in parts)
-        if self._disk is None or size <= self._inline_max:
-            return Inline(b"".join(bytes(part) for part in parts)), 0
-        fence = self._fence
-        checkpoint = CheckpointId(drawn.checkpoint)
-        name = data_file_name(fence.job, checkpoint, fence.generation, fence.attempt, drawn.subtask)
-        return DataFileWriter(self._disk).write(f"{name}-{number}", parts), size
-
-    def store_sections(
-        self, subtask: SubtaskId, checkpoint: int, number: int, sections: Sequence[Sequence[Part]]
+    def store(
+        self,
+        subtask: SubtaskId,
+        checkpoint: int,
+        number: str,
+        sections: Sequence[Iterable[Part]],
+        *,
+        inline: bool = True,
     ) -> list[StateHandle]:
-        """Put records in flight where they belong: all sections in one file, or all inline.
+        """Put bytes where they belong: all sections in one file, or all inline.
 
         Args:
             subtask: whose.
             checkpoint: which.
             number: tells the files of one subtask's checkpoint apart.
-            sections: the bytes of each part, in pieces.
+            sections: the bytes of each, in parts that are asked for once and in order.
+            inline: whether little may stay in the acknowledgement.
 
         Returns:
             the handle of each section.
@@ -85,13 +88,51 @@ class SnapshotWriter:
         Raises:
             StorageError: the storage refused.
         """
-        size = sum(memoryview(part).nbytes for parts in sections for part in parts)
-        if self._disk is None or size <= self._inline_max:
-            return [Inline(b"".join(parts)) for parts in sections]
+        limit = None if self._disk is None else self._inline_max if inline else -1
+        rest, small = _split_at(limit, sections)
+        if self._disk is None or rest is None:
+            return [Inline(b"".join(parts)) for parts in small]
         fence = self._fence
         name = data_file_name(fence.job, CheckpointId(checkpoint), fence.generation, fence.attempt, subtask)
+        disk = self._disk
+        if isinstance(disk, BackedUpDisk) and len(rest) == 1 and isinstance(rest[0], FileParts):
+            disk = disk.linking(rest[0].path)
+        return list(DataFileWriter(disk).write_sections(f"{name}-{number}", rest))
+
+    def store_sections(
+        self, subtask: SubtaskId, checkpoint: int, number: int, sections: Sequence[Sequence[Piece]]
+    ) -> list[StateHandle]:
+        """Put records in flight where they belong; see :meth:`store`."""
         plain = [[memoryview(part) for part in parts] for parts in sections]
-        return list(DataFileWriter(self._disk).write_sections(f"{name}-f{number}", plain))
+        return self.store(subtask, checkpoint, f"f{number}", plain)
+
+    def may_share(self, handle: StateHandle, root: str | None) -> bool:
+        """Whether a completed checkpoint's handle lasts as long as one that refers to it.
+
+        Only files of this job on this storage do: others are deleted by others.
+        """
+        if self._disk is None or isinstance(handle, Inline):
+            return True
+        return handle.file.startswith(f"{job_folder(self._fence.job)}/") and root in (
+            None,
+            self._disk.describe(),
+        )
+
+    def shared(self, checkpoint: int, handle: FileRange) -> None:
+        """A checkpoint refers to what is stored already."""
+        if isinstance(self._disk, BackedUpDisk):
+            self._disk.copies.refer(checkpoint, handle.file)
+
+    def discard(self, checkpoint: int, handles: Iterable[StateHandle]) -> None:
+        """Remove the files that were written for a checkpoint, which will not be complete.
+
+        Files that it shares with others stay. What cannot be removed is left for the next sweep.
+        """
+        names = {handle.file: handle for handle in handles if isinstance(handle, FileRange)}
+        for name, handle in names.items():
+            if checkpoint_of(name, self._fence.job) == checkpoint:
+                with suppress(StorageError, OSError):
+                    self.delete(handle)
 
     def delete(self, handle: StateHandle) -> None:
         """Remove the file of a handle that no checkpoint will refer to, with all its sections.
@@ -103,25 +144,68 @@ class SnapshotWriter:
             self._disk.delete(handle.file)
 
 
+def _split_at(
+    limit: int | None, sections: Sequence[Iterable[Part]]
+) -> tuple[list[Iterable[Part]] | None, list[list[Part]]]:
+    """The sections, if they hold more than `limit` bytes; else None, and the parts of each.
+
+    No more is read than it takes to know.
+    """
+    if limit is not None and limit < 0:
+        return list(sections), []
+    small: list[list[Part]] = []
+    size = 0
+    for place, parts in enumerate(sections):
+        rest, mine = iter(parts), list[Part]()
+        for part in rest:
+            mine.append(part)
+            size += memoryview(part).nbytes
+            if limit is not None and size > limit:
+                return [*small, chain(mine, rest), *sections[place + 1 :]], []
+        small.append(mine)
+    return None, small
+
+
 class _Files:
-    """See `runtime.operators.base.StateFiles`."""
+    """See `state.backend.StateFiles`."""
 
     def __init__(self, writer: SnapshotWriter, drawn: DrawnSnapshot) -> None:
         self._writer, self._drawn = writer, drawn
         self._handles: list[StateHandle] = []
+        self._calls = 0
+        self.names: set[str] = set()
         self.written = 0
+        self.shared_names: set[str] = set()
+        self.shared_bytes = 0
 
-    def write(self, uid: str, parts: Sequence[Any]) -> StateHandle:
-        handle, size = self._writer.store(self._drawn, len(self._handles), parts)
-        self._handles.append(handle)
-        self.written += size
-        return handle
+    def write(self, uid: str, parts: Iterable[Part]) -> StateHandle:
+        return self.write_sections(uid, [parts], inline=True)[0]
+
+    def write_sections(
+        self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
+    ) -> list[StateHandle]:
+        drawn = self._drawn
+        number, self._calls = str(self._calls), self._calls + 1
+        handles = self._writer.store(drawn.subtask, drawn.checkpoint, number, sections, inline=inline)
+        self._handles += handles
+        for handle in handles:
+            if isinstance(handle, FileRange):
+                self.names.add(handle.file)
+                self.written += handle.length
+        return handles
+
+    def share(self, handle: StateHandle, root: str | None) -> bool:
+        if not self._writer.may_share(handle, root):
+            return False
+        if isinstance(handle, FileRange):
+            self.shared_names.add(handle.file)
+            self.shared_bytes += handle.length
+            self._writer.shared(self._drawn.checkpoint, handle)
+        return True
 
     def delete(self) -> None:
         """Nobody will refer to what was written: a later operator's part could not be."""
-        for handle in self._handles:
-            with suppress(StorageError, OSError):  # the next sweep finds it
-                self._writer.delete(handle)
+        self._writer.discard(self._drawn.checkpoint, self._handles)
 
 
 def release(drawn: DrawnSnapshot) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import re
@@ -12,8 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.api.state import StateDescriptor
-from headgate.state.backend import KeyedBackend
+from headgate.common.errors import UsageError
+from headgate.common.processes import process_lives
+from headgate.common.registry import OPTIONAL_PACKAGES
+from headgate.state.backend import BlobReader, KeyedBackend, NativeState
 from headgate.state.heap.backend import HeapKeyedBackend
+from headgate.state.targets import target_of
 
 if TYPE_CHECKING:
     from headgate.state.rocksdb.memory import RocksMemory
@@ -37,6 +42,22 @@ class StateBackends(Protocol):
         """
         ...
 
+    def readable(
+        self, stored: BlobReader, descriptors: Mapping[str, StateDescriptor], max_parallelism: int
+    ) -> BlobReader:
+        """Stored state in a form that its backends restore.
+
+        Args:
+            stored: a blob, or a :class:`NativeState`.
+            descriptors: the declared states, by name.
+            max_parallelism: number of key groups.
+
+        Raises:
+            StorageError: something is missing or damaged.
+            UsageError: stored and declared state do not fit, or a package is missing.
+        """
+        ...
+
 
 class HeapBackends:
     """State as Python objects: fast, and bounded by memory."""
@@ -47,19 +68,36 @@ class HeapBackends:
         """See :class:`StateBackends`."""
         return HeapKeyedBackend(descriptors, *groups, max_parallelism)
 
+    def readable(
+        self, stored: BlobReader, descriptors: Mapping[str, StateDescriptor], max_parallelism: int
+    ) -> BlobReader:
+        """See :class:`StateBackends`; RocksDB's files become a blob on the disk for temporary files."""
+        if not isinstance(stored, NativeState):
+            return stored
+        if importlib.util.find_spec("rocksdict") is None:
+            raise UsageError(
+                "the checkpoint holds state in RocksDB's own files, and package rocksdict, which reads them, "
+                f"is not installed; install {OPTIONAL_PACKAGES['rocksdict']} on all workers"
+            )
+        from headgate.state.rocksdb.conversion import canonical_blob
+
+        targets = {name: target_of(descriptor) for name, descriptor in descriptors.items()}
+        return canonical_blob(stored, targets, max_parallelism, _own_folder(Path(tempfile.gettempdir())))
+
 
 class RocksBackends:
     """State in RocksDB on the local disk; one bound for what it holds in memory for all states of the worker.
 
-    Beyond that bound: live values of the keys in use, and the blob of a state while a checkpoint is written.
+    Beyond that bound: live values of the keys in use, and timers.
 
     Args:
         memory_bytes: for all of them.
         local: folder on a disk of this machine; None: the one for temporary files.
+        incremental: whether checkpoints are.
     """
 
-    def __init__(self, memory_bytes: int, local: str | None) -> None:
-        self._bytes = memory_bytes
+    def __init__(self, memory_bytes: int, local: str | None, incremental: bool = False) -> None:
+        self._bytes, self._incremental = memory_bytes, incremental
         self._local = Path(local or tempfile.gettempdir())
         self._memory: RocksMemory | None = None
 
@@ -79,14 +117,31 @@ class RocksBackends:
             self._local.mkdir(parents=True, exist_ok=True)
             remove_abandoned(self._local)
             self._memory = RocksMemory(self._bytes)
-        prefix = f"headgate-state-{platform.node()}-{os.getpid()}-"
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=self._local))
-        return RocksKeyedBackend(descriptors, *groups, max_parallelism, directory=folder, memory=self._memory)
+        return RocksKeyedBackend(
+            descriptors,
+            *groups,
+            max_parallelism,
+            directory=_own_folder(self._local),
+            memory=self._memory,
+            incremental=self._incremental,
+        )
+
+    def readable(
+        self, stored: BlobReader, descriptors: Mapping[str, StateDescriptor], max_parallelism: int
+    ) -> BlobReader:
+        """See :class:`StateBackends`; all is restored as it is."""
+        return stored
 
 
-def backends_for(kind: str, memory_bytes: int, local: str | None) -> StateBackends:
+def backends_for(kind: str, memory_bytes: int, local: str | None, incremental: bool = False) -> StateBackends:
     """The backends that a job asked for, by the name in its configuration."""
-    return RocksBackends(memory_bytes, local) if kind == ROCKSDB else HeapBackends()
+    return RocksBackends(memory_bytes, local, incremental) if kind == ROCKSDB else HeapBackends()
+
+
+def _own_folder(local: Path) -> Path:
+    """A new folder whose name tells whose it is, should this process be killed."""
+    prefix = f"headgate-state-{platform.node()}-{os.getpid()}-"
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=local))
 
 
 def remove_abandoned(folder: Path) -> list[Path]:
@@ -94,18 +149,8 @@ def remove_abandoned(folder: Path) -> list[Path]:
     found: list[Path] = []
     for path in folder.glob("headgate-state-*"):
         match = _FOLDER.fullmatch(path.name)
-        if match is None or match["host"] != platform.node() or _lives(int(match["pid"])):
+        if match is None or match["host"] != platform.node() or process_lives(int(match["pid"])):
             continue
         shutil.rmtree(path, ignore_errors=True)
         found.append(path)
     return found
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # somebody else's, so not ours to judge
-    return True

@@ -10,6 +10,7 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.checkpoint_master import add_totals, chain_name
 from headgate.runtime.control.messages import Counters
 from headgate.runtime.events import JobListener
+from headgate.runtime.queries.live_state import LiveState
 
 Totals = Mapping[str, tuple[int, int]]
 
@@ -52,6 +53,10 @@ class JobStatistics(JobListener):
         return found
 
     # -- JobListener -----------------------------------------------------------------------------
+
+    def begins(self, live_state: LiveState) -> None:
+        """See :class:`JobListener`."""
+        self._next.begins(live_state)
 
     def gang_submitted(self, gang: int, slots: int) -> None:
         """See :class:`JobListener`."""

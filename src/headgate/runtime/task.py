@@ -14,10 +14,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from headgate.common.ids import SubtaskId
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.detach import detached
 from headgate.records.row_batch import RowBatch
@@ -31,6 +32,8 @@ from headgate.runtime.operators.base import Operator, blamed
 from headgate.runtime.operators.source import SourceOperator
 from headgate.runtime.output import Outputs
 from headgate.runtime.pace import Pace
+
+T = TypeVar("T")
 
 
 class TaskHost(SnapshotHost, Protocol):
@@ -58,12 +61,17 @@ class Reading:
         operator: which operator of the chain takes them in.
         channel: the input channel they came from; None when they are of a restored checkpoint.
         mark: the watermark that is in force behind them; None when none moves.
+        side: which input of the operator it is. Records of a restored checkpoint are of the main side:
+            none is in flight on the other, where barriers never overtake.
     """
 
-    __slots__ = ("batch", "channel", "cursor", "mark", "operator")
+    __slots__ = ("batch", "channel", "cursor", "mark", "operator", "side")
 
-    def __init__(self, batch: Batch, operator: int, channel: int | None, mark: int | None) -> None:
+    def __init__(
+        self, batch: Batch, operator: int, channel: int | None, mark: int | None, side: Side = Side.MAIN
+    ) -> None:
         self.batch, self.operator, self.channel, self.mark = batch, operator, channel, mark
+        self.side = side
         self.cursor = 0
 
     def remainder(self) -> Batch:
@@ -202,8 +210,9 @@ class Task(ABC):
         """One slice of a batch."""
         start = reading.cursor
         stop = min(len(reading.batch), start + self.pace.records)
-        operator, piece = self.operators[reading.operator], reading.batch.slice(start, stop)
-        self._runner.run(lambda: operator.process_some(piece), lambda taken: self._processed(reading, taken))
+        take = self.operators[reading.operator].entry(reading.side)
+        piece = reading.batch.slice(start, stop)
+        self._runner.run(lambda: take(piece), lambda taken: self._processed(reading, taken))
 
     def _processed(self, reading: Reading, taken: int) -> None:
         if reading.operator == 0:
@@ -316,6 +325,13 @@ class Task(ABC):
         for operator in self.operators:
             with blamed(operator.context, f"at the completion of checkpoint {checkpoint}"):
                 operator.checkpoint_complete(checkpoint)
+
+    def look(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Between two steps, do `work` where the operators live, and in the loop `then` with what it gave.
+
+        Where a call of user code is under way beside the loop, that is when it has come back.
+        """
+        self._runner.when_back(lambda: then(self._runner.call(work)))
 
     def end(self) -> None:
         """The last record was processed: let event time run out, then say so downstream."""

@@ -37,9 +37,11 @@ from headgate.runtime.finishing import Finishing
 from headgate.runtime.in_flight.capture import CaptureLimits, InFlightCapture
 from headgate.runtime.in_flight.catalog import StreamCatalog
 from headgate.runtime.in_flight.elements import NotStorableError
+from headgate.runtime.local_recovery import LocalRecovery
 from headgate.runtime.logs import TaskContext, clear_task_context, use_task_context
 from headgate.runtime.network.base import DataPlane
 from headgate.runtime.program import program_from_bytes
+from headgate.runtime.queries.answering import answer
 from headgate.runtime.snapshots import SnapshotWriter
 from headgate.runtime.source_task import SourceTask
 from headgate.runtime.task import Task
@@ -99,6 +101,7 @@ class Worker:
         self.clock = ports.clock
         self.state = WorkerState.IDLE
         self.progress, self.attempt = 0, 0
+        self._local = LocalRecovery(job, slot)
         self._assembly: Assembly | None = None
         self._finishing: Finishing | None = None
         self._threads_before = _thread_idents()
@@ -144,9 +147,13 @@ class Worker:
         elif kind is m.CheckpointComplete:
             for task in self._assembly.tasks.values():
                 task.checkpoint_complete(message.checkpoint)
+            self._local.completed(message.checkpoint, self.ports.background)
         elif kind is m.CheckpointAborted:
             for task in self._assembly.tasks.values():
                 task.aborted(message.checkpoint)
+        elif kind is m.QueryState:
+            at = SubtaskId(VertexId(message.vertex), SubtaskIndex(message.subtask))
+            answer(self._assembly.tasks[at], message, describe_error, self.ports.link.send)
 
     def _deploy(self, message: m.Deploy) -> None:
         if message.attempt <= self.attempt:
@@ -162,9 +169,10 @@ class Worker:
         disk = None if message.storage is None else self.ports.open_disk(message.storage)
         if disk is not None and message.marker is not None:
             _check_shared(disk, message.marker)
+        self._local.configure(program.settings)
         fence = Fence(self.job, Generation(message.generation), AttemptId(message.attempt))
         self._finishing = Finishing(
-            SnapshotWriter(disk, program.settings.inline_size_max, fence),
+            SnapshotWriter(self._local.writing(disk), program.settings.inline_size_max, fence),
             StreamCatalog(program),
             CaptureLimits(total_bytes=program.settings.in_flight_bytes_max),
             self.ports.background,
@@ -175,6 +183,7 @@ class Worker:
         restored = (
             None if message.restored_storage is None else self.ports.open_disk(message.restored_storage)
         )
+        restored = self._local.reading(restored)
         self._assembly = assemble(program, self.slot, message, self, self.ports, restored)
         self.ports.data.open(fence, message.peers)
         for task in self._assembly.tasks.values():
@@ -182,6 +191,7 @@ class Worker:
             task.log_context = TaskContext(self.job, head.uid, head.subtask, head.attempt)
             use_task_context(task.log_context)
             task.open()
+        self._local.report(message.restored_checkpoint, restored)
         self.ports.link.send(m.Deployed(self.attempt))
 
     def _stop(self, attempt: int) -> None:
@@ -211,6 +221,7 @@ class Worker:
     def close(self) -> None:
         """Release everything; the worker is of no use afterwards."""
         self._dispose()
+        self._local.close(self.ports.background, job_over=self.state is WorkerState.FINISHED)
 
     def _dispose(self) -> None:
         assembly, self._assembly = self._assembly, None

@@ -24,6 +24,8 @@ import msgspec
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde import temporal
 from headgate.serde.serializer import Buffer, TypeSerializer
+from headgate.serde.snapshot import TypeSerializerSnapshot
+from headgate.serde.undecodable import UNDECODABLE
 
 SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 """Types that msgpack holds as they are (ints to 64 bits, str without lone surrogates)."""
@@ -64,6 +66,24 @@ def encode_tagged(value: Any) -> bytes:
         return _encode(to_tagged(value))
     except RecursionError:
         raise UsageError("a value contains itself or is nested too deeply to be stored; flatten it") from None
+
+
+def encode_tagged_each(values: Sequence[Any]) -> list[bytes]:
+    """The bytes that :func:`encode_tagged` gives for each value; fast for scalars and for tuples of scalars.
+
+    Example:
+        >>> encode_tagged_each([1, "a"]) == [encode_tagged(1), encode_tagged("a")]
+        True
+    """
+    kinds = set(map(type, values))
+    try:
+        if kinds <= SCALARS:
+            return list(map(_encode, values))
+        if kinds == {tuple} and set(map(type, chain.from_iterable(values))) <= SCALARS:
+            return [_encode(_Ext(_TUPLE, _encode(value))) for value in values]
+    except (OverflowError, UnicodeEncodeError):
+        pass  # one of them is beyond what msgpack holds as it is
+    return [encode_tagged(value) for value in values]
 
 
 def untag(code: int, data: memoryview) -> Any:
@@ -203,7 +223,7 @@ class DynamicSerializer(TypeSerializer[Any]):
         view = memoryview(data)
         try:
             values = (_decode_tuples if view[0] == _MODE_TUPLES else _decode_values)(view[1:])
-        except (msgspec.MsgspecError, ValueError, IndexError, ArithmeticError, TypeError) as error:
+        except UNDECODABLE as error:
             raise StorageError(
                 f"stored values do not decode ({error}); the bytes are not what was written"
             ) from None
@@ -214,6 +234,13 @@ class DynamicSerializer(TypeSerializer[Any]):
     def describe(self) -> dict[str, Any]:
         """Kind and version of the codec."""
         return {"kind": "any", "version": 1}
+
+    def snapshot(self) -> TypeSerializerSnapshot[Any]:
+        """The description."""
+        # Not at the top: it is judged by what builds on this module.
+        from headgate.serde.described_snapshot import DescribedSnapshot
+
+        return DescribedSnapshot(self.describe(), self)
 
     def copy(self, value: Any) -> Any:
         """A deep copy."""

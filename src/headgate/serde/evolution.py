@@ -22,13 +22,19 @@ from headgate.serde.compatibility import (
     compare,
 )
 from headgate.serde.containers import DIRECT_KEYS, dict_wire, each, row_converter_or_none
+from headgate.serde.dynamic import DynamicSerializer
+from headgate.serde.evolved_avro import evolve_avro
+from headgate.serde.evolved_protobuf import evolve_message
 from headgate.serde.evolved_records import RECORDS, evolve_record
 from headgate.serde.evolved_unions import union_reading
 from headgate.serde.forms import Convert, Form, FormSerializer
+from headgate.serde.json_text import evolve_json
+from headgate.serde.pickled_values import evolve_pickled
 from headgate.serde.primitives import ANY, BY_KIND
 from headgate.serde.reading import PartRefused, Reading, Refused, changed, prefixed
 from headgate.serde.records import logical_name
 from headgate.serde.serializer import Buffer, TypeSerializer
+from headgate.serde.undecodable import stored_description
 
 Reader = Callable[[Buffer, int], list[Any]]
 
@@ -37,8 +43,14 @@ _EXACT_FLOATS: Final = 2**53
 """Up to here every int is a float."""
 
 
+@stored_description()
 def judge(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Compatibility:
     """Whether bytes of a stored description can become values of a declared type.
+
+    Where a serializer of the user's has written, or is to read, the new serializer's snapshot judges.
+
+    Raises:
+        StorageError: the description is damaged.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for
@@ -47,16 +59,35 @@ def judge(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Compatibil
         >>> judge(serializer_for(str).describe(), serializer_for(int))
         Incompatible(why='was str and is int')
     """
+    if _by_snapshots(stored, current):
+        from headgate.serde.snapshot_judgement import judge_stored  # it builds on this module
+
+        return judge_stored(stored, current).verdict
     try:
         return evolve(stored, _form_of(current)).verdict
     except Refused as refused:
         return Incompatible(refused.why)
 
 
+@stored_description()
 def reader_for(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Reader:
     """What reads batches of a stored description as values of a declared type.
 
     Bytes that are as the serializer itself would write them are left to it.
+
+    Raises:
+        StorageError: the description is damaged.
+        UsageError: they are incompatible; says why.
+    """
+    if _by_snapshots(stored, current):
+        from headgate.serde.snapshot_judgement import reader_of_stored  # it builds on this module
+
+        return reader_of_stored(stored, current)
+    return reading_serializer(stored, current).decode_many
+
+
+def reading_serializer(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> TypeSerializer[Any]:
+    """What decodes bytes of a stored built-in description as values of a built-in serializer.
 
     Raises:
         UsageError: they are incompatible; says why.
@@ -66,9 +97,21 @@ def reader_for(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Reade
     except Refused as refused:
         raise UsageError(refused.why) from None
     if isinstance(reading.verdict, AsIs):
-        return current.decode_many
-    form = Form(current.name, dict(stored), reading.wire, from_plain=reading.convert)
-    return FormSerializer(form).decode_many
+        return current
+    return FormSerializer(Form(current.name, dict(stored), reading.wire, from_plain=reading.convert))
+
+
+def _by_snapshots(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> bool:
+    return holds_custom(stored) or not isinstance(current, FormSerializer | DynamicSerializer)
+
+
+def holds_custom(stored: Mapping[str, Any]) -> bool:
+    """Whether a serializer of the user's has written the values, or parts of lists or maps."""
+    parts = (stored.get(name) for name in _PARTS.get(stored["kind"], ()))
+    return stored["kind"] == "custom" or any(part["kind"] == "custom" for part in parts if part is not None)
+
+
+_PARTS: Final[dict[str, tuple[str, ...]]] = {"list": ("of",), "dict": ("key", "value")}
 
 
 def _form_of(serializer: TypeSerializer[Any]) -> Form:
@@ -341,4 +384,8 @@ _BY_KIND: Final[dict[str, Callable[[Mapping[str, Any], Form], Reading]]] = {
     "dict": _dict,
     "enum": _enumeration,
     "flag": _enumeration,
+    "protobuf": evolve_message,
+    "avro": evolve_avro,
+    "json": lambda stored, new: evolve_json(stored, new, evolve),
+    "pickle": evolve_pickled,
 }

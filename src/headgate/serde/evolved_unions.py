@@ -23,17 +23,18 @@ def union_reading(
         wires = tuple(reading.wire for reading in readings)
         return Union[wires], _by_class(kinds, readings)  # noqa: UP007 - of a tuple
     others = [place for place, kind in enumerate(kinds) if kind != "none"]
-    if len(others) == 1 and len(kinds) == 2 and not _nullable(members[others[0]]):
+    if len(others) == 1 and len(kinds) == 2 and not nullable(members[others[0]]):
         reading = readings[others[0]]
         return optional_wire(reading.wire), skip_none(reading.convert)
     return tagged_reading([reading.wire for reading in readings], [reading.convert for reading in readings])
 
 
-def _nullable(stored: Mapping[str, Any]) -> bool:
+def nullable(stored: Mapping[str, Any]) -> bool:
+    """Whether a stored value of a description can be nil."""
     kind = stored["kind"]
     if kind == "literal":
-        return _nullable(stored["of"])
-    return kind in ("none", "any") or (kind == "union" and any(map(_nullable, stored["of"])))
+        return nullable(stored["of"])
+    return kind in ("none", "any") or (kind == "union" and any(map(nullable, stored["of"])))
 
 
 def _by_class(kinds: Sequence[str], readings: Sequence[Reading]) -> Convert | None:

@@ -12,6 +12,8 @@ import msgspec
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.dynamic import decode_tagged, encode_tagged, untag, with_mode
 from headgate.serde.serializer import Buffer, TypeSerializer
+from headgate.serde.snapshot import TypeSerializerSnapshot
+from headgate.serde.undecodable import UNDECODABLE
 
 _MODE_TYPED: Final = 0
 _MODE_TAGGED: Final = 1
@@ -121,12 +123,24 @@ class FormSerializer(TypeSerializer[Any]):
     A batch is one byte of mode and msgpack. In the typed mode msgspec alone does the work. A batch
     that msgpack cannot hold as it is (an int beyond 64 bits, a lone surrogate, anywhere in it) is
     written in the tagged mode of the dynamic codec, which is slower and holds everything.
+
+    Args:
+        form: what is known of the type.
+        hint: the annotation that the form was made of, in a tuple; empty: of none.
     """
 
-    def __init__(self, form: Form) -> None:
-        self.form = form
+    def __init__(self, form: Form, hint: tuple[Any, ...] = ()) -> None:
+        self.form, self._hint = form, hint
         self.name, self.immutable = form.name, form.immutable
         self._decode = msgspec.msgpack.Decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A form is made of functions and decoders, which cannot be shipped. Its annotation can.
+        if not self._hint:
+            raise TypeError(f"the reader of stored {self.name} stays in its process")
+        from headgate.serde.resolve import serializer_for  # it builds on this module
+
+        return serializer_for, self._hint
 
     def encode_many(self, values: Sequence[Any]) -> bytes:
         """Encode a batch; values are trusted to be of the type.
@@ -155,15 +169,10 @@ class FormSerializer(TypeSerializer[Any]):
         view, from_plain = memoryview(data), self.form.from_plain
         try:
             plain = self._decode(view[1:]) if view[0] == _MODE_TYPED else decode_tagged(view[1:])
+            if type(plain) is not list:  # the tagged mode says for itself what it holds
+                raise TypeError(f"a batch is a list; got {type(plain).__name__}")
             values = plain if from_plain is None else [from_plain(value) for value in plain]
-        except (
-            msgspec.MsgspecError,
-            ValueError,
-            TypeError,
-            LookupError,
-            ArithmeticError,
-            AttributeError,
-        ) as error:
+        except UNDECODABLE as error:
             raise StorageError(f"stored values do not decode as {self.name} ({error})") from None
         if len(values) != count:
             raise StorageError(f"a batch of {self.name} holds {len(values)} values; expected {count}")
@@ -192,6 +201,13 @@ class FormSerializer(TypeSerializer[Any]):
     def describe(self) -> dict[str, Any]:
         """Kind, version and parameters."""
         return self.form.description
+
+    def snapshot(self) -> TypeSerializerSnapshot[Any]:
+        """The description."""
+        # Not at the top: it is judged by what builds on this module.
+        from headgate.serde.described_snapshot import DescribedSnapshot
+
+        return DescribedSnapshot(self.form.description, self)
 
     def copy(self, value: Any) -> Any:
         """A copy that changes in place do not reach; the value itself when it is immutable."""

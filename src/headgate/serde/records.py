@@ -8,10 +8,8 @@ values in the order of the description. Kinds of records are recognised by their
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable
 from operator import attrgetter
-from pathlib import PurePath
 from typing import (
     Annotated,
     Any,
@@ -29,25 +27,10 @@ from headgate.common.former_names import Alias, former_names
 from headgate.serde.containers import row_converter
 from headgate.serde.defaults import NO_DEFAULT, Factory, defaults_of
 from headgate.serde.forms import Constant, Convert, Field, Form, Record, copier, describe
+from headgate.serde.logical_names import logical_name as logical_name
 from headgate.serde.primitives import exactly
 
 Resolve = Callable[[Any], Form]
-
-
-def logical_name(cls: type) -> str:
-    """Module and name of a class, the same whether its file is run or imported.
-
-    Example:
-        >>> import decimal
-        >>> logical_name(decimal.Context)
-        'decimal.Context'
-    """
-    module = cls.__module__
-    if module == "__main__":
-        main = sys.modules.get("__main__")
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        module = spec.name if spec is not None else PurePath(file).stem if file else module
-    return f"{module}.{cls.__qualname__}"
 
 
 def record_form(cls: type, resolve: Resolve) -> Form | None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import enum
 import types
-from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin, get_type_hints
 
 from headgate.common.errors import UsageError
+from headgate.common.stored_as import AvroMark, JsonMark, StoredAs, avro
 from headgate.serde.arrays import array_form, foreign_form
+from headgate.serde.avro import avro_form
 from headgate.serde.containers import dict_form, sequence_form, tuple_form
 from headgate.serde.dynamic import DynamicSerializer
 from headgate.serde.forms import Form, FormSerializer
+from headgate.serde.json_text import json_form
 from headgate.serde.models import model_form
+from headgate.serde.pickled_values import holds_pickle, pickled_form
 from headgate.serde.primitives import ANY, PRIMITIVES, enum_form
+from headgate.serde.protobuf import is_message, message_form
 from headgate.serde.records import Resolve, logical_name, record_form
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.unions import literal_form, union_form
@@ -39,9 +44,34 @@ def serializer_for(hint: Any, where: str = "a value") -> TypeSerializer[Any]:
     try:
         form = _form(hint, ())
         # Any | None and the like: the same description, so it must be the same bytes.
-        return DynamicSerializer() if form is ANY else FormSerializer(form)
+        return DynamicSerializer() if form is ANY else FormSerializer(form, (hint,))
     except UsageError as error:
         raise UsageError(f"{where} is declared as {_shown(hint)}: {error}") from None
+
+
+def record_serializer(hint: Any) -> TypeSerializer[Any] | None:
+    """The serializer of records of a class with fields; None where the self-describing codec is used.
+
+    Records on the way are part of unaligned checkpoints, so none of them is pickled by an annotation.
+
+    Args:
+        hint: the declared type of a stream's records, or None.
+
+    Example:
+        >>> import decimal
+        >>> from typing import NamedTuple
+        >>> class Point(NamedTuple):
+        ...     x: int
+        >>> record_serializer(Point).name, record_serializer(int), record_serializer(decimal.Context)
+        ('Point', None, None)
+    """
+    if not isinstance(hint, type):
+        return None
+    try:
+        found = serializer_for(hint) if is_message(hint) or get_type_hints(hint) else None
+    except (UsageError, NameError, TypeError):
+        return None  # Fields of no known serializer, or annotations that name nothing here.
+    return None if found is None or holds_pickle(found.describe()) else found
 
 
 def _form(hint: Any, outer: tuple[Any, ...]) -> Form:
@@ -51,7 +81,7 @@ def _form(hint: Any, outer: tuple[Any, ...]) -> Form:
         return known
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _form(args[0], outer)
+        return _annotated(args[0], args[1:], outer)
     if isinstance(hint, NewType):
         return _form(hint.__supertype__, outer)
     if origin in (Union, types.UnionType):
@@ -63,6 +93,21 @@ def _form(hint: Any, outer: tuple[Any, ...]) -> Form:
     if isinstance(hint, type):
         return _class(hint, outer)
     raise _unknown(hint)
+
+
+def _annotated(hint: Any, marks: tuple[Any, ...], outer: tuple[Any, ...]) -> Form:
+    """The form that a mark chooses; other notes mean nothing here."""
+    if avro in marks:
+        raise UsageError("hg.avro stands without its schema; write hg.avro(schema)")
+    chosen = [mark for mark in marks if isinstance(mark, StoredAs)]
+    if len(chosen) > 1:
+        raise UsageError(f"{' and '.join(map(repr, chosen))} cannot both say how values are stored; keep one")
+    if not chosen:
+        return _form(hint, outer)
+    (mark,) = chosen
+    if isinstance(mark, AvroMark):
+        return avro_form(hint, mark.schema)
+    return json_form(_form(hint, outer)) if isinstance(mark, JsonMark) else pickled_form(hint)
 
 
 def _generic(hint: Any, origin: Any, args: tuple[Any, ...], outer: tuple[Any, ...]) -> Form:
@@ -91,7 +136,8 @@ def _class(cls: type, outer: tuple[Any, ...]) -> Form:
         return enum_form(cls, logical_name(cls))
     if cls in outer:
         raise UsageError(f"{cls.__qualname__} contains itself; store it flat, or annotate the inner one Any")
-    form = foreign_form(cls) or _record_form(cls, lambda inner: _form(inner, (*outer, cls)))
+    form = message_form(cls) or foreign_form(cls)
+    form = form or _record_form(cls, lambda inner: _form(inner, (*outer, cls)))
     if form is None:
         raise _unknown(cls)
     return form
@@ -112,8 +158,9 @@ def _unknown(hint: Any) -> UsageError:
     return UsageError(
         f"no serializer is known for {_shown(hint)}; use None, bool, int, float, str, bytes, list, tuple, "
         "set, frozenset, dict, a union of these, datetime types, Decimal, UUID, an Enum, a dataclass, "
-        "NamedTuple, TypedDict, msgspec.Struct, attrs class or pydantic model, a NumPy scalar or array, an "
-        "Arrow RecordBatch or Table, or Any for plain values"
+        "NamedTuple, TypedDict, msgspec.Struct, attrs class or pydantic model, a Protobuf message, a NumPy "
+        "scalar or array, an Arrow RecordBatch or Table, Any for plain values, or a format by name: "
+        "Annotated[T, hg.json], hg.avro(schema) or, with its risks, hg.pickled"
     )
 
 

@@ -6,10 +6,15 @@ groups. All methods are called by the operator's loop, except those of a pending
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from headgate.core.timers import TimerQueue
+from headgate.state.snapshots import Inline, KeyedStateHandle, NativeFiles
+from headgate.state.snapshots import StateHandle as StoredHandle
+
+Part = bytes | memoryview
 
 
 class StateHandle(Protocol):
@@ -41,20 +46,138 @@ class BlobReader(Protocol):
         ...
 
 
-class PendingSnapshot(Protocol):
-    """State as it was at the cut, not yet bytes. Used by one thread beside the loop."""
+class StateFiles(Protocol):
+    """Where the asynchronous part of a snapshot puts its bytes."""
 
-    def write(self) -> list[bytes]:
-        """The blob, in parts to be laid end to end; then the snapshot is released.
+    def write(self, uid: str, parts: Iterable[Part]) -> StoredHandle:
+        """Store bytes durably.
+
+        Args:
+            uid: the operator's.
+            parts: the bytes in order; asked for once.
+
+        Raises:
+            StorageError: the storage refused.
+        """
+        ...
+
+    def write_sections(
+        self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
+    ) -> list[StoredHandle]:
+        """Store several things durably in one file, each with a handle of its own.
+
+        Args:
+            uid: the operator's.
+            sections: the bytes of each, in parts; asked for once and in order.
+            inline: whether all of it may be kept in the metadata when it is little.
+
+        Raises:
+            StorageError: the storage refused.
+        """
+        ...
+
+    def share(self, handle: StoredHandle, root: str | None) -> bool:
+        """Refer to what an earlier checkpoint stored; False when that may go while this one stays.
+
+        Args:
+            handle: what was stored.
+            root: the storage that it was restored from; None: it was written by this attempt.
+        """
+        ...
+
+
+class EntryFilter(Protocol):
+    """Leaves entries out of a snapshot that is written whole."""
+
+    def __call__(self, name: str, keys: list[Any], values: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The entries of a state that are to be written, out of some of them; it changes none in place.
+
+        Portions come state by state, in the order of the declarations.
+        """
+        ...
+
+
+class PendingSnapshot(Protocol):
+    """State as it was at the cut, not yet bytes. Used by one thread beside the loop.
+
+    Attributes:
+        keep: decides which entries are written, unless the state is stored as the backend's own files;
+            None: all.
+    """
+
+    keep: EntryFilter | None
+
+    def write(self) -> Iterable[bytes]:
+        """The whole state as one blob, in parts to be laid end to end; then the snapshot is released.
 
         Raises:
             UsageError: a value is not of its state's declared type.
+            StorageError: what is kept on the local disk cannot be read or written.
+        """
+        ...
+
+    def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
+        """Store the state as this backend does; then the snapshot is released.
+
+        Args:
+            uid: the operator's.
+            files: where bytes go.
+
+        Raises:
+            UsageError: a value is not of its state's declared type.
+            StorageError: a disk refused.
         """
         ...
 
     def release(self) -> None:
         """Let go of the state; safe at any time, more than once, and instead of :meth:`write`."""
         ...
+
+
+@runtime_checkable
+class NativeState(BlobReader, Protocol):
+    """What one earlier subtask stored as its backend's own files, beside the blob that this is.
+
+    Attributes:
+        native: the files.
+        root: the storage they are in.
+    """
+
+    native: NativeFiles
+    root: str
+
+    def fetch(self, name: str, target: Path) -> None:
+        """Copy a native file to the local disk.
+
+        Raises:
+            StorageError: it is missing or damaged, or the local disk does not take it.
+        """
+        ...
+
+
+def store_blob(
+    uid: str, files: StateFiles, groups: tuple[int, int], parts: Iterable[Part]
+) -> KeyedStateHandle:
+    """Store state that is one blob and nothing else."""
+    handle = files.write(uid, parts)
+    return KeyedStateHandle(*groups, handle, size_of(handle))
+
+
+def size_of(handle: StoredHandle) -> int:
+    """How many bytes are stored."""
+    return len(handle.data) if isinstance(handle, Inline) else handle.length
+
+
+class StoredValue(NamedTuple):
+    """What a state holds under one key, as bytes of its own: changes do not pass either way.
+
+    Attributes:
+        schema: kind and description of the state's serializers.
+        data: the value, as a batch of one.
+    """
+
+    schema: dict[str, Any]
+    data: bytes
 
 
 class KeyedBackend(Protocol):
@@ -88,6 +211,39 @@ class KeyedBackend(Protocol):
         """Store what was changed for the current key."""
         ...
 
+    def prefetch(self, keys: Iterable[Any]) -> None:
+        """Make ready what the next records need, with one access for all; changes nothing that is stored.
+
+        Args:
+            keys: of the records, also more than once.
+        """
+        ...
+
+    def keys(self, name: str) -> Iterable[Any]:
+        """The keys that have an entry in a state now, in no particular order; it may change meanwhile.
+
+        Call it between records, with everything stored.
+        """
+        ...
+
+    def scan(self, name: str) -> Iterator[tuple[Any, Any]]:
+        """A walk over the keys and values of one state, taken up and put aside at will between records.
+
+        What changes meanwhile may be seen or not, and values are not to be changed.
+        """
+        ...
+
+    def peek(self, name: str, key: Any) -> StoredValue | None:
+        """What one state holds under a key now, without the effects of a read; None: nothing.
+
+        Call it between records, with everything stored; bind a key anew before its use.
+
+        Raises:
+            UsageError: the value is not of its state's declared type.
+            StorageError: what is kept on the local disk cannot be read.
+        """
+        ...
+
     def state_types(self) -> dict[str, Any]:
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         ...
@@ -102,8 +258,18 @@ class KeyedBackend(Protocol):
         """
         ...
 
+    def settle(self) -> None:
+        """Do a part of what snapshots that are released left to be done: less than a millisecond.
+
+        Call it often, between records; where nothing is left it costs next to nothing.
+        """
+        ...
+
     def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
-        """Fill the empty backend with its own key groups out of any number of blobs."""
+        """Fill the empty backend with its own key groups out of any number of blobs.
+
+        A :class:`NativeState` may be among them only where the backend's own files are of its kind.
+        """
         ...
 
     def close(self) -> None:

@@ -37,6 +37,11 @@ class FileRange(msgspec.Struct, frozen=True, tag="file"):
 StateHandle = Inline | FileRange
 
 
+def size_of(handle: StateHandle) -> int:
+    """How many bytes it stands for."""
+    return len(handle.data) if isinstance(handle, Inline) else handle.length
+
+
 class NativeFiles(msgspec.Struct, frozen=True):
     """Keyed state in the files of its backend, as they are.
 
@@ -128,6 +133,11 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
         keyed = [] if self.keyed is None else self.keyed.handles()
         return [*keyed, *(state.handle for state in self.operator_state)]
 
+    def size(self) -> int:
+        """Bytes that its state takes, those of earlier checkpoints' files included."""
+        keyed = 0 if self.keyed is None else self.keyed.size
+        return keyed + sum(size_of(state.handle) for state in self.operator_state)
+
 
 class InFlightPart(msgspec.Struct, frozen=True):
     """Some elements of a stream, in order, as one blob.
@@ -217,6 +227,9 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
         sync_ms: the pause of the loop.
         async_ms: writing beside the loop.
         bytes_written: new bytes in files.
+        files_written: new files.
+        bytes_shared: bytes of completed checkpoints' files that this one refers to.
+        files_shared: how many files of completed checkpoints it refers to.
         records_in: records taken in up to the cut, since the attempt began.
         records_out: records emitted up to the cut, since the attempt began.
         in_flight: records that an unaligned checkpoint took along.
@@ -244,6 +257,9 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
     bytes_processed: int = 0
     bytes_persisted: int = 0
     slowest_channel: str | None = None
+    files_written: int = 0
+    bytes_shared: int = 0
+    files_shared: int = 0
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):

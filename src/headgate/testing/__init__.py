@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from headgate.runtime.control.messages import Counters
 from headgate.runtime.events import JobListener
+from headgate.runtime.queries.live_state import LiveState
 from headgate.testing.harness import OperatorHarness
 from headgate.testing.manual_clock import ManualClock
 from headgate.testing.mini_cluster import MiniCluster
@@ -20,6 +21,7 @@ __all__ = [
     "Counters",
     "EOF",
     "JobListener",
+    "LiveState",
     "ManualClock",
     "Marker",
     "MiniCluster",

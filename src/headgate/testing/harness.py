@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
+from headgate.api.operator_state import BROADCAST, declared_operator_state
 from headgate.api.state import StateKind, ValueState, declared_state  # noqa: F401 - for the example
 from headgate.common.errors import UsageError
 from headgate.common.time import WATERMARK_MIN
+from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.operators.base import OperatorContext
+from headgate.runtime.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headgate.runtime.operators.keyed import KeyedProcessOperator
 from headgate.runtime.operators.stateless import ProcessOperator
-from headgate.state.backend import KeyedBackend
-from headgate.state.snapshots import Inline, OperatorSubtaskState
+from headgate.state.backend import KeyedBackend, Part
+from headgate.state.snapshots import Inline, OperatorSubtaskState, StateHandle
+from headgate.state.ttl.handle import TtlHandle
 from headgate.testing.manual_clock import ManualClock
 
 _UID = "harness"
 
+Function = (
+    KeyedProcessFunction[Any, Any, Any]
+    | ProcessFunction[Any, Any]
+    | KeyedBroadcastProcessFunction[Any, Any, Any, Any]
+    | BroadcastProcessFunction[Any, Any, Any]
+)
+"""What a harness can drive."""
+
 
 class OperatorHarness:
-    """Drives a `KeyedProcessFunction` or `ProcessFunction` record by record.
+    """Drives a `KeyedProcessFunction` or `ProcessFunction` record by record, also one with a broadcast side.
 
     The function is copied, as it is for every subtask of a job; `function` is the copy that runs.
 
@@ -69,7 +82,7 @@ class OperatorHarness:
 
     def __init__(
         self,
-        function: KeyedProcessFunction[Any, Any, Any] | ProcessFunction[Any, Any],
+        function: Function,
         key: Any = None,
         *,
         max_parallelism: int = 128,
@@ -80,7 +93,7 @@ class OperatorHarness:
     @classmethod
     def restore(
         cls,
-        function: KeyedProcessFunction[Any, Any, Any] | ProcessFunction[Any, Any],
+        function: Function,
         snapshot: bytes,
         key: Any = None,
         *,
@@ -123,14 +136,35 @@ class OperatorHarness:
             UserFunctionError: the function raised.
             ValueError: there are more or fewer timestamps than records.
         """
-        rows = list(records)
+        self._feed(Side.MAIN, list(records), timestamps)
+
+    def process_broadcast(self, record: Any, timestamp: int | None = None) -> None:
+        """Let the function handle one record of the broadcast side.
+
+        Args:
+            record: what `process_broadcast` gets.
+            timestamp: its event time in ms; None for a stream without event time.
+
+        Raises:
+            UsageError: the function has no broadcast side.
+            UserFunctionError: the function raised.
+        """
+        if not isinstance(self.function, (BroadcastProcessFunction, KeyedBroadcastProcessFunction)):
+            raise UsageError(f"process_broadcast(): {type(self.function).__name__} has no broadcast side")
+        self._feed(Side.BROADCAST, [record], None if timestamp is None else [timestamp])
+
+    def _feed(self, side: Side, rows: list[Any], timestamps: Iterable[int] | None) -> None:
         if not rows:
             return
         times = None if timestamps is None else np.array(list(timestamps), dtype=np.int64)
         if times is not None and len(times) != len(rows):
             raise ValueError(f"process_batch() got {len(rows)} records and {len(times)} timestamps")
         marks = None if times is None else np.full(len(rows), self.watermark, dtype=np.int64)
-        self._operator.process(RowBatch(rows, times, marks))
+        take, rest = self._operator.entry(side), RowBatch(rows, times, marks)
+        while (done := take(rest)) < len(rest):
+            rest = rest.slice(done, len(rest))
+            self._fire_all()
+        self._fire_all()
 
     def advance_watermark(self, timestamp: int) -> None:
         """Say that event time has passed `timestamp` (ms): event-time timers up to it fire.
@@ -171,6 +205,9 @@ class OperatorHarness:
                 f"{', '.join(map(repr, self._declared())) or 'no state'}"
             )
         assert isinstance(self._operator, KeyedProcessOperator)
+        handle = self._operator._backend.handles[name]
+        if isinstance(handle, TtlHandle):
+            return copy.deepcopy(handle.peek(key))
         entries = entries_of(self._operator._backend, name)
         if key in entries:
             held = copy.deepcopy(entries[key])
@@ -178,6 +215,21 @@ class OperatorHarness:
             return descriptor.function.get_result(held) if aggregating else held
         empty: dict[str, Any] = {StateKind.LIST: [], StateKind.MAP: {}}
         return empty[descriptor.kind] if descriptor.kind in empty else descriptor.default()
+
+    def operator_state(self, name: str) -> Any:
+        """A copy of an operator state of the function: a list, or of broadcast state a dict.
+
+        Raises:
+            UsageError: the function declares no such state.
+        """
+        declared = declared_operator_state(self.function)
+        if name not in declared:
+            raise UsageError(
+                f"operator_state({name!r}): {type(self.function).__name__} declares "
+                f"{', '.join(map(repr, declared)) or 'no operator state'}"
+            )
+        handle = getattr(self.function, name)
+        return copy.deepcopy(dict(handle.items()) if declared[name].mode == BROADCAST else handle.get())
 
     def timers(self, domain: str = "event") -> list[tuple[int, Any]]:
         """(timestamp, key) of all timers that are set, in order of time.
@@ -226,14 +278,17 @@ class OperatorHarness:
 
     def _fire_rest(self, stored: OperatorSubtaskState | None) -> int:
         """Fire what a snapshot left unfired; gives the watermark that is then in force."""
-        while self._operator.busy:
-            self._operator.go_on()
+        self._fire_all()
         if stored is None or stored.watermark is None:
             return WATERMARK_MIN
         return stored.watermark if stored.firing_to is None else max(stored.watermark, stored.firing_to)
 
+    def _fire_all(self) -> None:
+        while self._operator.busy:
+            self._operator.go_on()
+
     def _declared(self) -> dict[str, Any]:
-        return declared_state(self.function) if isinstance(self.function, KeyedProcessFunction) else {}
+        return declared_state(self.function)
 
 
 def entries_of(backend: KeyedBackend, name: str) -> dict[Any, Any]:
@@ -243,23 +298,30 @@ def entries_of(backend: KeyedBackend, name: str) -> dict[Any, Any]:
     return entries
 
 
+_OPERATORS: dict[type, Callable[..., KeyedProcessOperator | ProcessOperator]] = {
+    ProcessFunction: ProcessOperator,
+    KeyedProcessFunction: KeyedProcessOperator,
+    BroadcastProcessFunction: BroadcastProcessOperator,
+    KeyedBroadcastProcessFunction: KeyedBroadcastProcessOperator,
+}
+
+
 def _operator(context: OperatorContext, function: Any, key: Any) -> KeyedProcessOperator | ProcessOperator:
-    if isinstance(function, KeyedProcessFunction):
-        if key is None:
+    kind = next((kind for kind in _OPERATORS if isinstance(function, kind)), None)
+    if kind is None:
+        raise UsageError(
+            f"OperatorHarness got {context.name}; expected a KeyedProcessFunction or a ProcessFunction, "
+            "perhaps one with a broadcast side"
+        )
+    if kind in (ProcessFunction, BroadcastProcessFunction):
+        if key is not None:
             raise UsageError(
-                f"OperatorHarness needs key= for {context.name}, which is a KeyedProcessFunction"
+                f"OperatorHarness got key={key!r} for {context.name}, which is no KeyedProcessFunction"
             )
-        selector = tuple(key) if isinstance(key, list) else key
-        return KeyedProcessOperator(context, function, selector)
-    if not isinstance(function, ProcessFunction):
-        raise UsageError(
-            f"OperatorHarness got {context.name}; expected a KeyedProcessFunction or a ProcessFunction"
-        )
-    if key is not None:
-        raise UsageError(
-            f"OperatorHarness got key={key!r} for {context.name}, which is no KeyedProcessFunction"
-        )
-    return ProcessOperator(context, function)
+        return _OPERATORS[kind](context, function)
+    if key is None:
+        raise UsageError(f"OperatorHarness needs key= for {context.name}, which is a {kind.__name__}")
+    return _OPERATORS[kind](context, function, tuple(key) if isinstance(key, list) else key)
 
 
 class _Collector:
@@ -295,5 +357,13 @@ class _Sides(dict[str, Any]):
 class _Memory:
     """Keeps state bytes in the snapshot itself."""
 
-    def write(self, uid: str, parts: list[bytes]) -> Inline:
-        return Inline(b"".join(bytes(part) for part in parts))
+    def write(self, uid: str, parts: Iterable[Part]) -> Inline:
+        return Inline(b"".join(parts))
+
+    def write_sections(
+        self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
+    ) -> list[StateHandle]:
+        return [self.write(uid, parts) for parts in sections]
+
+    def share(self, handle: StateHandle, root: str | None) -> bool:
+        return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.common.errors import StorageError
@@ -18,7 +18,7 @@ class MemoryDisk:
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.files: dict[str, bytes] = {} if files is None else files
 
-    def create(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
+    def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
         self.files[name] = b"".join(parts)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
@@ -53,7 +53,7 @@ class StoppingDisk(MemoryDisk):
             raise Crash
         self.changes_left -= 1
 
-    def create(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
+    def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
         self._change()
         super().create(name, parts)
 
@@ -78,7 +78,7 @@ class FailingDisk(MemoryDisk):
         super().__init__(files)
         self.fail = fail
 
-    def create(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
+    def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
         when = self.fail("create", name)
         if when == "before":
             raise StorageError(f"cannot write {name}: No space left on device")

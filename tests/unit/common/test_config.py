@@ -242,6 +242,14 @@ def test_a_configuration_travels_as_text_and_as_pickle() -> None:
             ["aligned-checkpoint-timeout is 0ms (command line)", "unaligned.enabled is false (default)"],
         ),
         (
+            ["execution.checkpointing.incremental=true"],
+            [
+                "execution.checkpointing.incremental is true (command line)",
+                "state.backend.type is hashmap (default)",
+                "set the backend to rocksdb or turn incremental checkpoints off",
+            ],
+        ),
+        (
             [
                 "restart-strategy.type=exponential-delay",
                 "restart-strategy.exponential-delay.initial-backoff=2min",
@@ -288,6 +296,8 @@ def test_contradictions_name_both_sides(settings: list[str], named: list[str]) -
             "execution.checkpointing.max-concurrent-checkpoints=2",
         ],
         ["pipeline.max-parallelism=5", "parallelism.default=5"],
+        ["execution.checkpointing.incremental=true", "state.backend.type=rocksdb"],
+        ["execution.checkpointing.incremental=false"],
         ["restart-strategy.type=fixed-delay", "restart-strategy.fixed-delay.attempts=3"],
     ],
 )
@@ -309,6 +319,11 @@ def test_sparks_configuration_may_hold_a_timeout_for_unaligned_jobs() -> None:
     config = Config().with_spark(timeout).with_program(enabled)
     validate(config)
     assert config.get(o.ALIGNED_TIMEOUT) == 5000
+
+
+def test_sparks_configuration_may_ask_for_incremental_checkpoints_of_whoever_can() -> None:
+    """A cluster's wish concerns the jobs with state in RocksDB; the others run as before."""
+    validate(Config().with_spark({"spark.headgate.execution.checkpointing.incremental": "true"}))
 
 
 def test_a_contradiction_across_layers_names_each_origin() -> None:

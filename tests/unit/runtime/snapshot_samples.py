@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class FullableDisk(LocalDisk):
 
     full = False
 
-    def create(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
+    def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
         if self.full:
             raise StorageError(f"cannot write {name}: no space left on device")
         super().create(name, parts)

@@ -418,6 +418,22 @@ def stopped(clock: ManualClock) -> tuple[Worker, Lingering, Link]:
     return worker, task, link
 
 
+class Building(Watching):
+    """Remembers on which checkpoints its snapshots might build."""
+
+    def may_build_on(self, checkpoint: int) -> None:
+        self.life.append(f"build on {checkpoint}")
+
+
+def test_a_blocking_operator_learns_which_checkpoint_is_complete() -> None:
+    """Before each snapshot, as in the loop; else an incremental checkpoint would store everything anew."""
+    rig = BesideRig(1, operator=Building)
+    for checkpoint, completed in [(1, 0), (2, 1)]:
+        rig.deliver((0, Barrier(checkpoint, 0, completed=completed)))
+        rig.run()
+    assert rig.operator.life == ["open", "build on 0", "snapshot 1", "build on 1", "snapshot 2"]
+
+
 def test_a_worker_is_idle_when_user_code_has_come_back() -> None:
     """A call that ends in time costs no new worker."""
     clock = ManualClock(1_000)

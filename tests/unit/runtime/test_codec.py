@@ -167,7 +167,7 @@ def test_what_a_function_emits_travels_whatever_was_declared(records: list[Any])
         "\ud800",
         -0.0,
     ],
-    ids=repr,
+    ids=lambda record: f"{type(record).__name__}",
 )
 def test_objects_of_any_class_come_back_as_that_class(record: Any) -> None:
     """What no codec holds goes by the fallback, unchanged."""

@@ -28,6 +28,7 @@ from headgate.state.snapshots import (
     InFlightStream,
     Inline,
     KeyedStateHandle,
+    OperatorStateHandle,
     OperatorSubtaskState,
 )
 
@@ -145,6 +146,53 @@ def test_state_is_found_by_uid_in_every_chain() -> None:
         (0, 1): ["a"],
         (1, 0): ["c", "c", "c"],
     }
+
+
+def held(name: str, count: int, mode: str = "split") -> OperatorStateHandle:
+    """An operator state of one old subtask."""
+    return OperatorStateHandle(name, mode, None, Inline(b""), count)
+
+
+def ranges(shares: list[list[OperatorSubtaskState]]) -> list[list[tuple[str, int, int | None]]]:
+    """Name and elements of the operator state that each new subtask gets."""
+    return [[(h.name, h.first, h.stop) for s in share for h in s.operator_state] for share in shares]
+
+
+def test_so1_operator_state_is_redistributed_beside_keyed_state() -> None:
+    """Each share comes once, with whatever else the subtask gets."""
+    old = [
+        msgspec.structs.replace(state, operator_state=[held("l", count)])
+        for state, count in zip(keyed("u", 2), (4, 3), strict=True)
+    ]
+    three = ranges(share_operator(old, 3, GROUPS))
+    assert three == [[("l", 0, 3)], [("l", 3, 4), ("l", 0, 1)], [("l", 1, 3)]]
+    assert ranges(share_operator(old, 1, GROUPS)) == [[("l", 0, 4), ("l", 0, 3)]]
+    assert ranges(share_operator(old, 2, GROUPS)) == [[("l", 0, 4)], [("l", 0, 3)]]
+
+
+def test_so2_union_and_broadcast_at_the_same_parallelism() -> None:
+    """Union goes to everybody; who reported no broadcast state gets another's."""
+    old = [
+        OperatorSubtaskState("u", operator_state=[held("u", 1, "union"), held("b", 0, "broadcast")]),
+        OperatorSubtaskState("u", operator_state=[held("u", 2, "union")]),
+    ]
+    assert ranges(share_operator(old, 2, GROUPS)) == [[("u", 0, 1), ("u", 0, 2), ("b", 0, 0)]] * 2
+
+
+def test_operator_state_without_an_operator_is_refused() -> None:
+    """It counts like any other state, unless nothing is in it."""
+    state = OperatorSubtaskState("gone", operator_state=[held("waiting", 1)])
+    with pytest.raises(UsageError, match="'gone'"):
+        check_compatible(plan((1, ("a",))), checkpoint(gone=[state]))
+    empty = OperatorSubtaskState("gone", operator_state=[held("rules", 0, "broadcast")])
+    check_compatible(plan((1, ("a",))), checkpoint(gone=[empty]))
+
+
+def test_operator_state_that_its_operator_does_not_declare_is_refused() -> None:
+    """The uid is known, but nobody there would ask for the state."""
+    state = OperatorSubtaskState("a", operator_state=[held("waiting", 1), held("rules", 0, "broadcast")])
+    with pytest.raises(UsageError, match="'waiting' of 'a', which the operator does not declare"):
+        check_compatible(plan((1, ("a",))), checkpoint(a=[state]))
 
 
 def test_state_without_an_operator_is_refused() -> None:

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from case_ids import case_id
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -122,7 +123,7 @@ def test_declared_dtypes_round_trip(array: np.ndarray) -> None:
         (np.ndarray[tuple[int, int], np.dtype[np.int8]], np.ones((2, 3), np.int8)),
         (np.ndarray[tuple[int, ...], np.dtype[np.bool_]], np.array([True, False])),
     ],
-    ids=str,
+    ids=case_id,
 )
 def test_every_spelling_of_an_array_type_is_understood(hint: Any, array: np.ndarray) -> None:
     """Open widths, any dtype, a number of dimensions."""
@@ -154,7 +155,7 @@ def test_a_copy_of_an_array_is_apart() -> None:
         (np.ndarray, [1], "got list, expected ndarray"),
         (pa.Table, batch([]), "got RecordBatch, expected Table"),
     ],
-    ids=str,
+    ids=case_id,
 )
 def test_wrong_values_are_refused_when_written(hint: Any, wrong: Any, why: str) -> None:
     """The refusal says what was got and what was expected."""
@@ -167,7 +168,7 @@ def test_wrong_values_are_refused_when_written(hint: Any, wrong: Any, why: str) 
     "hint",
     [np.generic, np.floating, np.number, np.str_, np.datetime64, np.void, np.object_, np.longdouble,
      NDArray[np.object_], NDArray[np.floating[Any]], NDArray[np.void], pa.Array, pa.Schema],
-    ids=str,
+    ids=case_id,
 )  # fmt: skip
 def test_types_that_cannot_be_stored_are_refused_at_once(hint: Any) -> None:
     """No exact size, objects inside, or no serializer at all."""
@@ -284,7 +285,7 @@ def packed(*plain: Any) -> bytes:
         (np.int8, b"\x00" + msgspec.msgpack.encode([b"ab"])),
         (pa.Table, packed(0, b"")),
     ],
-    ids=lambda case: repr(case)[:40],
+    ids=case_id,
 )
 def test_impossible_sizes_are_refused_before_memory_is_taken(hint: Any, data: bytes) -> None:
     """A size that the bytes do not have costs nothing but a StorageError."""

@@ -16,10 +16,9 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from headgate.checkpoint.metadata import v1
 from headgate.common.errors import StorageError
+from headgate.serde.undecodable import UNDECODABLE
 from headgate.state.snapshots import CheckpointMetadata
 
 MAGIC: Final = b"\x89HGMETA\n"
@@ -63,7 +62,7 @@ def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
     version = _HEADER.unpack_from(data)[1]
     try:
         return READERS[version](body)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise StorageError(
             f"{where} has good checksums but not the structure of format version {version}: {error}; "
             "it was written by a faulty or foreign program"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -44,7 +44,7 @@ class LocalDisk:
     def __repr__(self) -> str:
         return f"LocalDisk({str(self.root)!r})"
 
-    def create(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
+    def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
         """Write a whole file durably, replacing an older one only when the new one is complete.
 
         Raises:
@@ -163,7 +163,7 @@ class LocalDisk:
                 yield (Path(folder) / file).relative_to(self.root).as_posix()
 
     @contextmanager
-    def _temporary(self, path: Path, parts: Sequence[bytes | memoryview]) -> Iterator[Path]:
+    def _temporary(self, path: Path, parts: Iterable[bytes | memoryview]) -> Iterator[Path]:
         """A durable file with these bytes under a name of its own; it is gone afterwards."""
         temporary = path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
         try:
@@ -224,7 +224,7 @@ def _is_temporary(name: str) -> bool:
     return name.rpartition("/")[2].startswith(TEMPORARY_PREFIX)
 
 
-def _write_all(descriptor: int, parts: Sequence[bytes | memoryview]) -> None:
+def _write_all(descriptor: int, parts: Iterable[bytes | memoryview]) -> None:
     for part in parts:
         rest = memoryview(part).cast("B")
         while rest:

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from headgate.common.errors import StorageError
+from headgate.serde.undecodable import UNDECODABLE
 
 
 class Claim(msgspec.Struct, frozen=True, tag="claim"):
@@ -96,7 +97,7 @@ def decode_entry(data: bytes, where: str) -> Entry:
         )
     try:
         return _decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise StorageError(
             f"log entry {where} has a good checksum but no known structure: {error}"
         ) from error

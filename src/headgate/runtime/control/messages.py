@@ -213,6 +213,44 @@ class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
     sent_ms: int
 
 
+class QueryState(msgspec.Struct, frozen=True, tag="query-state"):
+    """Job master: what does this state hold under this key now?
+
+    Attributes:
+        query: the answer carries the same number.
+        uid: of the operator.
+        state: its name.
+        key: encoded as all keys in checkpoints are.
+    """
+
+    attempt: int
+    query: int
+    vertex: int
+    subtask: int
+    uid: str
+    state: str
+    key: bytes
+
+
+class StateAnswer(msgspec.Struct, frozen=True, tag="state-answer"):
+    """Worker: what was found.
+
+    Attributes:
+        query: number of the question.
+        schema: kind and description of the state's serializers.
+        data: the value as these encode a batch of one; None: nothing is stored under the key.
+        kind: where it cannot be said, the name of the error's class in `common.errors`.
+        arguments: the error's arguments, for rebuilding it.
+    """
+
+    attempt: int
+    query: int
+    schema: Any = None
+    data: bytes | None = None
+    kind: str | None = None
+    arguments: list[Any] = []
+
+
 FromWorker = (
     Register
     | Deployed
@@ -224,7 +262,16 @@ FromWorker = (
     | TaskFailed
     | Idle
     | Heartbeat
+    | StateAnswer
 )
 ToWorker = (
-    Deploy | Trigger | CheckpointComplete | CheckpointAborted | AssignSplits | Stop | Finish | HeartbeatSeen
+    Deploy
+    | Trigger
+    | CheckpointComplete
+    | CheckpointAborted
+    | AssignSplits
+    | QueryState
+    | Stop
+    | Finish
+    | HeartbeatSeen
 )

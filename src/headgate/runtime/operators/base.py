@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
 
-from headgate.common.errors import HeadgateError, UserFunctionError
+from headgate.common.errors import HeadgateError, InternalError, UserFunctionError
+from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
 from headgate.records.selectors import KeySelector
+from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it
+from headgate.state.backend import StoredValue
 from headgate.state.snapshots import OperatorSubtaskState
 
 
@@ -36,14 +39,6 @@ class Receiver(Protocol):
 
     def end_of_data(self) -> None:
         """No record follows."""
-        ...
-
-
-class StateFiles(Protocol):
-    """Where the asynchronous part of a snapshot puts its bytes."""
-
-    def write(self, uid: str, parts: list[bytes]) -> Any:
-        """Store a blob durably; gives a `StateHandle`."""
         ...
 
 
@@ -149,6 +144,12 @@ class Operator:
         self.process(batch)
         return len(batch)
 
+    def entry(self, side: Side) -> Callable[[Batch], int]:
+        """What takes records of one of its inputs, as :meth:`process_some` does those of the main one."""
+        if side is not Side.MAIN:
+            raise InternalError(f"{self.context.label} has no {side} side; please report this")
+        return self.process_some
+
     def watermark(self, timestamp: int) -> None:
         """Event time has passed `timestamp`."""
         self.next.watermark(timestamp)
@@ -175,6 +176,10 @@ class Operator:
     def state_types(self) -> dict[str, Any]:
         """State name -> description of its serializer, for the checkpoint's metadata."""
         return {}
+
+    def peek(self, state: str, key: Any) -> StoredValue | None:
+        """What a keyed state of it holds under a key, None: nothing; between two steps, without effects."""
+        raise InternalError(f"{self.context.label} has no keyed state {state!r}; please report this")
 
     def may_build_on(self, checkpoint: int) -> None:
         """`checkpoint` is complete, so the next snapshot may refer to its files; 0: to none."""

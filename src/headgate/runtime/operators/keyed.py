@@ -10,6 +10,7 @@ may be drawn, and a restored operator goes on where the snapshot was taken.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from headgate.api.functions import KeyedProcessFunction, OnTimerContext
 from headgate.api.state import declared_state
 from headgate.common.errors import InternalError, UsageError
-from headgate.common.keygroups import key_group_range
+from headgate.common.keygroups import key_group, key_group_range, shortened
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.timers import TimerQueue
 from headgate.records.arrow_batch import ArrowBatch
@@ -34,8 +35,16 @@ from headgate.runtime.operators.base import (
 )
 from headgate.runtime.operators.firing import Firing, Slice
 from headgate.runtime.operators.keyed_loop import LoopShape, compile_keyed_loop
-from headgate.runtime.operators.keyed_state import PendingKeyedState, open_backend, split_handles
+from headgate.runtime.operators.keyed_state import (
+    PendingKeyedState,
+    open_backend,
+    split_handles,
+    ttl_statistics,
+)
+from headgate.runtime.operators.operator_state import FunctionState
 from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
+from headgate.state.backend import StoredValue
+from headgate.state.ttl.expiry import TtlStatistics
 
 END_TIMERS_MAX = 1_000_000
 """Timers that may be registered in one subtask while the last ones fire at the end of the input."""
@@ -112,6 +121,8 @@ class _Output:
 class KeyedProcessOperator(Operator):
     """An `api.functions.KeyedProcessFunction` and its state."""
 
+    _state_type: type[FunctionState] = FunctionState
+
     def __init__(
         self, context: OperatorContext, function: KeyedProcessFunction[Any, Any, Any], key: KeySelector
     ) -> None:
@@ -130,13 +141,15 @@ class KeyedProcessOperator(Operator):
         """Restore state and timers, give the function its handles, call its `open`."""
         where = self.context
         groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
-        self._backend = open_backend(where, declared_state(self._function), groups)
+        states = declared_state(self._function)
+        self._backend = open_backend(where, states, groups, lambda: self._timers.current_watermark)
         self._opened = True
         self._timers.event = self._backend.event_timers
         self._timers.processing = self._backend.processing_timers
         self._eager, self._bound = split_handles(self._backend)
         for name, handle in self._backend.handles.items():
             setattr(self._function, name, handle)
+        self._own = self._state_type(where, self._function)
         self._restore_time()
         self._function.open(where)
 
@@ -161,6 +174,7 @@ class KeyedProcessOperator(Operator):
         firing = self._firing
         if firing is None:
             return
+        self._backend.settle()
         out = _Output()
         fired = self._fire_slice(firing, out, self._slice())
         self._emit(out)
@@ -177,13 +191,18 @@ class KeyedProcessOperator(Operator):
 
     def process_some(self, batch: Batch) -> int:
         """See :class:`Operator`."""
+        return self._run(batch, _Run)
+
+    def _run(self, batch: Batch, kind: Callable[..., Callable[[int, int], int]]) -> int:
+        """Take records from the front; `kind` makes what calls the function for a range of them."""
         self._refuse_while_busy("records")
+        self._backend.settle()
         out = _Output()
         if batch.watermarks is None:
             self._ctx.timestamp = None
-            done = _Run(self, batch, out, [], None, None)(0, len(batch))
+            done = kind(self, batch, out, [], None, None)(0, len(batch))
         else:
-            done = self._run_timed(batch, out)
+            done = self._run_timed(batch, out, kind)
         self._emit(out)
         return done
 
@@ -212,6 +231,7 @@ class KeyedProcessOperator(Operator):
 
     def fire_processing_time(self, now_ms: int) -> None:
         """See :class:`Operator`; fires for one slice, and what remains is still due."""
+        self._backend.settle()
         out, time = _Output(), self._slice()
         fired = self._fire_wall_slice(now_ms, out, time)
         if self._mark > WATERMARK_MIN:
@@ -248,11 +268,26 @@ class KeyedProcessOperator(Operator):
         """See :class:`Operator`."""
         target = None if self._firing is None else self._firing.target
         pending = self._backend.snapshot_sync(checkpoint, self._completed)
-        return PendingKeyedState(self.context.uid, self._backend.groups, pending, self._mark, target)
+        keyed = PendingKeyedState(self.context.uid, self._backend.groups, pending, self._mark, target)
+        return self._own.snapshot(keyed)
+
+    def peek(self, state: str, key: Any) -> StoredValue | None:
+        """See :class:`Operator`."""
+        first, last = self._backend.groups
+        if not first <= key_group(key, self.context.max_parallelism) <= last:
+            raise InternalError(
+                f"{self.context.label}, subtask {self.context.subtask}, was asked for key {shortened(key)}, "
+                f"which is not in its key groups {first} to {last}; please report this"
+            )
+        return self._backend.peek(state, key)
+
+    def ttl_statistics(self) -> dict[str, TtlStatistics]:
+        """State name -> what is known of its entries whose time to live is over."""
+        return ttl_statistics(self._backend)
 
     def state_types(self) -> dict[str, Any]:
         """See :class:`Operator`."""
-        return self._backend.state_types()
+        return self._backend.state_types() | self._own.state_types()
 
     def close(self) -> None:
         """See :class:`Operator`."""
@@ -281,7 +316,7 @@ class KeyedProcessOperator(Operator):
         while self._firing is not None:
             self.go_on()
 
-    def _run_timed(self, batch: Batch, out: _Output) -> int:
+    def _run_timed(self, batch: Batch, out: _Output, kind: Callable[..., Callable[[int, int], int]]) -> int:
         """Records from the front and the timers between them; gives how many records."""
         assert batch.watermarks is not None
         assert batch.timestamps is not None
@@ -289,7 +324,7 @@ class KeyedProcessOperator(Operator):
         limits = np.maximum(batch.watermarks, self._mark)
         times, marks = batch.timestamps.tolist(), limits.tolist()
         origins: list[int] = []
-        run = _Run(self, batch, out, origins, times, marks)
+        run = kind(self, batch, out, origins, times, marks)
         position, count, time = 0, len(batch), self._slice()
         while position < count:
             if not self._fire_event_time(marks[position], out, time):
@@ -403,8 +438,10 @@ class _Run:
         self._rows: Any = batch.views() if isinstance(batch, ArrowBatch) else batch.rows()
         self._loop = compile_keyed_loop(shape)
         self._at = [0]
+        keys = keys_blamed(operator.context, batch, operator._key, lambda: batch.keys(operator._key))
+        operator._backend.prefetch(keys)
         self._arguments = (
-            keys_blamed(operator.context, batch, operator._key, lambda: batch.keys(operator._key)),
+            keys,
             self._rows,
             times,
             marks,

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from headgate.api.state import StateDescriptor
-from headgate.checkpoint.data_files import read_handle
 from headgate.runtime.operators.base import OperatorContext, StateFiles
+from headgate.runtime.operators.stored_state import stored_state
 from headgate.runtime.state_backends import HeapBackends, StateBackends
 from headgate.state.backend import KeyedBackend, PendingSnapshot
-from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
+from headgate.state.snapshots import OperatorSubtaskState
+from headgate.state.ttl.backend import TtlKeyedBackend
+from headgate.state.ttl.declared import with_stamps
+from headgate.state.ttl.expiry import TtlStatistics
 
 
 def open_backend(
-    context: OperatorContext, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int]
+    context: OperatorContext,
+    descriptors: Mapping[str, StateDescriptor],
+    groups: tuple[int, int],
+    event_time: Callable[[], int],
 ) -> KeyedBackend:
-    """The backend of one operator subtask, filled with what was restored for it."""
+    """The backend of one operator subtask, filled with what was restored for it.
+
+    Args:
+        context: of the operator.
+        descriptors: the declared states, by name.
+        groups: first and last key group (inclusive).
+        event_time: gives the watermark in force; for states that live by it.
+    """
     backends: StateBackends = context.backends or HeapBackends()
-    backend = backends.open(descriptors, groups, context.max_parallelism)
+    backend = backends.open(with_stamps(descriptors), groups, context.max_parallelism)
+    if any(descriptor.ttl is not None for descriptor in descriptors.values()):
+        backend = TtlKeyedBackend(backend, descriptors, context.clock.now_ms, event_time)
     try:
-        handles = [state.keyed.handle for state in context.restored if state.keyed is not None]
-        if handles:
-            backend.restore([read_handle(context.disk, handle) for handle in handles])
+        stored = [stored_state(context.disk, s.keyed) for s in context.restored if s.keyed is not None]
+        if stored:
+            own = with_stamps(descriptors)
+            backend.restore([backends.readable(each, own, context.max_parallelism) for each in stored])
     except BaseException:
         backend.close()
         raise
@@ -34,6 +50,11 @@ def split_handles(backend: KeyedBackend) -> tuple[list[Any], list[Any]]:
     """Handles that the loop loads and stores, and handles that only need to know the key."""
     handles: list[Any] = list(backend.handles.values())
     return [h for h in handles if h.immutable], [h for h in handles if not h.immutable]
+
+
+def ttl_statistics(backend: KeyedBackend) -> dict[str, TtlStatistics]:
+    """What is known of entries whose time is over, for each state that has a time to live."""
+    return backend.statistics() if isinstance(backend, TtlKeyedBackend) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +69,7 @@ class PendingKeyedState:
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
         """See `runtime.operators.base.PendingState`."""
-        parts = self.pending.write()
-        size = sum(map(len, parts))
-        handle = files.write(self.uid, parts)
-        keyed = KeyedStateHandle(*self.groups, handle, size)
+        keyed = self.pending.store(self.uid, files)
         return OperatorSubtaskState(self.uid, keyed, watermark=self.watermark, firing_to=self.firing_to)
 
     def release(self) -> None:

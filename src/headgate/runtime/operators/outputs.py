@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 _ONE_RECORD = (tuple, str, bytes, dict, Row)
 
 
-def checked_outputs(result: Any) -> Any:
+def checked_outputs(result: Any, giver: str = "process()") -> Any:
     """`result`, if it is a series of outputs.
+
+    Args:
+        result: what the user's function gave.
+        giver: what that was.
 
     Raises:
         TypeError: it looks like one record that was returned instead of yielded.
     """
     if isinstance(result, _ONE_RECORD):
         raise TypeError(
-            f"process() returned one {type(result).__name__}, which would be taken apart into its elements; "
+            f"{giver} returned one {type(result).__name__}, which would be taken apart into its elements; "
             "yield it, or return a list of outputs"
         )
     return result

@@ -1,7 +1,8 @@
-"""Operators without state of their own: column selection, process functions, sinks."""
+"""Operators without keyed state: column selection, process functions, sinks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from headgate.runtime.operators.base import (
     blamed,
     user_error,
 )
+from headgate.runtime.operators.operator_state import FunctionState
 from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
 from headgate.state.snapshots import OperatorSubtaskState
 
@@ -61,7 +63,9 @@ class ProcessContext:
 
 
 class ProcessOperator(Operator):
-    """An `api.functions.ProcessFunction` per record."""
+    """An `api.functions.ProcessFunction` per record, and its operator state."""
+
+    _state_type: type[FunctionState] = FunctionState
 
     def __init__(self, context: OperatorContext, function: ProcessFunction[Any, Any]) -> None:
         super().__init__(context)
@@ -70,16 +74,22 @@ class ProcessOperator(Operator):
         self._ctx = ProcessContext(self._side)
 
     def open(self) -> None:
-        """See :class:`Operator`."""
+        """Restore operator state, give the function its handles, call its `open`."""
+        self._state = self._state_type(self.context, self._function)
         self._function.open(self.context)
 
     def process(self, batch: Batch) -> None:
         """See :class:`Operator`."""
+        self._call(batch, self._function.process)
+
+    def _call(self, batch: Batch, call: Callable[[Any, Any], Any]) -> None:
+        """Call a method of the function for each record, and pass on what it gives."""
         out: list[Any] = []
         origins: list[int] = []
         times = None if batch.timestamps is None else batch.timestamps.tolist()
         marks = None if batch.watermarks is None else batch.watermarks.tolist()
-        ctx, call, row = self._ctx, self._function.process, None
+        ctx, row = self._ctx, None
+        ctx.timestamp = ctx.watermark = None
         try:
             for index, row in enumerate(batch.rows()):
                 if times is not None and marks is not None:
@@ -95,6 +105,14 @@ class ProcessOperator(Operator):
             timestamps, watermarks = take_times(batch.timestamps, at), take_times(batch.watermarks, at)
             self.next.process(RowBatch(out, timestamps, watermarks))
         self._side.emit(self)
+
+    def snapshot(self, checkpoint: int) -> PendingState | None:
+        """See :class:`Operator`."""
+        return self._state.snapshot(None)
+
+    def state_types(self) -> dict[str, Any]:
+        """See :class:`Operator`."""
+        return self._state.state_types()
 
     def close(self) -> None:
         """See :class:`Operator`."""

@@ -9,12 +9,13 @@ section by key group, with offset, length and checksum. Nothing is decoded befor
 from __future__ import annotations
 
 import struct
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from zlib import crc32
 
 import msgspec
 
 from headgate.common.errors import StorageError
+from headgate.serde.undecodable import UNDECODABLE
 from headgate.state.backend import BlobReader
 
 MAGIC: Final = b"HGKEYED\n"
@@ -23,13 +24,16 @@ _PREAMBLE: Final = struct.Struct("<8sIQI")
 _KEYS_LENGTH: Final = struct.Struct("<Q")
 
 
+_Size = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class Chunk(msgspec.Struct, frozen=True, array_like=True):
     """One section's entries of one key group; `offset` counts from the end of the header."""
 
     group: int
-    offset: int
-    length: int
-    count: int
+    offset: _Size
+    length: _Size
+    count: _Size
     crc32: int
 
 
@@ -39,7 +43,7 @@ class Section(msgspec.Struct, frozen=True):
     Attributes:
         name: the state's name; "timers:event" or "timers:processing".
         schema: kind and description of the serializers.
-        chunks: by key group, ascending; groups without entries are left out.
+        chunks: by key group, ascending; groups without entries are left out, large ones may take several.
     """
 
     name: str
@@ -82,7 +86,13 @@ def chunk_bytes(keys: bytes, values: bytes) -> bytes:
 
 
 def split_chunk(chunk: memoryview) -> tuple[memoryview, memoryview]:
-    """The encoded keys and values of a verified chunk."""
+    """The encoded keys and values of a verified chunk.
+
+    Raises:
+        StorageError: there are not even so many bytes as say where the values begin.
+    """
+    if len(chunk) < _KEYS_LENGTH.size:
+        raise StorageError(f"a chunk has {len(chunk)} bytes; expected {_KEYS_LENGTH.size} or more")
     (length,) = _KEYS_LENGTH.unpack_from(chunk)
     start = _KEYS_LENGTH.size
     return chunk[start : start + length], chunk[start + length :]
@@ -115,7 +125,7 @@ def read_header(blob: BlobReader) -> tuple[Header, int]:
         )
     try:
         header = msgspec.msgpack.decode(data, type=Header)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise StorageError(f"the header of a keyed state blob does not decode ({error})") from None
     body = _PREAMBLE.size + length
     if blob.size != body + header.body_length:

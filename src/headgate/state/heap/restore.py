@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
 from headgate.api.state import StateKind
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.serde.compatibility import AfterMigration, AsIs, Incompatible, compare
-from headgate.serde.evolution import Reader, judge, reader_for
+from headgate.serde.evolution import Reader, judge
 from headgate.serde.forms import FormSerializer, describe
 from headgate.serde.serializer import TypeSerializer
+from headgate.serde.undecodable import stored_description
 from headgate.state.backend import BlobReader
-from headgate.state.heap.blob import Header, Section, read_chunks, read_header, split_chunk
+from headgate.state.heap.blob import Chunk, Header, Section, read_chunks, read_header, split_chunk
 from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.names import is_stamps
+from headgate.state.targets import DeclaredSerializer, map_key_serializer, stored_reader
+from headgate.state.targets import Target as Target
 
-
-class Target(NamedTuple):
-    """What the program declares under a section's name."""
-
-    schema: dict[str, Any]
-    serializer: TypeSerializer[Any]
+RUN_BYTES: Final = 8 << 20
+"""Chunks are read together up to about this many bytes."""
 
 
 def restored_sections(
@@ -37,11 +38,12 @@ def restored_sections(
         InternalError: a key group is in two blobs or in none.
     """
     headers = [read_header(blob) for blob in blobs]
-    readers = [_readers(header, targets, max_parallelism) for header, _ in headers]
+    readers = [readers_of(header, targets, max_parallelism) for header, _ in headers]
     _check_cover([header for header, _ in headers], groups)
     for blob, (header, body), of_blob in zip(blobs, headers, readers, strict=True):
-        for section in filter(_has_entries, header.sections):
-            yield from _read_section(blob, body, section, of_blob[section.name], groups)
+        for section in filter(has_chunks, header.sections):
+            if section.name in of_blob:
+                yield from _read_section(blob, body, section, of_blob[section.name], groups)
 
 
 def _check_cover(headers: list[Header], groups: tuple[int, int]) -> None:
@@ -63,8 +65,28 @@ def _check_cover(headers: list[Header], groups: tuple[int, int]) -> None:
         )
 
 
-def _readers(header: Header, targets: Mapping[str, Target], max_parallelism: int) -> dict[str, Reader]:
-    """Section name -> what reads its values, once everything was found to fit."""
+def has_chunks(section: Section) -> bool:
+    """Whether a blob has entries of a section."""
+    return bool(section.chunks)
+
+
+def readers_of(
+    header: Header,
+    targets: Mapping[str, Target],
+    max_parallelism: int,
+    has_entries: Callable[[Section], bool] = has_chunks,
+) -> dict[str, Reader]:
+    """Section name -> what reads its values, once everything was found to fit.
+
+    Args:
+        header: of a blob; what is in native files beside it is described there as well.
+        targets: what the program declares.
+        max_parallelism: number of key groups of the operator.
+        has_entries: whether anything is stored of a section; else it may be of any type.
+
+    Raises:
+        UsageError: something does not fit; the message names the state.
+    """
     if header.max_parallelism != max_parallelism:
         raise UsageError(
             f"the checkpoint was drawn with max parallelism {header.max_parallelism} and the program has "
@@ -77,43 +99,69 @@ def _readers(header: Header, targets: Mapping[str, Target], max_parallelism: int
             "is, so they may not change"
         )
     readers = {}
-    for section in filter(_has_entries, header.sections):
+    # Stamps last: an error names the state of the program.
+    for section in sorted(header.sections, key=lambda section: is_stamps(section.name)):
         target = targets.get(section.name)
+        if not has_entries(section):
+            _follow(section, target)
+            continue
+        if target is None and is_stamps(section.name):
+            continue
         if target is None:
+            declared = ", ".join(repr(name) for name in targets if not is_stamps(name))
             raise UsageError(
                 f"the checkpoint holds state {section.name!r}, which the program does not declare "
-                f"(it declares {', '.join(map(repr, targets))}); declare it, or start without the checkpoint"
+                f"(it declares {declared}); declare it, or start without the checkpoint"
             )
-        readers[section.name] = _reader(section, target)
+        readers[section.name] = value_reader(section, target)
     return readers
 
 
-def _has_entries(section: Section) -> bool:
-    return bool(section.chunks)
+def value_reader(section: Section, target: Target) -> Reader:
+    """What reads the values of a stored state as the program declares it.
 
-
-def _reader(section: Section, target: Target) -> Reader:
-    """What reads a state of the checkpoint as the program declares it."""
+    Raises:
+        UsageError: they do not fit; the message names the state.
+        StorageError: the description is damaged.
+    """
     stored, current = section.schema, target.schema
-    if isinstance(compare(stored, current), AsIs):
+    declared = isinstance(target.serializer, DeclaredSerializer)
+    if not declared and isinstance(compare(stored, current), AsIs):
         return target.serializer.decode_many
     try:
-        if stored["kind"] != current["kind"]:
-            raise UsageError(f"kind was {stored['kind']} and is {current['kind']}")
-        if stored["kind"] == StateKind.MAP:
-            _check_map_keys(stored["of"][0], target.serializer)
-        return reader_for(_stored_values(stored), target.serializer)
+        with stored_description():
+            if stored["kind"] != current["kind"]:
+                raise UsageError(f"kind was {stored['kind']} and is {current['kind']}")
+            if stored["kind"] == StateKind.MAP:
+                _check_map_keys(stored["of"][0], target.serializer)
+            return stored_reader(_stored_values(stored), target.serializer)
     except UsageError as error:
         raise UsageError(
             f"state {section.name!r} of the checkpoint cannot be read as the program declares it: {error}; "
             "declare the type as it was, or change it in a way that stored values can follow (see "
             "docs/state-evolution.md)"
         ) from None
+    except StorageError as error:
+        raise StorageError(f"state {section.name!r} of the checkpoint: {error}") from None
+
+
+def _follow(section: Section, target: Target | None) -> None:
+    """Reconfigure a declared serializer by what other subtasks may have entries of.
+
+    All subtasks write one format, whichever of them has restored something; what nothing is stored of
+    may change in any way.
+    """
+    if target is not None and isinstance(target.serializer, DeclaredSerializer):
+        with suppress(UsageError):
+            value_reader(section, target)
 
 
 def _check_map_keys(stored: dict[str, Any], current: TypeSerializer[Any]) -> None:
-    assert isinstance(current, FormSerializer)
-    verdict = judge(stored, FormSerializer(current.form.inner[0]))
+    key = map_key_serializer(current)
+    if key is None:
+        assert isinstance(current, FormSerializer)
+        key = FormSerializer(current.form.inner[0])
+    verdict = judge(stored, key)
     if isinstance(verdict, AfterMigration | Incompatible):
         why = verdict.why if isinstance(verdict, Incompatible) else "; ".join(verdict.changes)
         raise UsageError(f"the type of its keys changed ({why}), and keys may not change; only values may")
@@ -130,11 +178,9 @@ def _stored_values(schema: dict[str, Any]) -> dict[str, Any]:
 def _read_section(
     blob: BlobReader, body: int, section: Section, read: Reader, groups: tuple[int, int]
 ) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    first, last = groups
-    chunks = [chunk for chunk in section.chunks if first <= chunk.group <= last]
-    for chunk, part in zip(chunks, read_chunks(blob, body, section, chunks), strict=True):
-        keys, values = split_chunk(part)
+    for chunk, part in _verified_chunks(blob, body, section, groups):
         try:
+            keys, values = split_chunk(part)
             decoded = (
                 KEY_SERIALIZER.decode_many(keys, chunk.count),
                 read(values, chunk.count),
@@ -144,3 +190,18 @@ def _read_section(
         except UsageError as error:
             raise UsageError(f"state {section.name!r} of the checkpoint cannot be read: {error}") from None
         yield (section.name, *decoded)
+
+
+def _verified_chunks(
+    blob: BlobReader, body: int, section: Section, groups: tuple[int, int]
+) -> Iterator[tuple[Chunk, memoryview]]:
+    """Chunks of the wanted key groups, read in runs, as the section may be larger than memory."""
+    first, last = groups
+    run: list[Chunk] = []
+    for chunk in section.chunks:
+        if first <= chunk.group <= last:
+            run.append(chunk)
+            if chunk.offset + chunk.length - run[0].offset >= RUN_BYTES:
+                yield from zip(run, read_chunks(blob, body, section, run), strict=True)
+                run = []
+    yield from zip(run, read_chunks(blob, body, section, run), strict=True)

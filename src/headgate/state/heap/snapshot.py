@@ -1,59 +1,119 @@
-"""A heap snapshot between the cut and its bytes: shallow copies in the loop, encoding beside it."""
+"""A heap snapshot between the cut and its bytes: tables in layers, encoded beside the loop.
+
+The writing thread competes with the loop for the interpreter, so nothing here is done for a whole
+table by one call: entries are taken in slices, and encoded key group by key group.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from itertools import pairwise
+from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
 
 from headgate.common.errors import InternalError, UsageError
 from headgate.common.keygroups import key_groups_of_keys, shortened
-from headgate.core.timers import in_order
+from headgate.common.layered import Layers, slices_of
+from headgate.core.timers import TimersAtCut
 from headgate.serde.dynamic import DynamicSerializer
 from headgate.serde.serializer import TypeSerializer
+from headgate.state.backend import EntryFilter, StateFiles, store_blob
 from headgate.state.heap.blob import Chunk, Header, Section, chunk_bytes, preamble_and_header
+from headgate.state.snapshots import KeyedStateHandle
 
 KEY_SERIALIZER = DynamicSerializer()
 
+SLICE_ENTRIES: Final = 32_768
+"""Entries in hand between two chances for the loop: one or two milliseconds. After each the writer waits for
+its turn, so smaller slices make writing take longer."""
 
-@dataclass(frozen=True, slots=True)
+Group = tuple[int, list[Any], list[Any]]
+"""A key group, and the keys and values of a section that are in it."""
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(slots=True)
 class FrozenState:
-    """One state at the cut."""
+    """One state at the cut, in the hands of the thread that writes it.
+
+    Attributes:
+        name: of the state.
+        schema: kind and description of its serializers.
+        serializer: of its values.
+        layers: its entries.
+        thaw: tells the table that it may change them.
+    """
 
     name: str
     schema: dict[str, Any]
     serializer: TypeSerializer[Any]
-    entries: dict[Any, Any]
+    layers: Layers = ()
+    thaw: Callable[[], None] = _nothing
 
-    def columns(self) -> tuple[list[Any], list[Any]]:
+    def slices(self) -> Iterator[tuple[list[Any], list[Any]]]:
         """Keys and values."""
-        return list(self.entries), list(self.entries.values())
+        return slices_of(self.layers, SLICE_ENTRIES)
+
+    def taken(self) -> None:
+        """All slices are taken: where values cannot be changed in place, the table may go on."""
+        if self.serializer.immutable:
+            self.release()
+
+    def ordered(self, keys: list[Any], values: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The entries of a key group, in the order in which they are stored."""
+        return keys, values
+
+    def release(self) -> None:
+        """Let go of the entries; more than once does no harm."""
+        self.layers = ()
+        self.thaw()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FrozenTimers:
-    """One kind of timers at the cut."""
+    """One kind of timers at the cut; the values are their timestamps."""
 
     name: str
     schema: dict[str, Any]
     serializer: TypeSerializer[Any]
-    timers: tuple[list[int], list[Any]]
+    timers: TimersAtCut
 
-    def columns(self) -> tuple[list[Any], list[int]]:
-        """Keys and timestamps, in firing order."""
-        timestamps, keys = in_order(*self.timers)
-        return keys, timestamps
+    def slices(self) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Keys and timestamps."""
+        for timestamps, keys in self.timers.slices(SLICE_ENTRIES):
+            yield keys, timestamps
+
+    def taken(self) -> None:
+        """All slices are taken: the queue may go on."""
+        self.release()
+
+    def ordered(self, keys: list[Any], values: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The timers of a key group, in firing order."""
+        order = np.argsort(np.array(values, np.int64), kind="stable").tolist()
+        return [keys[place] for place in order], [values[place] for place in order]
+
+    def release(self) -> None:
+        """Let go of the timers; more than once does no harm."""
+        self.timers.release()
 
 
 class PendingHeapSnapshot:
     """The state of one operator subtask at the cut.
 
     :meth:`write` runs in another thread while the loop goes on. Either it or :meth:`release` must
-    be called, or the tables go on copying values at their first access.
+    be called, or the tables stay in layers.
+
+    Args:
+        parts: states and timers, in the order of the blob's sections.
+        groups: first and last key group of the subtask.
+        max_parallelism: number of key groups of the operator.
+        release: called at the end, and perhaps again.
     """
 
     def __init__(
@@ -61,11 +121,12 @@ class PendingHeapSnapshot:
         parts: Sequence[FrozenState | FrozenTimers],
         groups: tuple[int, int],
         max_parallelism: int,
-        release: Callable[[], None],
+        release: Callable[[], None] = _nothing,
     ) -> None:
         self._parts = list(parts)
         self._groups, self._max_parallelism = groups, max_parallelism
         self._release = release
+        self.keep: EntryFilter | None = None
 
     def write(self) -> list[bytes]:
         """The blob, in parts to be laid end to end; then the snapshot is released.
@@ -78,8 +139,14 @@ class PendingHeapSnapshot:
         finally:
             self.release()
 
+    def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
+        """See :class:`~headgate.state.backend.PendingSnapshot`."""
+        return store_blob(uid, files, self._groups, self.write())
+
     def release(self) -> None:
         """Let go of the state."""
+        for part in self._parts:
+            part.release()
         self._parts = []
         self._release()
 
@@ -96,10 +163,9 @@ class PendingHeapSnapshot:
         return [preamble_and_header(header), *body]
 
     def _section(self, part: FrozenState | FrozenTimers, offset: int) -> tuple[list[Chunk], list[bytes]]:
-        keys, values = part.columns()
         chunks: list[Chunk] = []
         data: list[bytes] = []
-        for group, group_keys, group_values in self._by_group(part.name, keys, values):
+        for group, group_keys, group_values in self._kept(part.name, self._by_group(part)):
             try:
                 chunk = chunk_bytes(
                     KEY_SERIALIZER.encode_checked(group_keys), part.serializer.encode_checked(group_values)
@@ -111,12 +177,27 @@ class PendingHeapSnapshot:
             offset += len(chunk)
         return chunks, data
 
-    def _by_group(
-        self, name: str, keys: list[Any], values: list[Any]
-    ) -> list[tuple[int, list[Any], list[Any]]]:
+    def _kept(self, name: str, groups: Iterable[Group]) -> Iterator[Group]:
+        """What is to be written of each key group, without the groups of which nothing is."""
+        for group, keys, values in groups:
+            if self.keep is not None:
+                keys, values = self.keep(name, keys, values)
+            if keys:
+                yield group, keys, values
+
+    def _by_group(self, part: FrozenState | FrozenTimers) -> Iterator[Group]:
         """Keys and values of each key group that has any, ascending; in given order within a group."""
-        if not keys:
-            return []
+        held: dict[int, tuple[list[Any], list[Any]]] = {}
+        for keys, values in part.slices():
+            self._spread(part.name, keys, values, held)
+        part.taken()
+        for group in sorted(held):
+            yield group, *part.ordered(*held.pop(group))
+
+    def _spread(
+        self, name: str, keys: list[Any], values: list[Any], held: dict[int, tuple[list[Any], list[Any]]]
+    ) -> None:
+        """Add entries to those of their key groups."""
         groups = key_groups_of_keys(keys, self._max_parallelism)
         first, last = self._groups
         if int(groups.min()) < first or int(groups.max()) > last:
@@ -127,10 +208,10 @@ class PendingHeapSnapshot:
             )
         # 16 bits make the stable argsort a radix sort.
         order = np.argsort(groups.astype(np.uint16), kind="stable")
-        sorted_keys = iter(np.fromiter(keys, object, len(keys))[order].tolist())
-        sorted_values = iter(np.fromiter(values, object, len(values))[order].tolist())
-        found, counts = np.unique(groups, return_counts=True)
-        return [
-            (group, list(islice(sorted_keys, count)), list(islice(sorted_values, count)))
-            for group, count in zip(found.tolist(), counts.tolist(), strict=True)
-        ]
+        ordered = groups[order]
+        places = order.tolist()
+        starts = np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
+        for start, stop in pairwise([*starts, len(places)]):
+            of_group = held.setdefault(int(ordered[start]), ([], []))
+            for entries, column in zip(of_group, (keys, values), strict=True):
+                entries.extend(map(column.__getitem__, places[start:stop]))

@@ -1,29 +1,31 @@
-"""Keyed state in RocksDB: between checkpoints on the local disk, and only what is in use in memory.
-
-A checkpoint still builds the state's blob in memory, so this does not lift memory's bound on state.
-"""
+"""Keyed state in RocksDB on the local disk, and only what is in use in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, cast
 
 from headgate.api.state import StateDescriptor
-from headgate.common.errors import InternalError
+from headgate.common.errors import InternalError, StorageError
 from headgate.core.timers import TimerQueue
 from headgate.serde.resolve import serializer_for
-from headgate.state.backend import BlobReader
-from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, Handle, handle_of, target_of
+from headgate.state.backend import BlobReader, NativeState, PendingSnapshot, StoredValue
+from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, SETTLED_PER_CALL, Handle, handle_of
 from headgate.state.heap.blob import BytesBlob
 from headgate.state.heap.restore import Target, restored_sections
 from headgate.state.heap.snapshot import FrozenTimers
-from headgate.state.heap.tables import HeapTable
+from headgate.state.heap.tables import MISSING, HeapTable
+from headgate.state.peek import stored_value
 from headgate.state.rocksdb.database import Database, remove_tree
 from headgate.state.rocksdb.memory import RocksMemory
-from headgate.state.rocksdb.snapshot import PendingRocksSnapshot
+from headgate.state.rocksdb.native_files import Uploads
+from headgate.state.rocksdb.native_restore import NativeRestore, sources_of
+from headgate.state.rocksdb.native_snapshot import PendingNativeSnapshot
+from headgate.state.rocksdb.snapshot import FailedSnapshot, PendingRocksSnapshot
 from headgate.state.rocksdb.table import RocksTable
+from headgate.state.targets import target_of
 
 CACHE_ENTRIES: Final = 10_000
 """Keys of one state that are kept as live values; several batches' worth."""
@@ -36,6 +38,9 @@ class RocksKeyedBackend:
     The database holds nothing that outlives the process: a new attempt begins in a new directory
     and restores from the checkpoint.
 
+    Snapshots are canonical blobs, or incremental: RocksDB's own files, of which those stay where they
+    are that a completed checkpoint has already. Either is restored, whatever is drawn.
+
     Args:
         descriptors: the declared states, by name.
         first_group: first key group of the subtask.
@@ -45,6 +50,7 @@ class RocksKeyedBackend:
             and removed by :meth:`close`.
         memory: what all RocksDB states of the worker share.
         cache_entries: keys of one state that are kept as live values at most.
+        incremental: whether snapshots are.
 
     Raises:
         UsageError: a state is declared with a type that has no serializer.
@@ -61,6 +67,7 @@ class RocksKeyedBackend:
         directory: Path,
         memory: RocksMemory,
         cache_entries: int = CACHE_ENTRIES,
+        incremental: bool = False,
     ) -> None:
         if not 0 <= first_group <= last_group < max_parallelism:
             raise InternalError(
@@ -71,6 +78,7 @@ class RocksKeyedBackend:
         self._states = {name: target_of(descriptor) for name, descriptor in descriptors.items()}
         self._directory, self._memory = directory, memory
         self._snapshots = count(1)
+        self._incremental, self._uploads = incremental, Uploads()
         self._database = Database(directory / "db", self._states, memory)
         self._tables = {
             name: RocksTable(
@@ -99,6 +107,22 @@ class RocksKeyedBackend:
         for handle in self._handles:
             handle.store()
 
+    def keys(self, name: str) -> Iterator[Any]:
+        """See :class:`~headgate.state.backend.KeyedBackend`; in order of key groups.
+
+        Raises:
+            StorageError: the local disk cannot be read or written.
+        """
+        return self._tables[name].keys()
+
+    def scan(self, name: str) -> Iterator[tuple[Any, Any]]:
+        """See :class:`~headgate.state.backend.KeyedBackend`; in order of key groups.
+
+        Raises:
+            StorageError: the local disk cannot be read or written, or an entry is damaged.
+        """
+        return self._tables[name].scan()
+
     def prefetch(self, keys: Iterable[Any]) -> None:
         """Read every state of the keys that a batch is about to use, with one call per state.
 
@@ -108,33 +132,55 @@ class RocksKeyedBackend:
         for table in self._tables.values():
             table.prefetch(wanted)
 
+    def peek(self, name: str, key: Any) -> StoredValue | None:
+        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        return stored_value(name, self._states[name], self._tables[name].get(key, MISSING))
+
     def state_types(self) -> dict[str, Any]:
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         return {name: target.schema for name, target in self._states.items()}
 
-    def snapshot_sync(self, checkpoint: int = 0, completed: int = 0) -> PendingRocksSnapshot:
+    def snapshot_sync(self, checkpoint: int = 0, completed: int = 0) -> PendingSnapshot:
         """Fix the state at this moment. Call it between records, with everything stored.
+
+        What the local disk refuses is an error of the snapshot, when that is written.
+
+        Args:
+            checkpoint: which it is for.
+            completed: newest complete one, whose files an incremental snapshot may refer to; 0: none.
 
         Raises:
             UsageError: a value is not of its state's declared type.
-            StorageError: the local disk does not take the state.
+            StorageError: RocksDB takes no changes any more.
         """
         for table in self._tables.values():
             table.flush()
         directory = self._directory / "snapshots" / str(next(self._snapshots))
-        self._database.checkpoint(directory)
+        try:
+            self._database.checkpoint(directory)
+        except StorageError as error:
+            remove_tree(directory)
+            return FailedSnapshot(error)
         timers = [
-            FrozenTimers(name, *self._timer_target, queue.frozen()) for name, queue in self._timers.items()
+            FrozenTimers(name, *self._timer_target, queue.freeze()) for name, queue in self._timers.items()
         ]
-        return PendingRocksSnapshot(
-            directory, self._states, timers, self.groups, self.max_parallelism, self._memory
-        )
+        cut = (directory, self._states, timers, self.groups, self.max_parallelism, self._memory)
+        if not self._incremental:
+            return PendingRocksSnapshot(*cut)
+        return PendingNativeSnapshot(*cut, checkpoint=checkpoint, completed=completed, uploads=self._uploads)
+
+    def settle(self) -> None:
+        """See :class:`~headgate.state.backend.KeyedBackend`; here it concerns timers."""
+        for timers in self._timers.values():
+            timers.settle(SETTLED_PER_CALL)
 
     def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
         """Fill the empty backend with its own key groups out of any number of blobs of either backend.
 
+        What has native files is made of them; the state is never in Python as a whole.
+
         Raises:
-            StorageError: a blob is damaged, or the local disk does not take the state.
+            StorageError: a blob or file is damaged or missing, or the local disk does not take the state.
             UsageError: stored and declared state do not fit; the message names the state.
             InternalError: a key group is in two blobs or in none, or the backend is not empty.
         """
@@ -143,6 +189,7 @@ class RocksKeyedBackend:
                 "state is restored into a backend that already holds some; please report this"
             )
         readers = [BytesBlob(blob) if isinstance(blob, bytes) else blob for blob in blobs]
+        self._restore_native([blob for blob in readers if isinstance(blob, NativeState)])
         targets = self._states | dict.fromkeys(self._timers, self._timer_target)
         for name, keys, values in restored_sections(readers, targets, self.groups, self.max_parallelism):
             timers = self._timers.get(name)
@@ -150,6 +197,22 @@ class RocksKeyedBackend:
                 self._tables[name].load(keys, values)
             else:
                 timers.restore(zip(values, keys, strict=True))
+
+    def _restore_native(self, states: Sequence[NativeState]) -> None:
+        """Put a database that is made of native files in the place of the empty one."""
+        sources = sources_of(states, self.groups)
+        if not sources:
+            return
+        self._database.close()
+        remove_tree(self._directory / "db")
+        restore = NativeRestore(
+            sources, self._states, self.groups, self.max_parallelism, self._directory, self._memory
+        )
+        self._database = restore.build()
+        for name, table in self._tables.items():
+            table.attach(self._database.stores[name])
+        first = sources[0]
+        self._uploads.restored(first.details.checkpoint, first.state.native.files, first.state.root)
 
     def close(self) -> None:
         """Close the database and remove its directory; safe to call again.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from rocksdict import AccessType, Checkpoint, Rdict, ReadOptions, WriteBatch, WriteOptions
 
@@ -13,6 +14,20 @@ from headgate.common.errors import StorageError
 from headgate.state.rocksdb.memory import RocksMemory
 
 R = TypeVar("R")
+
+BEYOND_ALL_KEYS: Final = b"\xff\xff\xff"
+"""Behind every stored key: no key group is that large."""
+
+
+class Access(Enum):
+    """What a database is opened for."""
+
+    NEW = "new"
+    """Nothing may be there yet."""
+    CONTINUE = "continue"
+    """It has the files of a checkpoint, and goes on from there."""
+    READ_ONLY = "read-only"
+    """Its files stay as they are."""
 
 
 class ColumnStore:
@@ -56,8 +71,12 @@ class ColumnStore:
         except Exception as error:
             raise storage_error("write", self._where, error) from None
 
-    def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """All entries in order of their keys' bytes.
+    def items(self, start: bytes = b"", stop: bytes = BEYOND_ALL_KEYS) -> Iterator[tuple[bytes, bytes]]:
+        """Entries in order of their keys' bytes, as they are when the first one is asked for.
+
+        Args:
+            start: the least key.
+            stop: behind the last one.
 
         Raises:
             StorageError: a block is damaged. The binding's own iterators end there without a word.
@@ -66,13 +85,58 @@ class ColumnStore:
         options.set_readahead_size(2 << 20)
         try:
             entries: Any = self._store.iter(options)
-            entries.seek_to_first()
+            entries.seek(start)
             while entries.valid():
-                yield entries.key(), entries.value()
+                key = entries.key()
+                if key >= stop:
+                    break
+                yield key, entries.value()
                 entries.next()
             entries.status()
         except Exception as error:
             raise storage_error("read", self._where, error) from None
+
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        """Delete the entries from key `start` to before `stop`, without reading them."""
+        try:
+            self._store.delete_range(start, stop, self._options)
+        except Exception as error:
+            raise storage_error("write", self._where, error) from None
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What its write buffers hold in memory."""
+        found: int | None = self._store.property_int_value("rocksdb.cur-size-all-mem-tables")
+        return found or 0
+
+    @property
+    def about_entries(self) -> int:
+        """How many entries there are, as RocksDB estimates it."""
+        found: int | None = self._store.property_int_value("rocksdb.estimate-num-keys")
+        return found or 0
+
+    def portion(self, after: bytes | None, count: int) -> list[tuple[bytes, bytes]]:
+        """The first entries behind a key, in order of their keys' bytes; None: the very first.
+
+        Raises:
+            StorageError: a block is damaged.
+        """
+        found: list[tuple[bytes, bytes]] = []
+        try:
+            entries: Any = self._store.iter(ReadOptions())
+            if after is None:
+                entries.seek_to_first()
+            else:
+                entries.seek(after)
+                if entries.valid() and entries.key() == after:
+                    entries.next()
+            while entries.valid() and len(found) < count:
+                found.append((entries.key(), entries.value()))
+                entries.next()
+            entries.status()
+        except Exception as error:
+            raise storage_error("read", self._where, error) from None
+        return found
 
     def flush(self) -> None:
         """Turn the write buffer into a file, and wait for it."""
@@ -92,32 +156,41 @@ class Database:
 
     Args:
         directory: where it is or will be.
-        names: the states.
+        names: the states; a database that has files may have others, which are opened as well.
         memory: what all databases of the worker share.
-        read_only: open a checkpoint and not the database of a running backend.
+        access: what for.
+
+    Attributes:
+        stores: each state's entries.
 
     Raises:
         StorageError: it cannot be opened, or another backend has it open.
     """
 
     def __init__(
-        self, directory: Path, names: Iterable[str], memory: RocksMemory, *, read_only: bool = False
+        self, directory: Path, names: Iterable[str], memory: RocksMemory, access: Access = Access.NEW
     ) -> None:
         self.directory = directory
-        options = memory.reading_options() if read_only else memory.database_options()
-        options.set_error_if_exists(not read_only)
-        if not read_only:
+        reading = access is Access.READ_ONLY
+        options = memory.reading_options() if reading else memory.database_options()
+        families = {} if reading else {name: _family(name) for name in names}
+        if access is Access.NEW:
+            options.set_error_if_exists(True)
             _tried(
                 "make a directory for",
                 str(directory),
                 lambda: directory.parent.mkdir(parents=True, exist_ok=True),
             )
-        families = {name: _family(name) for name in names}
-        access = AccessType.read_only() if read_only else AccessType.read_write()
+        else:
+            stored = _tried("open", str(directory), lambda: Rdict.list_cf(str(directory)))
+            families |= {
+                family.removeprefix(_PREFIX): family for family in stored if family.startswith(_PREFIX)
+            }
+        kind = AccessType.read_only() if reading else AccessType.read_write()
         self._database: Any = _tried(
             "open",
             str(directory),
-            lambda: Rdict(str(directory), options, dict.fromkeys(families.values(), options), access),
+            lambda: Rdict(str(directory), options, dict.fromkeys(families.values(), options), kind),
         )
         self.stores = {
             name: ColumnStore(self._database, family, f"state {name!r} in {directory}")
@@ -130,7 +203,13 @@ class Database:
         Raises:
             StorageError: the write buffers cannot be flushed, or the directory cannot be made.
         """
+        self._check_space()
         _tried("draw a checkpoint of", str(self.directory), lambda: self._checkpoint(directory))
+
+    def drop(self, name: str) -> None:
+        """Forget a state with all its entries."""
+        self.stores.pop(name).close()
+        _tried("write", str(self.directory), lambda: self._database.drop_column_family(_family(name)))
 
     def close(self) -> None:
         """Close the database and free its lock; safe to call again.
@@ -142,6 +221,17 @@ class Database:
             store.close()
         self.stores = {}
         self._database = None
+
+    def _check_space(self) -> None:
+        # After a flush that found no space RocksDB refuses changes for seconds, and the job would fail.
+        needed = sum(store.buffered_bytes for store in self.stores.values())
+        free = shutil.disk_usage(self.directory).free
+        if free < needed:
+            raise StorageError(
+                f"the local disk has {free} bytes left for {self.directory}, and a checkpoint of it writes "
+                f"up to {needed}; free space, or choose another disk with state.backend.rocksdb.localdir; "
+                "until then checkpoints fail"
+            )
 
     def _checkpoint(self, directory: Path) -> None:
         # The binding lets other threads run during a flush, but not while it makes a checkpoint.
@@ -171,5 +261,8 @@ def _tried(doing: str, where: str, action: Callable[[], R]) -> R:
         raise storage_error(doing, where, error) from None
 
 
+_PREFIX: Final = "state:"  # a family named "default" is there already
+
+
 def _family(name: str) -> str:
-    return f"state:{name}"  # a family named "default" is there already
+    return _PREFIX + name

@@ -10,11 +10,13 @@ from __future__ import annotations
 import datetime as dt
 import struct
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from headgate.common.errors import StorageError
 from headgate.common.keygroups import key_group, key_groups_of_keys
-from headgate.serde.dynamic import decode_tagged, encode_tagged
+from headgate.serde.dynamic import decode_tagged, encode_tagged, encode_tagged_each
+from headgate.serde.undecodable import UNDECODABLE
 
 _HEAD: Final = struct.Struct(">HI")
 _pack: Final = _HEAD.pack
@@ -45,9 +47,19 @@ def storage_keys(keys: Sequence[Any], max_parallelism: int) -> list[bytes]:
     """The bytes of a batch of keys; see :func:`storage_key`."""
     if not keys:
         return []
-    encoded = [encode_tagged(one_form(key)) for key in keys]
     groups = key_groups_of_keys(keys, max_parallelism).tolist()
+    encoded = encode_tagged_each(_one_forms(keys))
     return [_pack(group, len(data)) + data for group, data in zip(groups, encoded, strict=True)]
+
+
+def groups_range(first: int, last: int) -> tuple[bytes, bytes]:
+    """The least bytes of a key in key groups `first` to `last`, and bytes behind the last one's.
+
+    Example:
+        >>> [edge.hex() for edge in groups_range(64, 127)]
+        ['0040', '0080']
+    """
+    return first.to_bytes(2, "big"), (last + 1).to_bytes(2, "big")
 
 
 def group_of(stored: bytes) -> int:
@@ -66,7 +78,7 @@ def key_of(stored: bytes) -> Any:
         if len(stored) != _HEAD.size + length:
             raise ValueError(f"{len(stored)} bytes for a key of {length}")
         return decode_tagged(stored[_HEAD.size :])
-    except (struct.error, ValueError, TypeError, ArithmeticError) as error:
+    except UNDECODABLE as error:
         raise StorageError(f"a key stored in RocksDB does not decode ({error}); it is damaged") from None
 
 
@@ -74,6 +86,13 @@ def one_form(key: Any) -> Any:
     """The one among all equal keys that is stored."""
     change = _CHANGES.get(type(key))
     return key if change is None else change(key)
+
+
+def _one_forms(keys: Sequence[Any]) -> Sequence[Any]:
+    kinds = set(map(type, keys))
+    if kinds == {tuple}:
+        kinds = set(map(type, chain.from_iterable(keys)))
+    return keys if kinds.isdisjoint(_CHANGES) else [one_form(key) for key in keys]
 
 
 def _of_float(key: float) -> Any:

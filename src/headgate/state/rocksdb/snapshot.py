@@ -1,30 +1,25 @@
-"""A snapshot of RocksDB state: hard links at the cut, the canonical blob written beside the loop.
-
-The blob is the one of the heap backend, so state moves from one backend to the other at a restore.
-"""
+"""A snapshot of RocksDB state: hard links at the cut, the canonical blob written beside the loop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-from zlib import crc32
+from typing import NoReturn
 
-from headgate.common.errors import InternalError, StorageError, UsageError
-from headgate.state.heap.blob import Chunk, chunk_bytes
+from headgate.common.errors import StorageError
+from headgate.state.backend import EntryFilter, StateFiles, store_blob
+from headgate.state.heap.blob import BytesBlob
 from headgate.state.heap.restore import Target
-from headgate.state.heap.snapshot import KEY_SERIALIZER, FrozenState, FrozenTimers, PendingHeapSnapshot
-from headgate.state.rocksdb.database import ColumnStore, Database, remove_tree
-from headgate.state.rocksdb.keys import group_of, key_of
+from headgate.state.heap.snapshot import FrozenTimers, PendingHeapSnapshot
+from headgate.state.rocksdb.canonical import CanonicalBlob, check_nothing_outside, decoded
+from headgate.state.rocksdb.database import Access, Database, remove_tree
+from headgate.state.rocksdb.local_files import Spool
 from headgate.state.rocksdb.memory import RocksMemory
+from headgate.state.snapshots import KeyedStateHandle
 
 
-class PendingRocksSnapshot(PendingHeapSnapshot):
+class PendingRocksSnapshot:
     """A local checkpoint of the database, and the timers as they were.
-
-    :meth:`write` reads the checkpoint key group by key group, so no more than one group's entries
-    of one state are decoded at a time; the blob itself is in memory as a whole.
 
     Args:
         directory: the checkpoint; removed when the snapshot is released.
@@ -39,63 +34,87 @@ class PendingRocksSnapshot(PendingHeapSnapshot):
         self,
         directory: Path,
         targets: Mapping[str, Target],
-        timers: list[FrozenTimers],
+        timers: Sequence[FrozenTimers],
         groups: tuple[int, int],
         max_parallelism: int,
         memory: RocksMemory,
     ) -> None:
-        states = [FrozenState(name, *target, {}) for name, target in targets.items()]
-        super().__init__([*states, *timers], groups, max_parallelism, lambda: _discard(directory))
-        self._open: Callable[[], Database] = lambda: Database(directory, targets, memory, read_only=True)
-        self._stores: Mapping[str, ColumnStore] = {}
+        self._directory, self._targets, self._memory = directory, targets, memory
+        self._groups, self._max_parallelism = groups, max_parallelism
+        self._timers = PendingHeapSnapshot(timers, groups, max_parallelism)
+        self.keep: EntryFilter | None = None
 
-    def _encode(self) -> list[bytes]:
-        database = self._open()
-        self._stores = database.stores
+    def write(self) -> Spool:
+        """The whole state as one blob; then the snapshot is released.
+
+        Raises:
+            StorageError: the checkpoint cannot be read, or the local disk does not take the blob.
+            InternalError: a key is not of the subtask's key groups.
+        """
+        blob = CanonicalBlob(self._directory.parent, self._groups, self._max_parallelism)
         try:
-            return super()._encode()
+            self._add_states(blob)
+            blob.add_all_of(self._timers_blob())
+            return blob.finish()
+        except BaseException:
+            blob.close()
+            raise
         finally:
-            self._stores = {}
+            self.release()
+
+    def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
+        """See :class:`~headgate.state.backend.PendingSnapshot`."""
+        blob = self.write()
+        try:
+            return store_blob(uid, files, self._groups, blob)
+        finally:
+            blob.close()
+
+    def release(self) -> None:
+        """Let go of the checkpoint and the timers."""
+        self._timers.release()
+        _discard(self._directory)
+
+    def _add_states(self, blob: CanonicalBlob) -> None:
+        database = Database(self._directory, self._targets, self._memory, Access.READ_ONLY)
+        try:
+            for name, target in self._targets.items():
+                store = database.stores[name]
+                check_nothing_outside(name, store, self._groups)
+                values = decoded(name, store, target.serializer.decode_stored, self._groups)
+                blob.add(name, target, values, self.keep)
+        finally:
             database.close()
 
-    def _section(self, part: FrozenState | FrozenTimers, offset: int) -> tuple[list[Chunk], list[bytes]]:
-        if isinstance(part, FrozenTimers):
-            return super()._section(part, offset)
-        chunks: list[Chunk] = []
-        data: list[bytes] = []
-        for group, keys, values in self._stored_groups(part, self._stores[part.name]):
-            try:
-                chunk = chunk_bytes(
-                    KEY_SERIALIZER.encode_checked(keys), part.serializer.encode_checked(values)
-                )
-            except UsageError as error:
-                raise UsageError(f"state {part.name!r} cannot be stored: {error}") from None
-            chunks.append(Chunk(group, offset, len(chunk), len(keys), crc32(chunk)))
-            data.append(chunk)
-            offset += len(chunk)
-        return chunks, data
+    def _timers_blob(self) -> BytesBlob:
+        return BytesBlob(b"".join(self._timers.write()))
 
-    def _stored_groups(
-        self, part: FrozenState, store: ColumnStore
-    ) -> Iterator[tuple[int, list[Any], list[Any]]]:
-        """Keys and values of each key group that has any, ascending."""
-        first, last = self._groups
-        decode = part.serializer.decode
-        for group, items in groupby(store.items(), lambda item: group_of(item[0])):
-            keys: list[Any] = []
-            values: list[Any] = []
-            try:
-                for stored, value in items:
-                    keys.append(key_of(stored))
-                    values.append(decode(value))
-            except StorageError as error:
-                raise StorageError(f"state {part.name!r}, key group {group}: {error}") from None
-            if not first <= group <= last:
-                raise InternalError(
-                    f"state {part.name!r} holds key {keys[0]!r} outside its key groups {first} to {last}; "
-                    "please report this"
-                )
-            yield group, keys, values
+
+class FailedSnapshot:
+    """Stands for a snapshot that the local disk refused: the checkpoint fails and not the job."""
+
+    def __init__(self, error: StorageError) -> None:
+        self._error = error
+        self.keep: EntryFilter | None = None
+
+    def write(self) -> NoReturn:
+        """Say why there is none.
+
+        Raises:
+            StorageError: always.
+        """
+        raise self._error
+
+    def store(self, uid: str, files: StateFiles) -> NoReturn:
+        """Say why there is none.
+
+        Raises:
+            StorageError: always.
+        """
+        raise self._error
+
+    def release(self) -> None:
+        """Nothing is held."""
 
 
 def _discard(directory: Path) -> None:

@@ -7,16 +7,18 @@ costs one read and one write per key and not per record, and the heap's handles 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.serializer import TypeSerializer
+from headgate.serde.singles import Singles
 from headgate.state.heap.tables import MISSING
 from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.keys import storage_key, storage_keys
+from headgate.state.rocksdb.keys import key_of, storage_key, storage_keys
 
 _UNKNOWN: Final = object()
+_PORTION_ENTRIES: Final = 256
 
 
 class RocksTable:
@@ -38,6 +40,7 @@ class RocksTable:
         "_name",
         "_older",
         "_serializer",
+        "_singles",
         "_store",
     )
 
@@ -50,6 +53,7 @@ class RocksTable:
         cache_entries: int,
     ) -> None:
         self._name, self._store, self._serializer = name, store, serializer
+        self._singles = Singles(serializer)
         self._max_parallelism, self._limit = max_parallelism, max(1, cache_entries // 2)
         # Key -> live value; MISSING where it is known that there is none. Two generations: what is
         # used moves to the younger one, and when that is full it becomes the older one. So keys in
@@ -57,6 +61,11 @@ class RocksTable:
         self._cache: dict[Any, Any] = {}
         self._older: dict[Any, Any] = {}
         self._changed: set[Any] = set()
+
+    def attach(self, store: ColumnStore) -> None:
+        """Take over a column family that was restored, in place of an empty one."""
+        self._store = store
+        self._cache, self._older = {}, {}
 
     @property
     def entries(self) -> RocksTable:
@@ -99,13 +108,14 @@ class RocksTable:
 
         Keys beyond what the cache holds are read one by one, when they are used.
         """
-        missing = [key for key in dict.fromkeys(keys) if key not in self._cache and key not in self._older]
+        missing = list(set(keys).difference(self._cache, self._older))
+        if not missing:
+            return
         if len(self._cache) + len(missing) > self._limit:
             self._make_room()
         wanted = missing[: self._limit]
-        stored = self._store.get_many(storage_keys(wanted, self._max_parallelism)) if wanted else []
-        for key, data in zip(wanted, stored, strict=True):
-            self._cache[key] = MISSING if data is None else self._decoded(key, data)
+        stored = self._store.get_many(storage_keys(wanted, self._max_parallelism))
+        self._cache.update(zip(wanted, self._all_decoded(wanted, stored), strict=True))
 
     def flush(self) -> None:
         """Write back what was changed. Values that are changed in place later must be owned again.
@@ -125,8 +135,32 @@ class RocksTable:
     def load(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Put restored entries, past the cache."""
         self._store.write(
-            zip(storage_keys(keys, self._max_parallelism), map(self._serializer.encode, values), strict=True)
+            zip(storage_keys(keys, self._max_parallelism), self._singles.encode(values), strict=True)
         )
+
+    def keys(self) -> Iterator[Any]:
+        """The keys that have an entry when the first one is asked for; later changes are not seen.
+
+        Raises:
+            StorageError: RocksDB cannot read or write, or a key is damaged.
+        """
+        self.flush()
+        for stored, _ in self._store.items():
+            yield key_of(stored)
+
+    def scan(self) -> Iterator[tuple[Any, Any]]:
+        """Keys and stored values, in portions, so that files which compaction replaces are not held back.
+
+        Raises:
+            StorageError: RocksDB cannot read or write, or an entry is damaged.
+        """
+        self.flush()
+        part = self._store.portion(None, _PORTION_ENTRIES)
+        while part:
+            for stored, data in part:
+                key = key_of(stored)
+                yield key, self._decoded(key, data)
+            part = self._store.portion(part[-1][0], _PORTION_ENTRIES)
 
     def empty(self) -> bool:
         """Whether there are no entries."""
@@ -149,16 +183,33 @@ class RocksTable:
 
     def _encoded(self, values: list[Any]) -> list[bytes | None]:
         present = [value for value in values if value is not MISSING]
-        encode = self._serializer.encode
         try:
             # As a batch, because this is the only point where a wrong type can still be told.
             self._serializer.encode_checked(present)
-            return [None if value is MISSING else encode(value) for value in values]
+            # Each as a batch of one, as batches are what other shapes and versions of a type are read from.
+            encoded = self._singles.encode(present)
         except UsageError as error:
             raise UsageError(f"state {self._name!r} cannot be stored: {error}") from None
+        if len(present) == len(values):
+            return list(encoded)
+        rest = iter(encoded)
+        return [None if value is MISSING else next(rest) for value in values]
+
+    def _all_decoded(self, keys: Sequence[Any], stored: Sequence[bytes | None]) -> list[Any]:
+        present = [data for data in stored if data is not None]
+        try:
+            values = self._singles.decode(present)
+        except StorageError:
+            values = [
+                self._decoded(key, data) for key, data in zip(keys, stored, strict=True) if data is not None
+            ]
+        if len(present) == len(stored):
+            return values
+        rest = iter(values)
+        return [MISSING if data is None else next(rest) for data in stored]
 
     def _decoded(self, key: Any, data: bytes) -> Any:
         try:
-            return self._serializer.decode(data)
+            return self._serializer.decode_stored(data, 1)[0]
         except StorageError as error:
             raise StorageError(f"state {self._name!r}, key {key!r}: {error}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from headgate.checkpoint.storage.base import UnsureWriteError
@@ -42,7 +42,7 @@ class SimDisk:
     def __init__(self, files: SimFiles, gate: Gate = always_works) -> None:
         self._files, self._gate = files, gate
 
-    def create(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
+    def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
         """See `common.ports.Disk`."""
         data = b"".join(bytes(part) for part in parts)
         verdict = self._pass("create", name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import resource
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,8 +114,10 @@ def test_a_checkpoint_that_cannot_be_made_names_its_database(tmp_path: Path) -> 
     fill(made, 0, 10)
     snapshots = tmp_path / "attempt" / "snapshots"
     snapshots.write_text("in the way")
+    refused = made.snapshot_sync()
     with pytest.raises(StorageError, match=r"could not draw a checkpoint of .*attempt/db"):
-        made.snapshot_sync()
+        refused.write()
+    refused.release()
     snapshots.unlink()
     assert made.snapshot_sync().write()
     made.close()
@@ -147,11 +150,44 @@ def files_up_to(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+def test_a_disk_without_room_fails_the_checkpoint_and_not_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocksDB is not asked to flush what does not fit, as it would refuse changes afterwards."""
+    made = backend(tmp_path / "attempt")
+    fill(made, 0, 5_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1 << 30, 1 << 30, 10_000))
+    refused = made.snapshot_sync()
+    monkeypatch.undo()
+    with pytest.raises(StorageError, match=r"has 10000 bytes left for .*attempt/db, and a checkpoint of it"):
+        refused.write()
+    fill(made, 5_000, 5_010)
+    assert made.snapshot_sync().write()
+    assert values(made, 5_009, 5_010) != [""]
+    made.close()
+
+
+def test_a_blob_that_does_not_fit_the_local_disk_fails_the_checkpoint_alone(tmp_path: Path) -> None:
+    """The tables are written already; the blob, which is larger, is not."""
+    made = backend(tmp_path / "attempt")
+    fill(made, 0, 5_000)
+    made.snapshot_sync().release()
+    pending = made.snapshot_sync()
+    with files_up_to(1 << 17), pytest.raises(StorageError, match=r"cannot write .*snapshots: File too large"):
+        pending.write()
+    fill(made, 5_000, 5_010)
+    assert made.snapshot_sync().write()
+    assert list((tmp_path / "attempt" / "snapshots").iterdir()) == []
+    made.close()
+
+
 def test_a_full_disk_fails_the_snapshot_and_can_be_closed(tmp_path: Path) -> None:
     """A flush that finds no space is an error of the snapshot; the backend still goes away cleanly."""
     made = backend(tmp_path / "attempt")
     fill(made, 0, 5_000)
-    with files_up_to(1 << 16), pytest.raises(StorageError, match=r"could not draw .*IO error.*local disk"):
-        made.snapshot_sync()
+    with files_up_to(1 << 16):
+        refused = made.snapshot_sync()
+    with pytest.raises(StorageError, match=r"could not draw .*IO error.*local disk"):
+        refused.write()
     made.close()
     assert list(tmp_path.iterdir()) == []

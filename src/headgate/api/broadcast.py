@@ -1,0 +1,144 @@
+"""The contracts of functions with a broadcast side: records of a second stream reach every subtask.
+
+The broadcast side changes broadcast state, the main side only reads it. So each subtask changes its copy by
+the same records, and all copies are the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol
+
+from typing_extensions import TypeVar
+
+from headgate.api.functions import I, K, KeyedContext, O, OnTimerContext, OutputTag, RichFunction
+from headgate.api.operator_state import BroadcastState  # noqa: F401 - for the examples
+
+B = TypeVar("B", default=Any, contravariant=True)
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class BroadcastContext(Protocol):
+    """What a function without a key sees besides the record, on both sides.
+
+    Attributes:
+        timestamp: event time of the record in ms; None when its stream has none.
+        watermark: event time has passed this point (ms); None when the record's stream has no event time.
+    """
+
+    timestamp: int | None
+    watermark: int | None
+
+    def side_output(self, tag: OutputTag[Any], value: Any) -> None:
+        """Emit `value` to a side output instead of the main one."""
+        ...
+
+
+class KeyedBroadcastContext(KeyedContext[K], Protocol[K]):
+    """What the broadcast side of a keyed function sees besides the record.
+
+    There is a key only while :meth:`apply_to_all_keys` calls its function; outside of it `key`, keyed state
+    and the registering of timers are refused.
+    """
+
+    def apply_to_all_keys(self, state: S, function: Callable[[K, S], Iterable[R] | None]) -> list[R]:
+        """Call `function` for every key of this subtask that has an entry in `state`.
+
+        During a call its key is the current one: for `state`, for all other keyed state of the function, and
+        for timers. The loop of the worker stands still until all keys had their turn.
+
+        Args:
+            state: one of the function's keyed states, as in ``self.count``.
+            function: is given the key and the state. What it yields or returns is an output, if any.
+
+        Returns:
+            The outputs of all calls, in no particular order of keys; yield them to emit them.
+
+        Raises:
+            TypeError: `state` is none of the function's keyed states, `function` gave one record in place of
+                several, or calls this again.
+        """
+        ...
+
+
+class BroadcastProcessFunction(RichFunction, ABC, Generic[I, B, O]):
+    """Zero, one or many outputs per record of a stream, judged by what another stream has told every subtask.
+
+    Example:
+        >>> import headgate as hg
+        >>> from headgate.testing import OperatorHarness
+        >>> class Priced(hg.BroadcastProcessFunction[str, tuple[str, int], tuple[str, int | None]]):
+        ...     prices: BroadcastState[str, int] = hg.broadcast_state()
+        ...     def process(self, record, ctx):
+        ...         yield record, self.prices.get(record)
+        ...     def process_broadcast(self, record, ctx):
+        ...         self.prices.put(*record)
+        >>> harness = OperatorHarness(Priced())
+        >>> harness.process("tea"); harness.process_broadcast(("tea", 3)); harness.process("tea")
+        >>> harness.take()
+        [('tea', None), ('tea', 3)]
+    """
+
+    @abstractmethod
+    def process(self, record: I, ctx: BroadcastContext) -> Iterable[O] | None:
+        """Handle one record of the main side; yield or return the outputs (None means none).
+
+        Broadcast state is read-only here, as it is in `open`.
+        """
+
+    @abstractmethod
+    def process_broadcast(self, record: B, ctx: BroadcastContext) -> Iterable[O] | None:
+        """Handle one record of the broadcast side, which every subtask gets; may change broadcast state.
+
+        What it does to broadcast state must depend on nothing but the record and that state, or the copies
+        of the subtasks would part. What it emits is emitted by every subtask.
+        """
+
+
+class KeyedBroadcastProcessFunction(RichFunction, ABC, Generic[K, I, B, O]):
+    """As :class:`BroadcastProcessFunction`, with state and timers per key on the main side.
+
+    Example:
+        >>> import headgate as hg
+        >>> from headgate.testing import OperatorHarness
+        >>> class Limited(hg.KeyedBroadcastProcessFunction[str, dict, int, str]):
+        ...     limit: BroadcastState[str, int] = hg.broadcast_state()
+        ...     count = hg.value_state(default=0)
+        ...     def process(self, record, ctx):
+        ...         self.count.value += 1
+        ...         if self.count.value > self.limit.get("calls", 10):
+        ...             yield f"{ctx.key} has to wait"
+        ...     def process_broadcast(self, record, ctx):
+        ...         self.limit.put("calls", record)
+        ...         yield from ctx.apply_to_all_keys(self.count, self.judge)
+        ...     def judge(self, key, count):
+        ...         if count.value > self.limit.get("calls", 10):
+        ...             yield f"{key} has to wait from now on"
+        >>> harness = OperatorHarness(Limited(), key="user")
+        >>> harness.process_batch([{"user": "ada"}, {"user": "ada"}, {"user": "bob"}])
+        >>> harness.process_broadcast(1)
+        >>> harness.process({"user": "bob"})
+        >>> harness.take()
+        ['ada has to wait from now on', 'bob has to wait']
+    """
+
+    @abstractmethod
+    def process(self, record: I, ctx: KeyedContext[K]) -> Iterable[O] | None:
+        """Handle one record of the main side; yield or return the outputs (None means none).
+
+        Broadcast state is read-only here, as it is in `open` and `on_timer`.
+        """
+
+    @abstractmethod
+    def process_broadcast(self, record: B, ctx: KeyedBroadcastContext[K]) -> Iterable[O] | None:
+        """Handle one record of the broadcast side, which every subtask gets; may change broadcast state.
+
+        What it does to broadcast state must depend on nothing but the record and that state, or the copies
+        of the subtasks would part. What it emits is emitted by every subtask.
+        """
+
+    def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
+        """A timer of `ctx.key` fired."""
+        return None

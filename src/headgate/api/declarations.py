@@ -1,0 +1,87 @@
+"""What all declarations of state in the body of a class have in common: place, name, annotation."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
+
+from headgate.api.site import user_site
+from headgate.common.errors import PlanError
+
+_NOTES = "__headgate_declared_states__"
+
+
+class Declaration:
+    """The class attribute that declares a state; replaced by a live handle on the instance.
+
+    Attributes:
+        site: file and line, for errors.
+    """
+
+    site: str = ""
+
+
+D = TypeVar("D", bound=Declaration)
+
+
+def noted(declaration: D) -> D:
+    """The declaration, noted in the class body that calls whoever calls this.
+
+    A second declaration of the same name replaces the first in the class body without a trace, so each
+    one is also kept in the namespace of the class that is just being made.
+    """
+    declaration.site = user_site()
+    frame = sys._getframe(2)
+    if "__qualname__" in frame.f_locals and "__module__" in frame.f_locals:
+        frame.f_locals.setdefault(_NOTES, []).append(declaration)
+    return declaration
+
+
+def declarations(cls: type) -> dict[str, Declaration]:
+    """All that a class declares, by name, in order of declaration; what it inherits comes first.
+
+    Raises:
+        PlanError: a name is declared twice.
+    """
+    found: dict[str, Declaration] = {}
+    for base in reversed(cls.__mro__):
+        _refuse_repeated(base, found)
+        found.update({k: v for k, v in vars(base).items() if isinstance(v, Declaration)})
+    return found
+
+
+def _refuse_repeated(cls: type, inherited: dict[str, Declaration]) -> None:
+    names = vars(cls)
+    kept = [value for value in names.values() if isinstance(value, Declaration)]
+    for declaration in names.get(_NOTES, ()):
+        if not any(declaration is one for one in kept):
+            raise PlanError(
+                f"the state declared at {declaration.site} in {cls.__qualname__} is lost: the same name is "
+                "assigned again further down; give every state a name of its own"
+            )
+    for name, declaration in inherited.items():
+        if name in names:
+            raise PlanError(
+                f"state {name!r} ({declaration.site}) is declared again in {cls.__qualname__}, which "
+                "inherits it; give the second one another name"
+            )
+
+
+def hints_of(cls: type) -> dict[str, Any]:
+    """The annotations of a class, names in them looked up; marks inside them are kept, those around are not.
+
+    Raises:
+        PlanError: one names what cannot be found, or is no type.
+    """
+    try:
+        hints = get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise PlanError(
+            f"the annotations of {cls.__qualname__} name a type that cannot be found ({error}); "
+            "import it at the top of the module, outside TYPE_CHECKING"
+        ) from None
+    except TypeError as error:
+        raise PlanError(f"the annotations of {cls.__qualname__} cannot be read: {error}") from None
+    return {
+        name: hint.__origin__ if get_origin(hint) is Annotated else hint for name, hint in hints.items()
+    }

@@ -1,0 +1,14 @@
+"""What a program writes serializers of its own with; the contracts themselves are in `serde`."""
+
+from __future__ import annotations
+
+from headgate.serde.composite_snapshot import (
+    CompositeTypeSerializerSnapshot as CompositeTypeSerializerSnapshot,
+)
+from headgate.serde.composite_snapshot import OuterSchemaCompatibility as OuterSchemaCompatibility
+from headgate.serde.serializer import TypeSerializer as TypeSerializer
+from headgate.serde.simple_snapshot import SimpleTypeSerializerSnapshot as SimpleTypeSerializerSnapshot
+from headgate.serde.snapshot import TypeSerializerSchemaCompatibility as TypeSerializerSchemaCompatibility
+from headgate.serde.snapshot import TypeSerializerSnapshot as TypeSerializerSnapshot
+from headgate.serde.snapshot_views import DataInputView as DataInputView
+from headgate.serde.snapshot_views import DataOutputView as DataOutputView

@@ -1,0 +1,256 @@
+"""A dict that a snapshot can have at once: it keeps the dict, and later changes go into a layer on top.
+
+`docs/machines/layered-table.md` has the table of states, and says which thread may do what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from itertools import count, islice
+from typing import Any, Final
+
+MISSING: Final = object()
+"""No entry, or one that was removed in a layer; not a value that a program can hold."""
+
+LAYERS_MAX: Final = 8
+"""Layers of changes above the base; one more and they are put together in the pause."""
+
+_UNKNOWN: Final = object()
+
+Layer = dict[Any, Any]
+Layers = tuple[Layer, ...]
+"""The base and what was changed above it, oldest first; where a value is MISSING, the key is not there."""
+
+
+class LayeredTable:
+    """Key -> value, for one thread that changes it and others that write snapshots of it.
+
+    Without a snapshot it is a plain dict, and its users work on that dict. While one is under way
+    they work on a view of layers, which costs several times as much per access; afterwards
+    :meth:`settle` brings the layers back into the one dict, a slice at a time.
+
+    Args:
+        copy: makes a value that changes in place do not reach; applied to a value that a snapshot
+            has when :meth:`own` is first asked for it.
+
+    Attributes:
+        entries: the dict, or the view in its place: get, pop, item access and iteration.
+        on_change: called with the new `entries` whenever another object takes their place.
+
+    Example:
+        >>> table = LayeredTable(list)
+        >>> table.put("a", [1])
+        >>> layers, ticket = table.freeze()
+        >>> table.own("a").append(2)
+        >>> layers, table.entries["a"], table.settled
+        (({'a': [1]},), [1, 2], False)
+        >>> table.thaw(ticket)
+        >>> table.settle(100), table.entries
+        (True, {'a': [1, 2]})
+    """
+
+    __slots__ = ("_base", "_copy", "_deltas", "_tickets", "_under_way", "entries", "on_change")
+
+    def __init__(self, copy: Callable[[Any], Any]) -> None:
+        self.on_change: Callable[[Any], None] | None = None
+        self._base: Layer = {}
+        self._deltas: list[Layer] = []  # oldest first; the last one is no snapshot's
+        self.entries: Any = self._base
+        self._copy = copy
+        self._tickets = count()
+        # Snapshots in progress; the threads that write them discard from it, and do nothing else here.
+        self._under_way: set[int] = set()
+
+    @property
+    def settled(self) -> bool:
+        """Whether `entries` is the plain dict."""
+        return self.entries is self._base
+
+    def own(self, key: Any) -> Any:
+        """The value of `key` for changing in place, or MISSING."""
+        entries = self.entries
+        if entries is self._base:
+            return entries.get(key, MISSING)
+        return entries.own(key)
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value of `key`; the value is new to the table."""
+        self.entries[key] = value
+
+    def remove(self, key: Any) -> None:
+        """Remove the entry of `key`, if there is one."""
+        self.entries.pop(key, None)
+
+    def freeze(self) -> tuple[Layers, int]:
+        """The entries as they are now, and the ticket to :meth:`thaw` with. Takes no time per entry."""
+        if not self._base and not self._deltas:
+            return (), next(self._tickets)
+        self._deltas = [delta for delta in self._deltas if delta]
+        if len(self._deltas) > LAYERS_MAX:
+            self._join_deltas()
+        layers = (self._base, *self._deltas)
+        self._deltas.append({})
+        ticket = next(self._tickets)
+        self._under_way.add(ticket)
+        self._show(_Shadow(self._base, self._deltas, self._copy, self._under_way))
+        return layers, ticket
+
+    def thaw(self, ticket: int) -> None:
+        """The snapshot reads its layers no more. From any thread, any number of times."""
+        self._under_way.discard(ticket)
+
+    def settle(self, budget: int) -> bool:
+        """Bring at most `budget` changes back into the dict; True when it is the table again.
+
+        While a snapshot is under way it does nothing.
+        """
+        if self.entries is self._base:
+            return True
+        if self._under_way:
+            return False
+        if type(self.entries) is not _Merging:
+            self._show(_Merging(self._base, self._deltas))
+        base = self._base
+        for delta in self._deltas:
+            for _ in range(min(budget, len(delta))):
+                key, value = delta.popitem()
+                if value is MISSING:
+                    base.pop(key, None)
+                else:
+                    base[key] = value
+                budget -= 1
+            if delta:
+                return False
+        self._deltas = []
+        self._show(base)
+        return True
+
+    def _show(self, entries: Any) -> None:
+        self.entries = entries
+        if self.on_change is not None:
+            self.on_change(entries)
+
+    def _join_deltas(self) -> None:
+        joined: Layer = {}
+        for delta in self._deltas:  # left as they are: snapshots read them
+            joined |= delta
+        self._deltas = [joined]
+
+
+class _View(MutableMapping[Any, Any]):
+    """The entries of a table in layers, as far as both kinds of view agree."""
+
+    __slots__ = ("_base", "_deltas")
+
+    def __init__(self, base: Layer, deltas: list[Layer]) -> None:
+        self._base, self._deltas = base, tuple(reversed(deltas))  # newest first
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of `key`, or `default`."""
+        for delta in self._deltas:
+            value = delta.get(key, _UNKNOWN)
+            if value is not _UNKNOWN:
+                return default if value is MISSING else value
+        return self._base.get(key, default)
+
+    def own(self, key: Any) -> Any:
+        """See :meth:`LayeredTable.own`."""
+        return self.get(key, MISSING)
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(key, MISSING) is not MISSING
+
+    def __getitem__(self, key: Any) -> Any:
+        value = self.get(key, MISSING)
+        if value is MISSING:
+            raise KeyError(key)
+        return value
+
+    def __delitem__(self, key: Any) -> None:
+        if self.pop(key, MISSING) is MISSING:
+            raise KeyError(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        for keys, _ in slices_of((self._base, *reversed(self._deltas)), 1_000):
+            yield from keys
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self)
+
+
+class _Shadow(_View):
+    """While a snapshot is under way: every change goes into the newest layer.
+
+    An entry of that layer is also the note that the value was copied, or made, since the last cut.
+    """
+
+    __slots__ = ("_copy", "_live", "_under_way")
+
+    def __init__(
+        self, base: Layer, deltas: list[Layer], copy: Callable[[Any], Any], under_way: set[int]
+    ) -> None:
+        super().__init__(base, deltas)
+        self._live, self._copy, self._under_way = deltas[-1], copy, under_way
+
+    def own(self, key: Any) -> Any:
+        """See :meth:`LayeredTable.own`."""
+        live = self._live
+        value = live.get(key, _UNKNOWN)
+        if value is _UNKNOWN:
+            value = self.get(key, MISSING)
+            if value is not MISSING and self._under_way:
+                value = live[key] = self._copy(value)
+        return value
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._live[key] = value
+
+    def pop(self, key: Any, default: Any = None) -> Any:
+        """Remove the entry of `key`; gives its value, or `default`."""
+        value = self.get(key, MISSING)
+        if value is MISSING:
+            return default
+        self._live[key] = MISSING
+        return value
+
+
+class _Merging(_View):
+    """While the layers are brought back: changes go past them into the base, so the layers only shrink."""
+
+    __slots__ = ()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        for delta in self._deltas:
+            delta.pop(key, None)
+        self._base[key] = value
+
+    def pop(self, key: Any, default: Any = None) -> Any:
+        """Remove the entry of `key`; gives its value, or `default`."""
+        value = self.get(key, MISSING)
+        for delta in self._deltas:
+            delta.pop(key, None)
+        self._base.pop(key, None)
+        return default if value is MISSING else value
+
+
+def slices_of(layers: Layers, size: int) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Keys and values of a frozen table, at most `size` at a time: other threads run in between.
+
+    Example:
+        >>> list(slices_of(({"a": 1, "b": 2, "c": 3}, {"b": MISSING, "d": 4}), 2))
+        [(['a'], [1]), (['c'], [3]), (['d'], [4])]
+    """
+    for place, layer in enumerate(layers):
+        newer = layers[place + 1 :]
+        keys, values = iter(layer), iter(layer.values())
+        while part := list(islice(keys, size)):
+            held = list(islice(values, size))
+            if len(layers) > 1:
+                kept = [n for n, key in enumerate(part) if not any(key in other for other in newer)]
+                kept = [n for n in kept if held[n] is not MISSING]
+                part, held = [part[n] for n in kept], [held[n] for n in kept]
+            if part:
+                yield part, held

@@ -1,0 +1,157 @@
+"""Who gets which operator state when a job is restored, perhaps at another parallelism.
+
+The rules are those of the field's round-robin repartitioner. With R new subtasks:
+
+    mode        parallelism changed                          unchanged
+    ----------  -------------------------------------------  ----------------------------------------
+    split       elements of all old subtasks in order, the   each subtask keeps its own, however
+                first n to one subtask, the next to the      uneven
+                next; loads differ by one at most
+    union       everything to everybody                      everything to everybody
+    broadcast   subtask i gets that of old subtask i mod n,  each keeps its own; when only n have one:
+                of the n that have one                       as if the parallelism had changed
+
+Splitting begins one name where the remainder of the one before ran out, so remainders do not pile up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from headgate.common.errors import InternalError
+
+
+class Distributed(Protocol):
+    """One state of one old subtask.
+
+    Attributes:
+        name: of the state.
+        mode: "split", "union" or "broadcast".
+        count: how many elements are stored.
+        first: the first one that is meant.
+        stop: behind the last one that is meant; None: all from `first` on.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def mode(self) -> str: ...  # noqa: D102
+    @property
+    def count(self) -> int: ...  # noqa: D102
+    @property
+    def first(self) -> int: ...  # noqa: D102
+    @property
+    def stop(self) -> int | None: ...  # noqa: D102
+
+
+H = TypeVar("H", bound=Distributed)
+
+
+@dataclass(frozen=True, slots=True)
+class Share(Generic[H]):
+    """Some consecutive elements of a state of one old subtask.
+
+    Attributes:
+        held: the state.
+        first: the first element, counted from the beginning of what is stored.
+        stop: behind the last one.
+    """
+
+    held: H
+    first: int
+    stop: int
+
+
+def redistribute(old: Sequence[Sequence[H]], parallelism: int) -> list[list[Share[H]]]:
+    """What each new subtask gets: split states first, then union, then broadcast; each by name.
+
+    Args:
+        old: the states of each old subtask, ordered by subtask; a subtask may have none of a name.
+        parallelism: number of new subtasks.
+
+    Raises:
+        InternalError: a state has a mode that is none.
+
+    Example:
+        >>> from headgate.state.snapshots import Inline, OperatorStateHandle
+        >>> held = [OperatorStateHandle("waiting", "split", None, Inline(b""), 3)]
+        >>> [[(share.first, share.stop) for share in mine] for mine in redistribute([held], 2)]
+        [[(0, 2)], [(2, 3)]]
+    """
+    new: list[list[Share[H]]] = [[] for _ in range(parallelism)]
+    begin = 0
+    for _, by_subtask in _of_mode(old, "split"):
+        if parallelism == len(old):
+            _keep(by_subtask, new)
+        else:
+            begin = _split([held for held in by_subtask if held is not None], new, begin)
+    for _, by_subtask in _of_mode(old, "union"):
+        everything = [_whole(held) for held in by_subtask if held is not None]
+        for mine in new:
+            mine.extend(everything)
+    for _, by_subtask in _of_mode(old, "broadcast"):
+        reported = [held for held in by_subtask if held is not None]
+        for index, mine in enumerate(new):
+            mine.append(_whole(reported[index % len(reported)]))
+    _refuse_other_modes(old)
+    return new
+
+
+def _of_mode(old: Sequence[Sequence[H]], mode: str) -> Iterator[tuple[str, list[H | None]]]:
+    """Name and what each old subtask has of it, for every state of a mode, by name."""
+    names = sorted({held.name for states in old for held in states if held.mode == mode})
+    for name in names:
+        yield name, [next((held for held in states if held.name == name), None) for states in old]
+
+
+def _keep(by_subtask: Sequence[H | None], new: list[list[Share[H]]]) -> None:
+    for held, mine in zip(by_subtask, new, strict=True):
+        if held is not None:
+            mine.append(_whole(held))
+
+
+def _split(parts: Sequence[H], new: list[list[Share[H]]], begin: int) -> int:
+    """Deal the elements out from subtask `begin` on; gives where the next name begins."""
+    count = len(new)
+    fraction, remainder = divmod(sum(_length(held) for held in parts), count)
+    rest = _Rest([_whole(held) for held in parts])
+    for place in range(count):
+        new[(begin + place) % count].extend(rest.take(fraction + (place < remainder)))
+    return (begin + remainder) % count
+
+
+class _Rest(Generic[H]):
+    """What is not dealt out yet."""
+
+    def __init__(self, shares: list[Share[H]]) -> None:
+        self._shares = shares[::-1]
+
+    def take(self, count: int) -> Iterator[Share[H]]:
+        """The next `count` elements."""
+        while count:
+            share = self._shares.pop()
+            stop = min(share.stop, share.first + count)
+            if stop < share.stop:
+                self._shares.append(Share(share.held, stop, share.stop))
+            if stop > share.first:
+                yield Share(share.held, share.first, stop)
+            count -= stop - share.first
+
+
+def _whole(held: H) -> Share[H]:
+    return Share(held, held.first, held.count if held.stop is None else held.stop)
+
+
+def _length(held: Distributed) -> int:
+    return (held.count if held.stop is None else held.stop) - held.first
+
+
+def _refuse_other_modes(old: Sequence[Sequence[Distributed]]) -> None:
+    for held in (held for states in old for held in states):
+        if held.mode not in ("split", "union", "broadcast"):
+            raise InternalError(
+                f"operator state {held.name!r} is distributed by {held.mode!r}; expected split, union or "
+                "broadcast; please report this"
+            )

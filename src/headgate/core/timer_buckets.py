@@ -1,0 +1,97 @@
+"""The keys of one timestamp's timers when there are many and a snapshot has them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from itertools import chain, filterfalse
+from typing import Any, Final
+
+COPIED_MAX: Final = 1_024
+"""A bucket of so many keys at most is copied as a whole: some microseconds."""
+
+DEPTH_MAX: Final = 4
+"""Snapshots that one bucket may be in at the same time before it is copied after all."""
+
+
+class LargeBucket:
+    """An ordered set of keys: those that snapshots have, less the ones gone, then those added since.
+
+    It offers what :class:`headgate.core.timers.TimerQueue` does with a bucket, and keeps its order:
+    a key that was removed and added again comes last.
+
+    Args:
+        base: the keys that a snapshot has; not changed before :meth:`settle`.
+
+    Attributes:
+        base: the same; once settled, the bucket as a plain dict.
+        depth: how many snapshots' buckets lie above each other.
+
+    Example:
+        >>> held = dict.fromkeys("abc")
+        >>> bucket = LargeBucket(held)
+        >>> bucket["d"] = None
+        >>> del bucket["a"]
+        >>> bucket["a"] = None
+        >>> list(held), list(bucket), len(bucket)
+        (['a', 'b', 'c'], ['b', 'c', 'd', 'a'], 4)
+        >>> bucket.settle(100), list(bucket.base)
+        (True, ['b', 'c', 'd', 'a'])
+    """
+
+    __slots__ = ("_added", "_gone", "_left", "base", "depth")
+
+    def __init__(self, base: Any) -> None:
+        self.base: Any = base
+        self.depth: int = base.depth + 1 if isinstance(base, LargeBucket) else 1
+        self._gone: set[Any] = set()
+        self._added: OrderedDict[Any, None] = OrderedDict()
+        self._left = 0
+
+    def __len__(self) -> int:
+        return len(self.base) - len(self._gone) + len(self._added)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._added or (key in self.base and key not in self._gone)
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain(
+            filterfalse(self._gone.__contains__, self.base) if self._gone else self.base, self._added
+        )
+
+    def __setitem__(self, key: Any, nothing: None) -> None:
+        self._added[key] = nothing
+
+    def __delitem__(self, key: Any) -> None:
+        if key in self._added:
+            del self._added[key]
+        else:
+            self._gone.add(key)
+
+    def settle(self, budget: int) -> bool:
+        """Bring `budget` changes back into the base; True when it is the bucket again.
+
+        Call it only while no snapshot is under way. What came since the last call is done besides,
+        so it comes to an end however fast timers are set.
+        """
+        if isinstance(self.base, LargeBucket):
+            if not self.base.settle(budget):
+                return False
+            self.base = self.base.base
+        pending = len(self._gone) + len(self._added)
+        budget += max(0, pending - self._left)
+        # What is gone goes first: a key that was added again would still be found at its old place.
+        for _ in range(min(budget, len(self._gone))):
+            del self.base[self._gone.pop()]
+            budget -= 1
+        for _ in range(min(budget, len(self._added))):
+            self.base[self._added.popitem(last=False)[0]] = None
+        self._left = len(self._gone) + len(self._added)
+        return not self._left
+
+
+def copied(bucket: Mapping[Any, None] | LargeBucket) -> dict[Any, None] | LargeBucket:
+    """A bucket that can be changed while a snapshot has the one given."""
+    if len(bucket) <= COPIED_MAX or (isinstance(bucket, LargeBucket) and bucket.depth >= DEPTH_MAX):
+        return dict.fromkeys(bucket)
+    return LargeBucket(bucket)

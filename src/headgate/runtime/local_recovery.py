@@ -1,0 +1,82 @@
+"""A worker's copies of checkpoint files: made while it runs, read when it restores, removed in the end.
+
+Nothing here may fail a job or a checkpoint: without copies everything is as if the options were off.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.checkpoint.copied_disk import BackedUpDisk, NearbyDisk
+from headgate.checkpoint.local_copies import LocalCopies
+from headgate.common.errors import StorageError
+from headgate.common.ids import JobId
+from headgate.common.ports import Background, Disk
+from headgate.runtime.program import WorkerSettings
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class LocalRecovery:
+    """The copies of one slot; nothing is touched before :meth:`configure` was told to.
+
+    Args:
+        job: whose checkpoints.
+        slot: the worker's.
+    """
+
+    def __init__(self, job: JobId, slot: int) -> None:
+        self._job, self._slot = job, slot
+        self._settings = WorkerSettings()
+        self._copies: LocalCopies | None = None
+
+    def configure(self, settings: WorkerSettings) -> None:
+        """An attempt begins with these settings."""
+        self._settings = settings
+        wanted = settings.local_backup or settings.recover_from_local
+        if not wanted or self._copies is not None:
+            return
+        root = Path(settings.local_backup_dir or tempfile.gettempdir())
+        try:
+            self._copies = LocalCopies(root, platform.node(), self._job, self._slot)
+        except (OSError, StorageError) as error:
+            _LOG.warning("no local copies can be kept in %s (%s); the job goes on without", root, error)
+
+    def writing(self, disk: Disk | None) -> Disk | None:
+        """The storage for who writes snapshots."""
+        copies = self._copies if self._settings.local_backup else None
+        return disk if disk is None or copies is None else BackedUpDisk(disk, copies)
+
+    def reading(self, disk: Disk | None) -> Disk | None:
+        """The storage for who restores."""
+        copies = self._copies if self._settings.recover_from_local else None
+        return disk if disk is None or copies is None else NearbyDisk(disk, copies)
+
+    def report(self, checkpoint: int | None, restored: Disk | None) -> None:
+        """Say how much of a restored checkpoint came from where."""
+        if isinstance(restored, NearbyDisk):
+            _LOG.info(
+                "slot %d restored checkpoint %s: %d bytes from local copies, %d bytes from %s",
+                self._slot, checkpoint, restored.bytes_local, restored.bytes_remote, restored.describe(),
+            )  # fmt: skip
+
+    def completed(self, checkpoint: int, background: Background) -> None:
+        """Copies that only older checkpoints refer to go, when those who write snapshots have time."""
+        copies = self._copies
+        if copies is not None:
+            background.submit(lambda: copies.completed(checkpoint), _note_failure)
+
+    def close(self, background: Background, *, job_over: bool) -> None:
+        """The worker leaves. When the job is over the copies go, behind all that is still being written."""
+        copies, self._copies = self._copies, None
+        if copies is not None and job_over:
+            background.submit(copies.remove, _note_failure)
+
+
+def _note_failure(_: Any, error: BaseException | None) -> None:
+    if error is not None:
+        _LOG.warning("old local copies of checkpoints could not be removed: %s", error)

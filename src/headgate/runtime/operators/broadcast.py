@@ -1,0 +1,176 @@
+"""Operators with a broadcast side: a second input whose records every subtask gets.
+
+Each side takes batches of its own. What holds for keyed operators holds for both sides: a batch is processed
+in runs between timers, and while timers fire in slices neither side takes input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from headgate.graph.logical import Side
+from headgate.records.batch import Batch
+from headgate.records.selectors import KeySelector
+from headgate.runtime.operators.base import OperatorContext, user_error
+from headgate.runtime.operators.keyed import KeyContext, KeyedProcessOperator
+from headgate.runtime.operators.operator_state import FunctionState
+from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
+from headgate.runtime.operators.sides import KeyedSides, TwoSidedState, refuse_keyless
+from headgate.runtime.operators.stateless import ProcessOperator
+
+_NO_KEY: Final = object()
+
+
+class BroadcastProcessOperator(ProcessOperator):
+    """An `api.broadcast.BroadcastProcessFunction` and its operator state."""
+
+    _state_type: type[FunctionState] = TwoSidedState
+    _state: TwoSidedState
+
+    def __init__(self, context: OperatorContext, function: BroadcastProcessFunction[Any, Any, Any]) -> None:
+        super().__init__(context, cast(Any, function))
+        self._process_broadcast = function.process_broadcast
+
+    def entry(self, side: Side) -> Callable[[Batch], int]:
+        """See :class:`Operator`."""
+        return self.broadcast_some if side is Side.BROADCAST else self.process_some
+
+    def broadcast_some(self, batch: Batch) -> int:
+        """Take all records of a batch of the broadcast side."""
+        with self._state.broadcast_side():
+            self._call(batch, self._process_broadcast)
+        return len(batch)
+
+
+class KeyedBroadcastProcessOperator(KeyedProcessOperator):
+    """An `api.broadcast.KeyedBroadcastProcessFunction` and its state."""
+
+    _state_type: type[FunctionState] = TwoSidedState
+    _own: TwoSidedState
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        function: KeyedBroadcastProcessFunction[Any, Any, Any, Any],
+        key: KeySelector,
+    ) -> None:
+        super().__init__(context, cast(Any, function), key)
+        self._process_broadcast = function.process_broadcast
+        self._broadcast_ctx = BroadcastSideContext(self._side, context.clock, self._apply_to_all_keys)
+
+    def open(self) -> None:
+        """See :class:`KeyedProcessOperator`."""
+        super().open()
+        self._keyed_sides = KeyedSides(self._function, self._backend.handles)
+        timers = self._broadcast_ctx.timers
+        timers.event, timers.processing = self._timers.event, self._timers.processing
+
+    def entry(self, side: Side) -> Callable[[Batch], int]:
+        """See :class:`Operator`."""
+        return self.broadcast_some if side is Side.BROADCAST else self.process_some
+
+    def broadcast_some(self, batch: Batch) -> int:
+        """Take records of the broadcast side from the front; gives how many, as :meth:`process_some`."""
+        return self._run(batch, _BroadcastRun)
+
+    def _apply_to_all_keys(self, state: Any, function: Callable[[Any, Any], Any]) -> list[Any]:
+        """See `api.broadcast.KeyedBroadcastContext`."""
+        outputs: list[Any] = []
+        ctx = self._broadcast_ctx
+        with self._keyed_sides.every_key(state) as name:
+            handle = self._backend.handles[name]
+            try:
+                for key in self._backend.keys(name):
+                    ctx.key = key
+                    outputs.extend(self._called(function, key, handle))
+            finally:
+                ctx.key = _NO_KEY
+        return outputs
+
+    def _called(self, function: Callable[[Any, Any], Any], key: Any, handle: Any) -> list[Any]:
+        for bound in self._bound:
+            bound.bind(key)
+        for eager in self._eager:
+            eager.load(key)
+        try:
+            result = function(key, handle)
+            given = (
+                [] if result is None else list(checked_outputs(result, "the function of apply_to_all_keys()"))
+            )
+        except Exception as error:
+            error.add_note(f"apply_to_all_keys() was at key {key!r}")
+            raise
+        for eager in self._eager:
+            eager.store()
+        return given
+
+
+class BroadcastSideContext(KeyContext):
+    """The `api.broadcast.KeyedBroadcastContext`."""
+
+    __slots__ = ("_apply", "_current")
+
+    def __init__(self, side: SideBuffer, clock: Any, apply: Callable[[Any, Any], list[Any]]) -> None:
+        super().__init__(side, clock)
+        self._apply, self._current = apply, _NO_KEY
+
+    @property
+    def key(self) -> Any:
+        """The key that a function is being called for."""
+        if self._current is _NO_KEY:
+            refuse_keyless("the key (also of a timer)")
+        return self._current
+
+    @key.setter
+    def key(self, key: Any) -> None:
+        self._current = key
+
+    def apply_to_all_keys(self, state: Any, function: Callable[[Any, Any], Any]) -> list[Any]:
+        """See `api.broadcast.KeyedBroadcastContext`."""
+        return self._apply(state, function)
+
+
+class _BroadcastRun:
+    """Calls `process_broadcast` for a range of the records of one batch."""
+
+    __slots__ = ("_marks", "_operator", "_origins", "_out", "_rows", "_times")
+
+    def __init__(
+        self,
+        operator: KeyedBroadcastProcessOperator,
+        batch: Batch,
+        out: Any,
+        origins: list[int],
+        times: list[int] | None,
+        marks: list[int] | None,
+    ) -> None:
+        self._operator, self._out, self._origins = operator, out, origins
+        self._rows, self._times, self._marks = batch.rows(), times, marks
+
+    def __call__(self, start: int, stop: int) -> int:
+        operator = self._operator
+        with operator._own.broadcast_side(), operator._keyed_sides.broadcast_side():
+            for index in range(start, stop):
+                try:
+                    self._record(index)
+                except Exception as error:
+                    raise user_error(operator.context, error, self._rows[index]) from None
+                if self._marks is not None and operator._timers.event.interrupt:
+                    return index + 1
+        return stop
+
+    def _record(self, index: int) -> None:
+        operator, records = self._operator, self._out.records
+        ctx, mark = operator._broadcast_ctx, operator._mark
+        ctx.timestamp = None
+        if self._times is not None and self._marks is not None:
+            ctx.timestamp, mark = self._times[index], self._marks[index]
+        ctx.timers.current_watermark = operator._timers.current_watermark = mark
+        before = len(records)
+        result = operator._process_broadcast(self._rows[index], cast(Any, ctx))
+        if result is not None:
+            records.extend(checked_outputs(result))
+            if self._times is not None:
+                self._origins.extend([index] * (len(records) - before))

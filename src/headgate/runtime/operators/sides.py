@@ -1,0 +1,195 @@
+"""What a function with a broadcast side may touch, and when.
+
+Its state is where the class declares it, as attributes of the instance; which object is there depends on the
+side that is being processed:
+
+    attribute            main side, timers, open()    broadcast side    apply_to_all_keys()
+    broadcast state      read-only                    live              live
+    keyed state          live                         refused           live
+    operator list state  live                         live              live
+
+So a rule costs nothing per record: attributes are exchanged per run of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
+
+from headgate.api.operator_state import BROADCAST, declared_operator_state
+from headgate.runtime.operators.base import OperatorContext
+from headgate.runtime.operators.operator_state import FunctionState
+
+
+class TwoSidedState(FunctionState):
+    """The operator state of a function with a broadcast side; read-only unless :meth:`broadcast_side`."""
+
+    def __init__(self, context: OperatorContext, function: object) -> None:
+        super().__init__(context, function)
+        self._function = function
+        declared = declared_operator_state(function)
+        self._live = {name: self.handles[name] for name in declared if declared[name].mode == BROADCAST}
+        self._read_only = {name: ReadOnlyBroadcastState(name, live) for name, live in self._live.items()}
+        give(function, self._read_only)
+
+    @contextmanager
+    def broadcast_side(self) -> Iterator[None]:
+        """Broadcast state may be changed under `with`."""
+        give(self._function, self._live)
+        try:
+            yield
+        finally:
+            give(self._function, self._read_only)
+
+
+class KeyedSides:
+    """The keyed state of a function with a broadcast side, where there is no key.
+
+    Args:
+        function: whose attributes are exchanged.
+        handles: its live keyed state by name.
+    """
+
+    def __init__(self, function: object, handles: Mapping[str, Any]) -> None:
+        self._function, self._handles = function, handles
+        self._guards = {name: KeylessState(name) for name in handles}
+
+    @contextmanager
+    def broadcast_side(self) -> Iterator[None]:
+        """There is no key under `with`."""
+        give(self._function, self._guards)
+        try:
+            yield
+        finally:
+            give(self._function, self._handles)
+
+    @contextmanager
+    def every_key(self, state: object) -> Iterator[str]:
+        """There is a key again under `with`, on the broadcast side; gives the name of `state`.
+
+        Raises:
+            TypeError: `state` is not what stands for one of the keyed states on the broadcast side.
+        """
+        name = next((name for name, guard in self._guards.items() if guard is state), None)
+        if name is None:
+            raise TypeError(self._not_a_state(state))
+        give(self._function, self._handles)
+        try:
+            yield name
+        finally:
+            give(self._function, self._guards)
+
+    def _not_a_state(self, state: object) -> str:
+        if any(handle is state for handle in self._handles.values()):
+            return (
+                "apply_to_all_keys() is called while it is calling a function for every key; call it again "
+                "when it has returned"
+            )
+        known = ", ".join(f"self.{name}" for name in self._handles) or "none, for it declares none"
+        return (
+            f"apply_to_all_keys() got {type(state).__name__}; expected one of the function's keyed states: "
+            f"{known}"
+        )
+
+
+class ReadOnlyBroadcastState:
+    """Broadcast state as the main side sees it.
+
+    Attributes:
+        get: see `api.operator_state.BroadcastState`.
+        items: see there.
+    """
+
+    __slots__ = ("_live", "_name", "get", "items")
+
+    def __init__(self, name: str, live: Any) -> None:
+        self._name, self._live = name, live
+        self.get: Final[Callable[..., Any]] = live.get
+        self.items: Final[Callable[[], Any]] = live.items
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._live
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._live)
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def put(self, key: Any, value: Any) -> NoReturn:
+        """Refused.
+
+        Raises:
+            TypeError: always.
+        """
+        self._refuse("put")
+
+    def remove(self, key: Any) -> NoReturn:
+        """Refused.
+
+        Raises:
+            TypeError: always.
+        """
+        self._refuse("remove")
+
+    def clear(self) -> NoReturn:
+        """Refused.
+
+        Raises:
+            TypeError: always.
+        """
+        self._refuse("clear")
+
+    def _refuse(self, verb: str) -> NoReturn:
+        # No error of ours by class, so that it is reported with the operator and the record.
+        raise TypeError(
+            f"broadcast state {self._name!r} is read-only here, and {verb}() would change it in this subtask "
+            "alone; change it in process_broadcast(), which every subtask runs with the same record"
+        )
+
+
+class KeylessState:
+    """Stands for keyed state where there is no key: whatever is asked of it is refused."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        object.__setattr__(self, "_name", name)
+
+    def __getattr__(self, asked: str) -> NoReturn:
+        raise _keyless(f"state {object.__getattribute__(self, '_name')!r}")
+
+    def __setattr__(self, asked: str, value: Any) -> NoReturn:
+        raise _keyless(f"state {object.__getattribute__(self, '_name')!r}")
+
+    def __contains__(self, key: object) -> bool:
+        raise _keyless(f"state {self._name!r}")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise _keyless(f"state {self._name!r}")
+
+    def __len__(self) -> int:
+        raise _keyless(f"state {self._name!r}")
+
+
+def refuse_keyless(what: str) -> NoReturn:
+    """There is no key here.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise _keyless(what)
+
+
+def give(function: object, handles: Mapping[str, Any]) -> None:
+    """Make handles the attributes of a function."""
+    for name, handle in handles.items():
+        setattr(function, name, handle)
+
+
+def _keyless(what: str) -> RuntimeError:
+    return RuntimeError(
+        f"{what} was used in process_broadcast(), where there is no key; use "
+        "ctx.apply_to_all_keys(state, function), whose function is called for every key of this subtask"
+    )

@@ -1,0 +1,61 @@
+"""The worker's part: what a subtask's state holds under a key, between two steps of the subtask.
+
+Whatever goes wrong is the answer; the attempt does not suffer from being asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from headgate.common.errors import InternalError, UsageError
+from headgate.runtime.control import messages as m
+from headgate.runtime.operators.base import Operator
+from headgate.runtime.task import Task
+from headgate.state.heap.snapshot import KEY_SERIALIZER
+
+VALUE_BYTES_MAX: Final = 16 << 20
+"""A larger value would hold up heartbeats and barriers' messages on the same connection."""
+
+
+def answer(
+    task: Task,
+    query: m.QueryState,
+    describe: Callable[[BaseException], tuple[str, list[Any]]],
+    send: Callable[[m.StateAnswer], None],
+) -> None:
+    """Answer `query` when no step of the subtask is under way.
+
+    Args:
+        task: the subtask.
+        query: the question.
+        describe: makes plain data of an error.
+        send: takes the answer, in the loop.
+    """
+    plain = m.StateAnswer(query.attempt, query.query)
+
+    def look() -> m.StateAnswer:
+        try:
+            return _found(task.operators, query, plain)
+        except Exception as error:
+            kind, arguments = describe(error)
+            return msgspec.structs.replace(plain, kind=kind, arguments=arguments)
+
+    task.look(look, send)
+
+
+def _found(operators: Sequence[Operator], query: m.QueryState, plain: m.StateAnswer) -> m.StateAnswer:
+    owner = next((operator for operator in operators if operator.context.uid == query.uid), None)
+    if owner is None:
+        raise InternalError(f"operator {query.uid!r} is not in the chain that was asked; please report this")
+    stored = owner.peek(query.state, KEY_SERIALIZER.decode(query.key))
+    if stored is None:
+        return plain
+    if len(stored.data) > VALUE_BYTES_MAX:
+        raise UsageError(
+            f"state {query.state!r} of {query.uid!r} holds {len(stored.data)} bytes under the key; a query "
+            f"gives up to {VALUE_BYTES_MAX}; read it out of a checkpoint"
+        )
+    return msgspec.structs.replace(plain, schema=stored.schema, data=stored.data)

@@ -1,0 +1,145 @@
+"""The job master's part: which subtask to ask, and whose question an answer is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final
+
+from headgate.api.state import StateDescriptor, StateKind, declared_state
+from headgate.common.errors import HeadgateError, NoEntryError, OperatingError, UsageError
+from headgate.common.keygroups import key_group, operator_index_for_key_group, shortened
+from headgate.graph.logical import KeyedProcessNode
+from headgate.graph.physical import PhysicalPlan, Vertex
+from headgate.runtime.control import messages as m
+from headgate.runtime.queries.live_state import Then
+from headgate.runtime.worker import rebuild_error
+from headgate.state.backend import StoredValue
+from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.peek import value_of
+from headgate.state.targets import target_of
+
+UNDER_WAY_MAX: Final = 100
+"""Questions that wait for their answers; each takes a moment of its subtask's loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    attempt: int
+    uid: str
+    state: StateDescriptor
+    key: Any
+    then: Then
+
+
+@dataclass(frozen=True, slots=True)
+class _Keyed:
+    """An operator with keyed state."""
+
+    vertex: Vertex
+    states: Mapping[str, StateDescriptor]
+
+
+class StateQueries:
+    """The questions of one job; nothing is looked up before the first one.
+
+    Args:
+        plan: of the job.
+    """
+
+    def __init__(self, plan: PhysicalPlan) -> None:
+        self._plan, self._operators = plan, dict[str, _Keyed]()
+        self._numbers = count(1)
+        self._under_way: dict[int, _Question] = {}
+
+    def ask(self, attempt: int, uid: str, state: str, key: Any, then: Then) -> tuple[int, m.QueryState]:
+        """The question as a message, and the slot of the subtask that has the key.
+
+        Args:
+            attempt: the one that is asked.
+            uid: of the operator.
+            state: name of the state.
+            key: of the stream.
+            then: is called once, by :meth:`answered` or :meth:`end`.
+
+        Raises:
+            UsageError: there is no such operator or state, or the key cannot be one; names what there is.
+            OperatingError: too many questions wait for their answers.
+        """
+        operator = self._operator(uid)
+        descriptor = operator.states.get(state)
+        if descriptor is None:
+            names = ", ".join(map(repr, operator.states))
+            raise UsageError(f"operator {uid!r} has no keyed state {state!r}; it has {names}")
+        group = key_group(key, self._plan.max_parallelism)
+        if len(self._under_way) >= UNDER_WAY_MAX:
+            raise OperatingError(
+                f"{UNDER_WAY_MAX} questions about live state wait for their answers already; ask again later"
+            )
+        parallelism = operator.vertex.parallelism
+        subtask = operator_index_for_key_group(self._plan.max_parallelism, parallelism, group)
+        number = next(self._numbers)
+        self._under_way[number] = _Question(attempt, uid, descriptor, key, then)
+        encoded = KEY_SERIALIZER.encode(key)
+        return subtask, m.QueryState(attempt, number, operator.vertex.id, subtask, uid, state, encoded)
+
+    def answered(self, answer: m.StateAnswer) -> None:
+        """An answer came; one that nobody waits for is ignored."""
+        question = self._under_way.pop(answer.query, None)
+        if question is None:
+            return
+        try:
+            value = _value(question, answer)
+        except HeadgateError as error:
+            question.then(None, error)
+        else:
+            question.then(value, None)
+
+    def end(self, attempt: int) -> None:
+        """The attempt is over: what was asked of it is not answered any more."""
+        ended = [number for number, question in self._under_way.items() if question.attempt <= attempt]
+        for number in ended:
+            question = self._under_way.pop(number)
+            question.then(
+                None,
+                OperatingError(
+                    f"attempt {attempt} of the job ended before operator {question.uid!r} could say what it "
+                    f"holds under key {shortened(question.key)}; ask again once the job is running"
+                ),
+            )
+
+    def _operator(self, uid: str) -> _Keyed:
+        if not self._operators:
+            self._operators = _keyed_operators(self._plan)
+        found = self._operators.get(uid)
+        if found is None:
+            names = ", ".join(map(repr, self._operators)) or "none"
+            raise UsageError(
+                f"the job has no operator with keyed state and uid {uid!r}; those with keyed state are: "
+                f"{names}"
+            )
+        return found
+
+
+def _keyed_operators(plan: PhysicalPlan) -> dict[str, _Keyed]:
+    found: dict[str, _Keyed] = {}
+    for vertex in plan.vertices:
+        for node in vertex.chain:
+            states = declared_state(node.function) if isinstance(node, KeyedProcessNode) else {}
+            if states:
+                found[node.uid or f"node-{node.id}"] = _Keyed(vertex, states)
+    return found
+
+
+def _value(question: _Question, answer: m.StateAnswer) -> Any:
+    state = question.state
+    if answer.kind is not None:
+        raise rebuild_error(answer.kind, answer.arguments)
+    if answer.data is None:
+        raise NoEntryError(
+            f"state {state.name!r} of operator {question.uid!r} holds nothing under key "
+            f"{shortened(question.key)}"
+        )
+    held = value_of(state.name, StoredValue(answer.schema, answer.data), target_of(state))
+    return state.function.get_result(held) if state.kind == StateKind.AGGREGATING else held

@@ -1,0 +1,230 @@
+"""How plain values of one description become an Arrow array, and back; the codecs of single values.
+
+A codec exists only where nothing is lost: text and whole numbers stay exact, a float keeps its bits, a
+moment keeps its wall clock, fold and zone. Null stands for None and for nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+Plain = list[Any]
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_EPOCH_DAY: Final = 719_163
+_DAY: Final = 86_400_000_000
+_SECOND: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """One Arrow type and the way to it.
+
+    Attributes:
+        type: of the arrays.
+        to_array: plain values, None where there is none, to an array.
+        to_plain: back.
+        fits: whether a plain value can be taken without loss; None: every one that msgpack holds can.
+        total: whether every value of the declared type fits, so that a column needs none beside it.
+        nullable: whether None is a value, so that null is taken.
+    """
+
+    type: Any
+    to_array: Callable[[Plain], Any]
+    to_plain: Callable[[Any], Plain]
+    fits: Callable[[Any], bool] | None = None
+    total: bool = False
+    nullable: bool = False
+
+
+def _direct(type_: Any, *, fits: Callable[[Any], bool] | None = None, total: bool = False) -> Codec:
+    return Codec(type_, lambda values: pa.array(values, type_), lambda array: array.to_pylist(), fits, total)
+
+
+def _counted(storage: Any, type_: Any) -> Codec:
+    """Of moments that are plain numbers."""
+    return Codec(
+        type_,
+        lambda values: pa.array(values, storage).view(type_),
+        lambda array: array.view(storage).to_pylist(),
+    )
+
+
+def _fits_int64(value: Any) -> bool:
+    return value.__class__ is int and _INT64_MIN <= value <= _INT64_MAX
+
+
+INT64: Final = _direct(pa.int64(), fits=_fits_int64)
+STRING: Final = _direct(pa.string())
+NAME: Final = _direct(pa.string(), total=True)
+"""Text that has no lone surrogates."""
+_MICROSECONDS: Final = _counted(pa.int64(), pa.duration("us"))
+
+
+# -- days, moments, durations
+
+
+def _date() -> Codec:
+    days = _counted(pa.int32(), pa.date32())
+    return Codec(
+        days.type,
+        lambda values: days.to_array([None if value is None else value - _EPOCH_DAY for value in values]),
+        lambda array: [None if day is None else day + _EPOCH_DAY for day in days.to_plain(array)],
+        total=True,
+    )
+
+
+def _timedelta() -> Codec:
+    return Codec(
+        _MICROSECONDS.type,
+        lambda values: _MICROSECONDS.to_array(
+            [None if value is None else _micros(value) for value in values]
+        ),
+        lambda array: [None if us is None else _days(us) for us in _MICROSECONDS.to_plain(array)],
+        fits=lambda value: _INT64_MIN <= _micros(value) <= _INT64_MAX,
+    )
+
+
+def _micros(plain: Any) -> int:
+    days, seconds, micros = plain
+    return int(days * _DAY + seconds * _SECOND + micros)
+
+
+def _days(micros: int) -> tuple[int, int, int]:
+    days, rest = divmod(micros, _DAY)
+    return days, *divmod(rest, _SECOND)
+
+
+def _moment(wall: Codec) -> Codec:
+    """A wall clock and its zone: by name, by a fixed distance from UTC, by both, or none."""
+    parts = {"wall": wall, "fold": _direct(pa.bool_()), "zone": STRING, "utc_offset": _MICROSECONDS}
+    return struct_codec(parts, _moment_row, _moment_plain)
+
+
+def _moment_row(plain: Any) -> tuple[int, bool, str | None, int | None]:
+    if plain.__class__ is int:
+        return plain, False, None, None
+    micros, fold, zone = plain
+    if zone is None or zone.__class__ is str:
+        return micros, bool(fold), zone, None
+    offset, name = (zone, None) if zone.__class__ is int else zone
+    return micros, bool(fold), name, offset
+
+
+def _moment_plain(row: tuple[Any, ...]) -> Any:
+    micros, fold, name, offset = row
+    if not fold and name is None and offset is None:
+        return micros
+    zone = name if offset is None else offset if name is None else (offset, name)
+    return micros, int(fold), zone
+
+
+# -- several columns as one
+
+
+def struct_codec(
+    parts: Mapping[str, Codec],
+    to_row: Callable[[Any], Any],
+    to_plain: Callable[[tuple[Any, ...]], Any],
+    *,
+    fits: Callable[[Any], bool] | None = None,
+    total: bool = False,
+) -> Codec:
+    """The codec of a struct.
+
+    Args:
+        parts: its fields.
+        to_row: a plain value to the plain values of the fields, in their order.
+        to_plain: back.
+        fits: see :class:`Codec`.
+        total: see :class:`Codec`.
+    """
+    fields = [pa.field(name, codec.type) for name, codec in parts.items()]
+    codecs, blank = list(parts.values()), (None,) * len(parts)
+
+    def to_array(values: Plain) -> Any:
+        rows = [blank if value is None else to_row(value) for value in values]
+        columns = zip(*rows, strict=True) if rows else [()] * len(codecs)
+        arrays = [codec.to_array(list(column)) for codec, column in zip(codecs, columns, strict=True)]
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=nulls(values))
+
+    def from_array(array: Any) -> Plain:
+        columns = [codec.to_plain(part) for codec, part in zip(codecs, array.flatten(), strict=True)]
+        rows = zip(*columns, strict=True)
+        valid = array.is_valid().to_pylist()
+        return [to_plain(row) if there else None for row, there in zip(rows, valid, strict=True)]
+
+    return Codec(pa.struct(fields), to_array, from_array, fits, total)
+
+
+def nulls(values: Plain) -> Any:
+    """Arrow's mask of the values that are None; None where none is."""
+    mask = [value is None for value in values]
+    return pa.array(mask) if any(mask) else None
+
+
+# -- numbers of a fixed width
+
+_NUMPY: Final[dict[str, Any]] = {
+    "|i1": pa.int8(), "|u1": pa.uint8(), "<i2": pa.int16(), "<u2": pa.uint16(), "<i4": pa.int32(),
+    "<u4": pa.uint32(), "<i8": pa.int64(), "<u8": pa.uint64(), "<f4": pa.float32(), "<f8": pa.float64(),
+}  # fmt: skip
+
+
+def numpy_codec(dtype: str) -> Codec | None:
+    """The codec of NumPy scalars, whose plain values are their bytes; None for dtypes that Arrow lacks."""
+    if dtype == "|b1":
+        return Codec(
+            pa.bool_(),
+            lambda values: pa.array(
+                [None if value is None else value == b"\x01" for value in values], pa.bool_()
+            ),
+            lambda array: [None if value is None else bytes((value,)) for value in array.to_pylist()],
+            total=True,
+        )
+    type_ = _NUMPY.get(dtype)
+    return None if type_ is None else _fixed_width(type_, np.dtype(dtype).itemsize)
+
+
+def _fixed_width(type_: Any, width: int) -> Codec:
+    # By their bytes, as a conversion by value might quieten a NaN.
+    bytes_ = pa.binary(width)
+
+    def to_array(values: Plain) -> Any:
+        data = pa.py_buffer(b"".join(bytes(width) if value is None else value for value in values))
+        mask = pa.array([value is not None for value in values], pa.bool_())
+        return pa.Array.from_buffers(type_, len(values), [mask.buffers()[1], data])
+
+    def to_plain(array: Any) -> Plain:
+        validity, data = array.buffers()
+        same = pa.Array.from_buffers(bytes_, len(array), [validity, data], offset=array.offset)
+        return same.to_pylist()  # type: ignore[no-any-return]
+
+    return Codec(type_, to_array, to_plain, total=True)
+
+
+SINGLE: Final[dict[str, Codec]] = {
+    "bool": _direct(pa.bool_(), total=True),
+    "int": INT64,
+    "float": _direct(pa.float64(), fits=lambda value: value.__class__ is float),
+    "str": STRING,
+    "bytes": _direct(pa.binary(), total=True),
+    "datetime": _moment(_counted(pa.int64(), pa.timestamp("us"))),
+    # Spark 4.3 opens no table that has a column of Arrow's time type.
+    "time": _moment(_MICROSECONDS),
+    "date": _date(),
+    "timedelta": _timedelta(),
+    # A decimal type has one scale for all its values; 1.0 and 1.00 are two values.
+    "decimal": NAME,
+    "uuid": _direct(pa.binary(16), total=True),
+    "flag": INT64,
+    "json": NAME,
+    "protobuf": _direct(pa.binary(), total=True),
+    "avro": _direct(pa.binary(), total=True),
+}
+"""By kind of description."""

@@ -1,0 +1,178 @@
+"""Values as one or two Arrow columns: typed where nothing is lost, and beside it bytes for what does not fit.
+
+A raw cell is the batch of one value that the serializer writes. In a row at most one of the two is set;
+where neither is, the value is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from headgate.common.errors import StorageError, UsageError
+from headgate.serde.arrow_types import codec_of
+from headgate.serde.dynamic import decode_tagged, encode_tagged
+from headgate.serde.evolution import reader_for
+from headgate.serde.serializer import TypeSerializer
+from headgate.serde.stored_values import (
+    MODE_TAGGED,
+    MODE_TYPED,
+    Beyond,
+    Description,
+    close_batch,
+    open_batch,
+    pack,
+    settling,
+    unpack,
+)
+
+RAW: Final = "_raw"
+"""What the name of the column of bytes ends with."""
+_CELL_MAX: Final = 2**31 - 1
+"""Bytes that Parquet and Arrow can hold in one cell."""
+
+
+class ArrowColumn:
+    """The columns of values of one description.
+
+    Args:
+        name: of the typed column; the one of bytes has `_raw` behind it.
+        stored: description of the values.
+
+    Attributes:
+        fields: Arrow's fields: the typed column, the one of bytes, or both.
+    """
+
+    def __init__(self, name: str, stored: Description) -> None:
+        self.name, self.stored = name, stored
+        self._codec, self._settle = codec_of(stored), settling(stored)
+        self.fields: list[Any] = [] if self._codec is None else [pa.field(name, self._codec.type)]
+        if self._codec is None or not self._codec.total:
+            self.fields.append(pa.field(name + RAW, pa.binary()))
+
+    def arrays(self, values: Sequence[Any]) -> list[Any]:
+        """Plain values as one array for each field.
+
+        Raises:
+            UsageError: a value does not fit into a cell.
+        """
+        codec = self._codec
+        if codec is None:
+            return [pa.array([_cell(value) for value in values], pa.binary())]
+        fits = self._fitting(values)
+        try:
+            if all(fits):
+                typed = codec.to_array(list(values))
+            else:
+                typed = codec.to_array(
+                    [value if fit else None for value, fit in zip(values, fits, strict=True)]
+                )
+        except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:
+            raise UsageError(f"column {self.name!r} cannot hold a value: {error}") from None
+        if codec.total:
+            return [typed]
+        cells = [None if fit else _cell(value) for value, fit in zip(values, fits, strict=True)]
+        return [typed, pa.array(cells, pa.binary())]
+
+    def _fitting(self, values: Sequence[Any]) -> list[bool]:
+        check = None if self._codec is None else self._codec.fits
+        if check is None:
+            return [value.__class__ is not Beyond for value in values]
+        return [value.__class__ is not Beyond and check(value) for value in values]
+
+    def values(self, columns: Mapping[str, Any]) -> list[Any]:
+        """The plain values of arrays by name.
+
+        Raises:
+            StorageError: a cell holds no such value.
+        """
+        raw = columns.get(self.name + RAW)
+        try:
+            codec = self._codec
+            found = codec.to_plain(columns[self.name]) if codec is not None else [None] * len(raw or ())
+            for place, cell in self._cells(raw):
+                found[place] = self._of_cell(cell)
+        except (msgspec.MsgspecError, ValueError, TypeError, LookupError, ArithmeticError) as error:
+            raise StorageError(f"column {self.name!r} does not hold stored values ({error})") from None
+        return found
+
+    def _cells(self, raw: Any) -> list[tuple[int, bytes]]:
+        if raw is None or (self._codec is not None and raw.null_count == len(raw)):
+            return []
+        cells = raw.to_pylist()
+        there = [cell is not None for cell in cells]
+        if self._codec is None and not all(there):
+            raise ValueError("a row has no value")
+        return list(compress(enumerate(cells), there))
+
+    def _of_cell(self, cell: bytes) -> Any:
+        body = memoryview(cell)[1:]
+        if cell[:1] == MODE_TYPED:
+            (value,) = unpack(body)
+            return value
+        if cell[:1] != MODE_TAGGED:
+            raise ValueError(f"a cell begins with {cell[:1]!r}")
+        (value,) = decode_tagged(body)
+        return Beyond(value if self._settle is None else self._settle(value))
+
+
+def _cell(value: Any) -> bytes:
+    if value.__class__ is Beyond:
+        cell = MODE_TAGGED + encode_tagged([value.plain])
+    else:
+        cell = MODE_TYPED + pack([value])
+    if len(cell) > _CELL_MAX:
+        raise UsageError(f"a value takes {len(cell)} bytes, and a cell holds {_CELL_MAX}; store it in parts")
+    return cell
+
+
+def to_arrow(serializer: TypeSerializer[Any], values: Sequence[Any], name: str = "value") -> Any:
+    """Values as an Arrow record batch of one or two columns.
+
+    Args:
+        serializer: of their type; not one of the user's own.
+        values: what it takes.
+        name: of the typed column.
+
+    Raises:
+        UsageError: a value is not of the type.
+
+    Example:
+        >>> from headgate.serde.resolve import serializer_for
+        >>> batch = to_arrow(serializer_for(int), [1, 2**64])
+        >>> batch.column("value").to_pylist(), batch.column("value_raw").is_valid().to_pylist()
+        ([1, None], [False, True])
+    """
+    column = ArrowColumn(name, serializer.describe())
+    plain = open_batch(column.stored, serializer.encode_checked(values), len(values))
+    return pa.RecordBatch.from_arrays(column.arrays(plain), schema=pa.schema(column.fields))
+
+
+def from_arrow(
+    batch: Any, stored: Description, serializer: TypeSerializer[Any], name: str = "value"
+) -> list[Any]:
+    """The values of :func:`to_arrow`, as a serializer's type declares them.
+
+    Args:
+        batch: its record batch, or a slice of it.
+        stored: description of the type that they were written as.
+        serializer: of the type that they become; by the rules for types that changed.
+        name: of the typed column.
+
+    Raises:
+        UsageError: the types are incompatible; says why.
+        StorageError: the columns do not hold such values.
+
+    Example:
+        >>> from headgate.serde.resolve import serializer_for
+        >>> ints = serializer_for(int)
+        >>> from_arrow(to_arrow(ints, [1, 2**64]), ints.describe(), serializer_for(float))
+        [1.0, 18446744073709551616]
+    """
+    column = ArrowColumn(name, stored)
+    plain = column.values({field: batch.column(field) for field in batch.schema.names})
+    return reader_for(stored, serializer)(close_batch(stored, plain), len(plain))

@@ -1,0 +1,279 @@
+"""From a stored description to the Arrow type that holds its values without loss, where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headgate.serde.arrow_codec import NAME, SINGLE, STRING, Codec, Plain, nulls, numpy_codec, struct_codec
+from headgate.serde.containers import DIRECT_KEYS
+from headgate.serde.serializer import TypeSerializer
+from headgate.serde.stored_values import ROWS, Description, nullable, optional_of, pack, unpack
+
+_ABSENT: Final = object()
+
+
+def arrow_type(stored: Description) -> Any:
+    """The Arrow type of a description's values; None where no type holds all that they are.
+
+    Args:
+        stored: what the serializer says of itself; its class need not exist.
+
+    Example:
+        >>> from headgate.serde.resolve import serializer_for
+        >>> print(arrow_type(serializer_for(dict[str, list[float | None]]).describe()))
+        map<string, list<element: double>>
+        >>> arrow_type(serializer_for(int | str).describe()) is None
+        True
+    """
+    codec = codec_of(stored)
+    return None if codec is None else codec.type
+
+
+def arrow_type_of(serializer: TypeSerializer[Any]) -> Any:
+    """The Arrow type of a serializer's values; None where no type holds all that they are."""
+    return arrow_type(serializer.describe())
+
+
+def codec_of(stored: Description) -> Codec | None:
+    """The way of a description's plain values to Arrow and back; None where something would be lost."""
+    kind = stored["kind"]
+    if kind in SINGLE:
+        return SINGLE[kind]
+    if kind in ROWS:
+        return _row_codec(stored["fields"], _itself, _itself)
+    make = _MAKERS.get(kind)
+    return None if make is None else make(stored)
+
+
+# -- parts that stay bytes
+
+
+def _raw(stored: Description) -> Codec:
+    """Of a part whose type has no Arrow type: each value as msgpack."""
+    return Codec(
+        pa.binary(),
+        lambda values: pa.array([pack(value) for value in values], pa.binary()),
+        lambda array: [None if data is None else unpack(data) for data in array.to_pylist()],
+        nullable=nullable(stored),
+    )
+
+
+def _part(stored: Description) -> Codec:
+    return codec_of(stored) or _raw(stored)
+
+
+# -- records and tuples
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _row_codec(
+    fields: Description, to_row: Callable[[Any], Any], to_plain: Callable[[tuple[Any, ...]], Any]
+) -> Codec | None:
+    """Of a row of fields; None when none of them has a type, or a name cannot be one of a column."""
+    if not _has_columns(fields):
+        return None
+    parts = {name: _part(field) for name, field in fields.items()}
+    checks = [(place, part.fits) for place, part in enumerate(parts.values()) if part.fits is not None]
+
+    def fits(value: Any) -> bool:
+        row = to_row(value)
+        return all(check(row[place]) for place, check in checks)
+
+    total = all(part.total for part in parts.values())
+    return struct_codec(parts, to_row, to_plain, fits=fits if checks else None, total=total)
+
+
+def _has_columns(fields: Description) -> bool:
+    return all(map(_can_name, fields)) and any(codec_of(field) is not None for field in fields.values())
+
+
+def _can_name(name: str) -> bool:
+    try:
+        return bool(name) and bool(name.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _tuple_codec(stored: Description) -> Codec | None:
+    # Named as Spark names the columns of tuples.
+    fields = {f"_{place}": part for place, part in enumerate(stored["of"], 1)}
+    return _row_codec(fields, _itself, _itself)
+
+
+def _model_codec(stored: Description) -> Codec | None:
+    """The fields, and beside them which of them were set, as bits in their order."""
+    if not all(map(_can_name, stored["fields"])):
+        return None
+    fields = {**stored["fields"], "_fields_set": {"kind": "flag"}}
+    return _row_codec(fields, lambda plain: (*plain[0], plain[1]), lambda row: (row[:-1], row[-1]))
+
+
+def _typed_dict_codec(stored: Description) -> Codec | None:
+    """Keys that need not be there are null where they are not."""
+    fields = stored["fields"]
+    if not _has_columns(fields):
+        return None
+    names, required = list(fields), frozenset(stored["required"])
+    whole = {name: _part(field) for name, field in fields.items()}
+    parts = {
+        name: part if name in required else _optional(part, fields[name]) for name, part in whole.items()
+    }
+    checks = {name: part.fits for name, part in whole.items() if part.fits is not None}
+
+    def fits(value: Any) -> bool:
+        # A struct has its fields in one order; a dict that has another keeps it beside.
+        here = list(value)
+        return here == [name for name in names if name in value] and all(
+            checks[name](value[name]) for name in here if name in checks
+        )
+
+    def to_plain(row: tuple[Any, ...]) -> dict[str, Any]:
+        return {name: value for name, value in zip(names, row, strict=True) if value is not _ABSENT}
+
+    return struct_codec(
+        parts, lambda value: [value.get(name, _ABSENT) for name in names], to_plain, fits=fits
+    )
+
+
+def _optional(part: Codec, stored: Description) -> Codec:
+    """Of a key that need not be there; where None is a value, the value is told as bytes."""
+    if part.nullable:
+        raw = pa.binary()
+        return Codec(
+            raw,
+            lambda values: pa.array([None if value is _ABSENT else pack(value) for value in values], raw),
+            lambda array: [_ABSENT if data is None else unpack(data) for data in array.to_pylist()],
+        )
+    if codec_of(stored) is None:
+        return _optional(replace(part, nullable=True), stored)
+    return Codec(
+        part.type,
+        lambda values: part.to_array([None if value is _ABSENT else value for value in values]),
+        lambda array: [_ABSENT if value is None else value for value in part.to_plain(array)],
+    )
+
+
+# -- containers
+
+
+def _list_codec(stored: Description) -> Codec | None:
+    element = codec_of(stored["of"])
+    if element is None:
+        return None
+    # The name that Parquet gives to elements.
+    type_ = pa.list_(pa.field("element", element.type))
+    fits = element.fits
+
+    def to_array(values: Plain) -> Any:
+        flat = list(chain.from_iterable(value for value in values if value is not None))
+        return pa.ListArray.from_arrays(
+            _offsets(values), element.to_array(flat), type=type_, mask=nulls(values)
+        )
+
+    def to_plain(array: Any) -> Plain:
+        return _cut(array, element.to_plain(array.values))
+
+    return Codec(
+        type_,
+        to_array,
+        to_plain,
+        None if fits is None else lambda value: all(map(fits, value)),
+        total=element.total,
+    )
+
+
+def _map_codec(stored: Description) -> Codec | None:
+    key, value = codec_of(stored["key"]), codec_of(stored["value"])
+    if key is None or value is None or key.nullable:
+        return None
+    direct = stored["key"]["kind"] in DIRECT_KEYS
+    type_, keys, items = pa.map_(key.type, value.type), key, value
+
+    def to_array(values: Plain) -> Any:
+        pairs = [_pairs(entries, direct) for entries in values if entries is not None]
+        flat = list(chain.from_iterable(pairs))
+        arrays = keys.to_array([k for k, _ in flat]), items.to_array([v for _, v in flat])
+        return pa.MapArray.from_arrays(_offsets(values), *arrays, type=type_, mask=nulls(values))
+
+    def to_plain(array: Any) -> Plain:
+        pairs = list(zip(keys.to_plain(array.keys), items.to_plain(array.items), strict=True))
+        made = _cut(array, pairs)
+        return [None if entries is None else dict(entries) for entries in made] if direct else made
+
+    return Codec(type_, to_array, to_plain, _map_fits(key, value, direct), total=key.total and value.total)
+
+
+def _map_fits(key: Codec, value: Codec, direct: bool) -> Callable[[Any], bool] | None:
+    key_fits, value_fits = key.fits, value.fits
+    if key_fits is None and value_fits is None:
+        return None
+
+    def fits(entries: Any) -> bool:
+        return all(
+            (key_fits is None or key_fits(k)) and (value_fits is None or value_fits(v))
+            for k, v in _pairs(entries, direct)
+        )
+
+    return fits
+
+
+def _pairs(entries: Any, direct: bool) -> Any:
+    return entries.items() if direct else entries
+
+
+def _offsets(values: Plain) -> Any:
+    offsets, end = [0], 0
+    for value in values:
+        end += 0 if value is None else len(value)
+        offsets.append(end)
+    return pa.array(offsets, pa.int32())
+
+
+def _cut(array: Any, flat: Plain) -> Plain:
+    """The elements of each list; None for a null."""
+    offsets, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
+    return [
+        flat[start:end] if there else None
+        for start, end, there in zip(offsets, offsets[1:], valid, strict=False)
+    ]
+
+
+# -- alternatives
+
+
+def _union_codec(stored: Description) -> Codec | None:
+    """X or None; other alternatives have no common type."""
+    member = optional_of(stored)
+    codec = None if member is None else codec_of(member)
+    if codec is None:
+        return None
+    fits = codec.fits
+    return replace(
+        codec, nullable=True, fits=None if fits is None else lambda value: value is None or fits(value)
+    )
+
+
+def _enum_codec(stored: Description) -> Codec:
+    return NAME if all(map(_can_name, stored["members"])) else STRING
+
+
+_MAKERS: Final[dict[str, Callable[[Description], Codec | None]]] = {
+    "list": _list_codec,
+    "tuple_of": _list_codec,
+    "tuple": _tuple_codec,
+    "dict": _map_codec,
+    "typeddict": _typed_dict_codec,
+    "model": _model_codec,
+    "union": _union_codec,
+    "literal": lambda stored: codec_of(stored["of"]),
+    "enum": _enum_codec,
+    "numpy": lambda stored: numpy_codec(stored["dtype"]),
+}

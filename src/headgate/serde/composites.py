@@ -1,0 +1,167 @@
+"""Lists and maps over any serializers, each part encoded as one batch.
+
+List and map states are stored so when a serializer of the user's is declared for their parts. All
+other containers are forms, which msgspec encodes as a whole.
+"""
+
+from __future__ import annotations
+
+import copy
+import struct
+from collections.abc import Sequence
+from itertools import chain, islice
+from typing import Any, ClassVar, Final, TypeVar
+
+from headgate.common.errors import StorageError
+from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
+from headgate.serde.described_snapshot import DescribedSnapshot
+from headgate.serde.serializer import Buffer, TypeSerializer
+from headgate.serde.snapshot import TypeSerializerSchemaCompatibility, TypeSerializerSnapshot
+
+E = TypeVar("E")
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+S = TypeVar("S", bound=TypeSerializer[Any])
+
+_COUNT_BYTES: Final = 4
+_LENGTH: Final = struct.Struct(">Q")
+
+
+class ListSerializer(TypeSerializer[list[E]]):
+    """Lists: the number of elements of each, then the elements of all as one batch.
+
+    Args:
+        element: of the elements.
+    """
+
+    immutable = False
+
+    def __init__(self, element: TypeSerializer[E]) -> None:
+        self.element = element
+        self.name = f"list[{element.name}]"
+
+    def encode_many(self, values: Sequence[list[E]]) -> bytes:
+        """Encode a batch; see :class:`TypeSerializer`."""
+        return _counts(values) + self.element.encode_many(list(chain.from_iterable(values)))
+
+    def decode_many(self, data: Buffer, count: int) -> list[list[E]]:
+        """Decode a batch; see :class:`TypeSerializer`."""
+        sizes, rest = _split_counts(self.name, memoryview(data), count)
+        elements = iter(self.element.decode_stored(rest, sum(sizes)))
+        return [list(islice(elements, size)) for size in sizes]
+
+    def copy(self, value: list[E]) -> list[E]:
+        """A list of copied elements."""
+        return value.copy() if self.element.immutable else [self.element.copy(one) for one in value]
+
+    def snapshot(self) -> ListSerializerSnapshot[E]:
+        """See :class:`TypeSerializer`."""
+        return ListSerializerSnapshot(self)
+
+
+class MapSerializer(TypeSerializer[dict[K, V]]):
+    """Dicts in their order: the number of entries of each, the keys of all, the values of all.
+
+    Args:
+        key: of the keys.
+        value: of the values.
+    """
+
+    immutable = False
+
+    def __init__(self, key: TypeSerializer[K], value: TypeSerializer[V]) -> None:
+        self.key, self.value = key, value
+        self.name = f"dict[{key.name}, {value.name}]"
+
+    def encode_many(self, values: Sequence[dict[K, V]]) -> bytes:
+        """Encode a batch; see :class:`TypeSerializer`."""
+        keys = self.key.encode_many(list(chain.from_iterable(values)))
+        entries = self.value.encode_many([entry for one in values for entry in one.values()])
+        return _counts(values) + _LENGTH.pack(len(keys)) + keys + entries
+
+    def decode_many(self, data: Buffer, count: int) -> list[dict[K, V]]:
+        """Decode a batch; see :class:`TypeSerializer`."""
+        sizes, rest = _split_counts(self.name, memoryview(data), count)
+        if len(rest) < _LENGTH.size:
+            raise StorageError(f"{len(data)} bytes are no batch of {count} values of {self.name}")
+        end = _LENGTH.size + _LENGTH.unpack_from(rest)[0]
+        keys = iter(self.key.decode_stored(rest[_LENGTH.size : end], sum(sizes)))
+        values = iter(self.value.decode_stored(rest[end:], sum(sizes)))
+        made = [dict(zip(islice(keys, size), islice(values, size), strict=True)) for size in sizes]
+        if any(len(one) != size for one, size in zip(made, sizes, strict=True)):
+            raise StorageError(f"keys of a {self.name} that were apart were read as equal ones")
+        return made
+
+    def copy(self, value: dict[K, V]) -> dict[K, V]:
+        """A dict of copied values; keys cannot be changed."""
+        if self.value.immutable:
+            return copy.copy(value)
+        return {key: self.value.copy(entry) for key, entry in value.items()}
+
+    def snapshot(self) -> MapSerializerSnapshot[K, V]:
+        """See :class:`TypeSerializer`."""
+        return MapSerializerSnapshot(self)
+
+
+class _ContainerSnapshot(CompositeTypeSerializerSnapshot[T, S]):
+    """A container without configuration, which may take the place of a built-in serializer."""
+
+    kind: ClassVar[str]
+    parts: ClassVar[tuple[str, ...]]
+
+    def current_outer_snapshot_version(self) -> int:
+        """Nothing is stored but the nested snapshots."""
+        return 1
+
+    def resolve_schema_compatibility(
+        self, old_snapshot: TypeSerializerSnapshot[Any]
+    ) -> TypeSerializerSchemaCompatibility[T]:
+        """As every composite; what a built-in serializer wrote is judged part by part, and rewritten."""
+        if not isinstance(old_snapshot, DescribedSnapshot) or old_snapshot.description["kind"] != self.kind:
+            return super().resolve_schema_compatibility(old_snapshot)
+        old = type(self).of_nested([DescribedSnapshot(old_snapshot.description[part]) for part in self.parts])
+        judged = super().resolve_schema_compatibility(old)
+        if judged.is_incompatible:
+            return judged
+        changes = getattr(judged.verdict, "changes", ())
+        return TypeSerializerSchemaCompatibility.compatible_after_migration(*changes)
+
+
+class ListSerializerSnapshot(_ContainerSnapshot[list[E], ListSerializer[E]]):
+    """Of a :class:`ListSerializer`."""
+
+    kind, parts = "list", ("of",)
+
+    def nested_serializers(self, outer_serializer: ListSerializer[E]) -> Sequence[TypeSerializer[Any]]:
+        """The element's."""
+        return (outer_serializer.element,)
+
+    def create_outer_serializer(self, nested: Sequence[TypeSerializer[Any]]) -> ListSerializer[E]:
+        """Of the element's."""
+        return ListSerializer(*nested)
+
+
+class MapSerializerSnapshot(_ContainerSnapshot[dict[K, V], MapSerializer[K, V]]):
+    """Of a :class:`MapSerializer`."""
+
+    kind, parts = "dict", ("key", "value")
+
+    def nested_serializers(self, outer_serializer: MapSerializer[K, V]) -> Sequence[TypeSerializer[Any]]:
+        """Those of key and value."""
+        return outer_serializer.key, outer_serializer.value
+
+    def create_outer_serializer(self, nested: Sequence[TypeSerializer[Any]]) -> MapSerializer[K, V]:
+        """Of those of key and value."""
+        return MapSerializer(*nested)
+
+
+def _counts(values: Sequence[Any]) -> bytes:
+    return struct.pack(f">{len(values)}I", *map(len, values))
+
+
+def _split_counts(name: str, data: memoryview, count: int) -> tuple[tuple[int, ...], memoryview]:
+    end = _COUNT_BYTES * count
+    if len(data) < end:
+        raise StorageError(f"{len(data)} bytes are no batch of {count} values of {name}")
+    return struct.unpack(f">{count}I", data[:end]), data[end:]

@@ -1,0 +1,343 @@
+"""Reading Avro values of an older schema: Avro's rules of resolution, judged before anything is read.
+
+One walk over the writer's and the reader's schema gives the judgement and two schemas for fastavro. In these
+everything that was matched has one name and the same place on both sides, so that fastavro has nothing to
+decide: it matches names without their namespaces, and alternatives in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, Final
+
+from headgate.common.errors import UsageError
+from headgate.serde.avro_schemas import (
+    NAMED,
+    Schema,
+    expanded,
+    fits,
+    hinted,
+    kind_of,
+    logical_of,
+    name_of,
+    read,
+    without_logical,
+    write,
+)
+from headgate.serde.compatibility import AfterMigration, Reconfigured
+from headgate.serde.forms import Convert, Form
+from headgate.serde.reading import PartRefused, Reading, Refused
+
+_PROMOTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "int": ("int", "long", "float", "double"),
+    "long": ("long", "float", "double"),
+    "float": ("float", "double"),
+    "string": ("string", "bytes"),
+    "bytes": ("bytes", "string"),
+}
+"""What a type may be read as, the nearest first."""
+_ORDER: Final = ("int", "long", "float", "double")
+
+
+def evolve_avro(stored: Mapping[str, Any], new: Form) -> Reading:
+    """How Avro values of a stored description are read as those of a form.
+
+    Raises:
+        Refused: the schemas cannot be resolved; says where and what to do.
+    """
+    if new.description["kind"] != "avro":
+        raise Refused(f"was Avro {stored['name']} and is {new.name}; keep hg.avro in the annotation")
+    try:
+        writer, reader = expanded(stored["schema"]), expanded(new.description["schema"])
+    except UsageError as error:
+        raise Refused(str(error)) from None
+    resolution = _Resolution()
+    written, wanted = resolution.of(writer, reader)
+    if _layout(writer) == _layout(reader):
+        change = f"defaults or aliases of {new.description['name']} changed"
+        return Reading(Reconfigured((change,)), bytes, new.from_plain)
+    convert = _converter(hinted(written), hinted(wanted), hinted(reader) if resolution.fills else None)
+    return Reading(AfterMigration(tuple(resolution.changes)), bytes, convert)
+
+
+def _converter(
+    writer: Mapping[str, Any], reader: Mapping[str, Any], own: Mapping[str, Any] | None
+) -> Convert:
+    if own is None:
+        return lambda data: read(data, writer, reader)
+    # A default is one object to fastavro; written and read once more, each value has its own.
+    return lambda data: read(write(own, read(data, writer, reader)), own)
+
+
+class _Resolution:
+    """The walk over both schemas, which are expanded.
+
+    Attributes:
+        changes: what differs, in words.
+        fills: whether a default takes the place of what was not stored.
+    """
+
+    def __init__(self) -> None:
+        self.changes: list[str] = []
+        self.fills = False
+        self._numbers = count()
+
+    def of(self, writer: Schema, reader: Schema) -> tuple[Schema, Schema]:
+        """Both schemas as fastavro is to see them."""
+        if isinstance(writer, list):
+            return self._alternatives(writer, reader)
+        if isinstance(reader, list):
+            self.changes.append(f"{name_of(writer)} became {name_of(reader)}")
+            return self.of(writer, _alternative(writer, reader))
+        kind = kind_of(writer)
+        if kind != kind_of(reader):
+            return self._promoted(writer, reader)
+        if logical_of(writer) != logical_of(reader):
+            raise Refused(
+                f"was {_described(writer)} and is {_described(reader)}; a logical type may not change"
+            )
+        if kind in NAMED:
+            return self._named(writer, reader)
+        for part in ("items", "values"):
+            if part in writer:
+                written, wanted = self.of(writer[part], reader[part])
+                return {"type": kind, part: written}, {"type": kind, part: wanted}
+        return writer, reader
+
+    def _promoted(self, writer: Schema, reader: Schema) -> tuple[Schema, Schema]:
+        was, now = kind_of(writer), kind_of(reader)
+        if now not in _PROMOTED.get(was, ()) or any(logical_of(writer)) or any(logical_of(reader)):
+            narrowed = was in _PROMOTED.get(now, ())
+            why = "; a type may become wider, not narrower" if narrowed else ""
+            raise Refused(f"was {_described(writer)} and is {_described(reader)}{why}")
+        self.changes.append(f"{was} became {now}")
+        return writer, reader
+
+    def _alternatives(self, writer: list[Schema], reader: Schema) -> tuple[Schema, Schema]:
+        if not isinstance(reader, list) or _names(writer) != _names(reader):
+            self.changes.append(f"{name_of(writer)} became {name_of(reader)}")
+        pairs = []
+        for one in writer:
+            try:
+                target = _alternative(one, reader) if isinstance(reader, list) else reader
+                pairs.append(self.of(one, target))
+            except PartRefused:
+                raise
+            except Refused as refused:
+                raise Refused(
+                    f"{name_of(one)} may be stored and has no place in {name_of(reader)}, which must stay "
+                    f"allowed ({refused.why})"
+                ) from None
+        targets: list[Schema] = []
+        for _, wanted in pairs:
+            if wanted not in targets:
+                targets.append(wanted)
+        targets.sort(key=lambda one: _ORDER.index(kind_of(one)) if kind_of(one) in _ORDER else len(_ORDER))
+        for written, wanted in pairs:
+            if next(one for one in targets if _matches(written, one)) != wanted:
+                raise Refused(
+                    f"in {name_of(writer)} text and bytes cannot be told apart while something else in it "
+                    "changes; leave the other alternatives as they were"
+                )
+        return [written for written, _ in pairs], targets
+
+    def _named(self, writer: Schema, reader: Schema) -> tuple[Schema, Schema]:
+        if not _same_name(writer, reader):
+            raise Refused(
+                f"was {name_of(writer)} and is {name_of(reader)}; if it is the same, give the new one "
+                f'"aliases": ["{name_of(writer)}"]'
+            )
+        if writer["name"] != reader["name"]:
+            self.changes.append(f"{writer['name']} became {reader['name']}")
+        name = f"n{next(self._numbers)}"
+        if writer["type"] == "record":
+            written, wanted = self._fields(writer, reader)
+            return (
+                {"type": "record", "name": name, "fields": written},
+                {"type": "record", "name": name, "fields": wanted},
+            )
+        if writer["type"] == "fixed":
+            if writer["size"] != reader["size"]:
+                raise PartRefused(f"{reader['name']} had {writer['size']} bytes and has {reader['size']}")
+        else:
+            self._symbols(writer, reader)
+        return {**writer, "name": name}, {**reader, "name": name}
+
+    def _symbols(self, writer: Schema, reader: Schema) -> None:
+        gone = [symbol for symbol in writer["symbols"] if symbol not in reader["symbols"]]
+        if gone and reader.get("default") not in reader["symbols"]:
+            raise PartRefused(
+                f"enum {reader['name']} has no {', '.join(gone)} any more, which may be stored, and no "
+                "default; keep the symbol, or give the enum a default"
+            )
+        if writer["symbols"] != reader["symbols"]:
+            self.changes.append(f"symbols of {reader['name']} changed")
+
+    # -- records
+
+    def _fields(self, writer: Schema, reader: Schema) -> tuple[list[Any], list[Any]]:
+        stored = {field["name"]: field for field in writer["fields"]}
+        sources = _sources(stored, reader)
+        wanted: list[Any] = []
+        types: dict[str, tuple[str, Schema]] = {}
+        for field, source in zip(reader["fields"], sources, strict=True):
+            if source is None:
+                wanted.append(self._added(field, reader["name"]))
+                continue
+            written, target = self._field(stored[source], field, reader["name"])
+            types[source] = (field["name"], written)
+            wanted.append({"name": field["name"], "type": target})
+        gone = [name for name in stored if name not in types]
+        self.changes += [f"field {name!r} of {reader['name']} was removed" for name in gone]
+        if list(types) != [name for name in stored if name in types]:
+            self.changes.append(f"the fields of {reader['name']} are in another order")
+        # No field of Avro can have such a name, so nothing takes it.
+        unread = {name: (f"-{name}", stored[name]["type"]) for name in gone}
+        names = types | unread
+        return [{"name": names[name][0], "type": names[name][1]} for name in stored], wanted
+
+    def _field(self, stored: Mapping[str, Any], field: Mapping[str, Any], name: str) -> tuple[Schema, Any]:
+        if stored["name"] != field["name"]:
+            self.changes.append(f"field {stored['name']!r} of {name} became {field['name']!r}")
+        if _layout(stored["type"]) == _layout(field["type"]):
+            # As it was written: fastavro then resolves nothing in it.
+            return stored["type"], None
+        where = f"field {field['name']!r} of {name}"
+        before = len(self.changes)
+        try:
+            found = self.of(stored["type"], field["type"])
+        except Refused as refused:
+            raise PartRefused(f"{where}: {refused.why}") from None
+        self.changes[before:] = [f"{where}: {change}" for change in self.changes[before:]]
+        return found
+
+    def _added(self, field: Mapping[str, Any], name: str) -> dict[str, Any]:
+        if "default" not in field:
+            raise PartRefused(
+                f"field {field['name']!r} was added to {name} without a default, and stored records have no "
+                "value for it; give it a default, or an alias if it had another name"
+            )
+        self.changes.append(f"field {field['name']!r} of {name} was added")
+        self.fills = True
+        try:
+            return {"name": field["name"], "type": None, "default": _default(field["type"], field["default"])}
+        except ValueError as error:
+            raise PartRefused(
+                f"field {field['name']!r} was added to {name} with a default of another type: {error}"
+            ) from None
+
+
+def _sources(stored: Mapping[str, Any], reader: Schema) -> list[str | None]:
+    """The stored field that each field takes; an alias counts where the new name is not stored."""
+    claimed: dict[str, str] = {}
+    for field in reader["fields"]:
+        former = next((name for name in field.get("aliases", ()) if name in stored), None)
+        if field["name"] in stored or former is None:
+            continue
+        if former in claimed:
+            raise PartRefused(
+                f"fields {claimed[former]!r} and {field['name']!r} of {reader['name']} both have the alias "
+                f"{former!r}; only one can have been it"
+            )
+        claimed[former] = field["name"]
+    sources = {name: former for former, name in claimed.items()}
+    names = [field["name"] for field in reader["fields"]]
+    return [sources.get(name, name if name in stored and name not in claimed else None) for name in names]
+
+
+def _default(schema: Schema, given: Any) -> Any:
+    """A default as the value that it stands for, which fastavro leaves as it stands in the schema."""
+    bare = without_logical(schema)
+    return read(write(hinted(bare), _raw(bare, given)), hinted(schema))
+
+
+def _raw(schema: Schema, given: Any) -> Any:
+    kind = kind_of(schema)
+    try:
+        if kind == "union":
+            return _raw_of_union(schema, given)
+        if kind in ("bytes", "fixed"):
+            return given.encode("latin-1")
+        if kind == "array":
+            return [_raw(schema["items"], one) for one in given]
+        if kind == "map":
+            return {name: _raw(schema["values"], one) for name, one in given.items()}
+        if kind == "record":
+            return {
+                field["name"]: _raw(
+                    field["type"],
+                    given[field["name"]] if field["name"] in given else field["default"],
+                )
+                for field in schema["fields"]
+            }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{given!r:.40} is no {name_of(schema)} ({type(error).__name__}: {error})") from None
+    if kind in ("float", "double") and type(given) is int:
+        return float(given)
+    return given
+
+
+def _raw_of_union(schema: list[Schema], given: Any) -> Any:
+    """The first alternative that takes the default; Avro 1.12 allows any, older ones only the first."""
+    for one in schema:
+        try:
+            raw = _raw(one, given)
+            if fits(hinted(one), raw):
+                return raw
+        except ValueError:
+            continue
+    raise ValueError(f"{given!r:.40} is none of {name_of(schema)}")
+
+
+def _alternative(writer: Schema, reader: list[Schema]) -> Schema:
+    """The alternative that takes the values: the same type, else the nearest that it is promoted to."""
+    for one in reader:
+        if kind_of(one) == kind_of(writer) and (kind_of(one) not in NAMED or _same_name(writer, one)):
+            return one
+    kinds = {kind_of(one): one for one in reader}
+    for kind in _PROMOTED.get(kind_of(writer), ()):
+        if kind in kinds:
+            return kinds[kind]
+    raise Refused(f"{name_of(writer)} is none of {name_of(reader)}")
+
+
+def _same_name(writer: Schema, reader: Schema) -> bool:
+    return writer["name"] in (reader["name"], *reader.get("aliases", ()))
+
+
+def _matches(writer: Schema, reader: Schema) -> bool:
+    """Whether fastavro takes one alternative for the other; all names are unlike here."""
+    was, now = kind_of(writer), kind_of(reader)
+    if was == now == "union":
+        return True
+    if was == now and was in NAMED:
+        return bool(writer["name"] == reader["name"])
+    for part in ("items", "values"):
+        if was == now and part in writer:
+            return _matches(writer[part], reader[part])
+    return was == now or now in _PROMOTED.get(was, ())
+
+
+def _names(schema: list[Schema]) -> list[str]:
+    return [name_of(one) for one in schema]
+
+
+def _described(schema: Schema) -> str:
+    logical = [str(part) for part in logical_of(schema) if part is not None]
+    return f"{kind_of(schema)} ({', '.join(logical)})" if logical else name_of(schema)
+
+
+def _layout(schema: Schema) -> Schema:
+    """A schema without what does not matter to the bytes of its values."""
+    if isinstance(schema, list):
+        return [_layout(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: value for name, value in schema.items() if name not in ("aliases", "default", "fields")}
+    for name in ("items", "values"):
+        if name in kept:
+            kept[name] = _layout(kept[name])
+    if "fields" in schema:
+        kept["fields"] = [(field["name"], _layout(field["type"])) for field in schema["fields"]]
+    return kept

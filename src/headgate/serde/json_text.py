@@ -1,0 +1,299 @@
+"""The form of values that are stored as JSON text: ``Annotated[T, hg.json]``.
+
+The text is what a reader of JSON expects: records are objects by field, enumerations their names. It is made
+of what the inner type's own serializer makes, and back, by the inner type's description alone. So text of
+an older type is read without its class, and evolves as the inner type does.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from headgate.common.errors import UsageError
+from headgate.serde.dynamic import untag
+from headgate.serde.evolved_unions import nullable
+from headgate.serde.forms import Convert, Form, describe, keep
+from headgate.serde.reading import Reading, Refused
+from headgate.serde.temporal import datetime_from_plain, datetime_to_plain, time_from_plain, time_to_plain
+from headgate.serde.unions import DIRECT
+
+JSON: Final = "json"
+"""The kind in descriptions."""
+
+_ROWS: Final = frozenset({"dataclass", "attrs", "struct", "namedtuple"})
+_ARRAYS: Final = frozenset({"list", "set", "frozenset", "tuple_of"})
+_SCALARS: Final[Mapping[str, frozenset[type]]] = {
+    "none": frozenset({type(None)}),
+    "bool": frozenset({bool}),
+    "int": frozenset({int, bool}),
+    "float": frozenset({float, int, bool}),
+    "str": frozenset({str}),
+    "enum": frozenset({str}),
+    "flag": frozenset({int}),
+    "decimal": frozenset({str}),
+}
+"""What the inner serializer makes of these kinds. JSON would also take a date as text and lose its type."""
+_TEXT_KEYS: Final = frozenset({"str", "any", "enum"})
+
+
+def json_form(inner: Form) -> Form:
+    """The form of ``Annotated[T, hg.json]``.
+
+    Args:
+        inner: the form of T.
+
+    Raises:
+        UsageError: T has a part that JSON has no place for.
+    """
+    shape = _shape(inner.description)
+    to_inner = keep if inner.to_plain is None else inner.to_plain
+    return Form(
+        name=f"json[{inner.name}]",
+        description=describe(JSON, of=inner.description),
+        wire=str,
+        to_plain=lambda value: msgspec.json.encode(shape.write(to_inner(value))).decode(),
+        from_plain=_reader(shape, inner.wire, inner.from_plain),
+        classes=inner.classes,
+        guests=inner.guests,
+        immutable=inner.immutable,
+        copy=inner.copy,
+        inner=(inner,),
+    )
+
+
+def evolve_json(
+    stored: Mapping[str, Any], new: Form, evolve: Callable[[Mapping[str, Any], Form], Reading]
+) -> Reading:
+    """How JSON text of a stored description is read: as the inner type's values would be.
+
+    Raises:
+        Refused: they cannot be.
+    """
+    if new.description["kind"] != JSON:
+        raise Refused(f"was JSON text and is {new.name}; keep hg.json in the annotation")
+    inner = evolve(stored["of"], new.inner[0])
+    convert = _reader(_shape(stored["of"]), inner.wire, inner.convert)
+    return Reading(inner.verdict, str, convert)
+
+
+def _reader(shape: _Shape, wire: Any, from_plain: Convert | None) -> Convert:
+    # Through text once more, as this decoder alone leaves out what nobody takes of an older record.
+    decode = msgspec.json.Decoder(wire).decode
+
+    def read(text: Any) -> Any:
+        try:
+            plain = decode(msgspec.json.encode(shape.read(msgspec.json.decode(text))))
+        except RecursionError:
+            raise ValueError("the JSON text is nested too deeply") from None
+        return plain if from_plain is None else from_plain(plain)
+
+    return read
+
+
+class _Shape(NamedTuple):
+    """How the plain values of one description are written as JSON, and read.
+
+    Attributes:
+        write: from what the inner serializer gives to what JSON takes.
+        read: back; what does not have the shape raises.
+    """
+
+    write: Convert
+    read: Convert
+
+
+def _shape(description: Mapping[str, Any]) -> _Shape:
+    kind = description["kind"]
+    if kind in _SCALARS:
+        return _Shape(_scalar(_SCALARS[kind]), keep)
+    if kind in _ARRAYS:
+        element = _shape(description["of"])
+        return _Shape(_each(element.write), _each(element.read))
+    if kind in _ROWS:
+        return _object(description["fields"])
+    make = _BY_KIND.get(kind)
+    if make is None:
+        raise UsageError(
+            f"hg.json cannot hold {kind} values; JSON-shaped are None, bool, int, float, str, Decimal, UUID, "
+            "datetime types, an Enum, lists, tuples, sets, dicts with str keys, unions and records of these, "
+            "and Any for what JSON itself has"
+        )
+    return make(description)
+
+
+def _each(convert: Convert) -> Convert:
+    return lambda values: [convert(value) for value in values]
+
+
+def _object(fields: Mapping[str, Any]) -> _Shape:
+    """A row of values as an object by the fields' names."""
+    shapes = {name: _shape(inner) for name, inner in fields.items()}
+
+    def write(row: Any) -> dict[str, Any]:
+        return {name: shape.write(value) for (name, shape), value in zip(shapes.items(), row, strict=True)}
+
+    def read(found: Any) -> list[Any]:
+        if type(found) is not dict or found.keys() != shapes.keys():
+            raise ValueError(f"expected a JSON object with {', '.join(shapes)}; got {found!r:.80}")
+        return [shape.read(found[name]) for name, shape in shapes.items()]
+
+    return _Shape(write, read)
+
+
+def _typed_dict(description: Mapping[str, Any]) -> _Shape:
+    shapes = {name: _shape(inner) for name, inner in description["fields"].items()}
+    return _Shape(
+        lambda entries: {name: shapes[name].write(value) for name, value in entries.items()},
+        lambda found: {name: shapes[name].read(value) for name, value in found.items()},
+    )
+
+
+def _tuple(description: Mapping[str, Any]) -> _Shape:
+    shapes = [_shape(inner) for inner in description["of"]]
+    return _Shape(
+        lambda row: [shape.write(value) for shape, value in zip(shapes, row, strict=True)],
+        lambda found: [shape.read(value) for shape, value in zip(shapes, found, strict=True)],
+    )
+
+
+def _dict(description: Mapping[str, Any]) -> _Shape:
+    """An object; dicts whose keys are not declared as str are pairs to the inner serializer."""
+    key, value = description["key"]["kind"], _shape(description["value"])
+    if key not in _TEXT_KEYS:
+        raise UsageError(f"hg.json holds dicts with str keys only; got {key} keys, write them as text")
+    if key == "str":
+        return _Shape(
+            lambda entries: {_text_key(name): value.write(entry) for name, entry in entries.items()},
+            lambda found: {name: value.read(entry) for name, entry in found.items()},
+        )
+
+    def write(pairs: Any) -> dict[str, Any]:
+        return {_text_key(name): value.write(entry) for name, entry in pairs}
+
+    return _Shape(write, lambda found: [(name, value.read(entry)) for name, entry in found.items()])
+
+
+def _union(description: Mapping[str, Any]) -> _Shape:
+    """Mirrors how :func:`headgate.serde.unions.union_form` chooses among its three layouts."""
+    members = description["of"]
+    kinds = [member["kind"] for member in members]
+    if set(kinds) <= DIRECT:
+        return _Shape(_scalar(frozenset().union(*(_SCALARS[kind] for kind in kinds))), keep)
+    shapes = [_shape(member) for member in members]
+    others = [place for place, kind in enumerate(kinds) if kind != "none"]
+    if len(kinds) == 2 and len(others) == 1 and not nullable(members[others[0]]):
+        one = shapes[others[0]]
+        return _Shape(
+            lambda value: None if value is None else one.write(value),
+            lambda found: None if found is None else one.read(found),
+        )
+
+    def write(tagged: Any) -> list[Any]:
+        place, value = tagged
+        return [place, shapes[place].write(value)]
+
+    def read(found: Any) -> list[Any]:
+        place, value = found
+        if type(place) is not int or not 0 <= place < len(shapes):
+            raise ValueError(f"expected the place of one of {len(shapes)} alternatives; got {place!r:.40}")
+        return [place, shapes[place].read(value)]
+
+    return _Shape(write, read)
+
+
+def _date(_: Mapping[str, Any]) -> _Shape:
+    return _Shape(
+        lambda day: dt.date.fromordinal(day).isoformat(),
+        lambda text: dt.date.fromisoformat(text).toordinal(),
+    )
+
+
+def _moment(cls: Any, from_plain: Convert, to_plain: Convert) -> Callable[[Mapping[str, Any]], _Shape]:
+    """ISO text, with the key of a zone behind it in brackets as RFC 9557 writes it."""
+
+    def read(text: str) -> Any:
+        iso, _, key = text.removesuffix("]").partition("[")
+        value = cls.fromisoformat(iso)
+        # An offset tells which of two equal wall clocks is meant; the zone tells it by its fold.
+        return to_plain(_in_zone(value, ZoneInfo(key)) if key else value)
+
+    def write(plain: Any) -> str:
+        value = from_plain(plain)
+        key = getattr(value.tzinfo, "key", None)
+        text: str = value.isoformat() if key is None else f"{value.isoformat()}[{key}]"
+        if read(text) != plain:
+            raise ValueError(f"{value!r} would not come back from its text {text!r}; give it in UTC")
+        return text
+
+    return lambda _: _Shape(write, read)
+
+
+def _in_zone(value: Any, zone: ZoneInfo) -> Any:
+    if type(value) is dt.time:
+        return value.replace(tzinfo=zone)
+    wall = [value.replace(tzinfo=zone, fold=fold) for fold in (0, 1)]
+    return wall[1] if wall[0].utcoffset() != value.utcoffset() == wall[1].utcoffset() else wall[0]
+
+
+def _uuid(_: Mapping[str, Any]) -> _Shape:
+    return _Shape(lambda data: str(UUID(bytes=data)), lambda text: UUID(text).bytes)
+
+
+def _scalar(classes: frozenset[type]) -> Convert:
+    def checked(value: Any) -> Any:
+        if type(value) not in classes:
+            raise TypeError(f"got {type(value).__qualname__}; JSON would lose its type")
+        return _finite(value)
+
+    return checked
+
+
+def _finite(value: Any) -> Any:
+    if type(value) is float and not math.isfinite(value):
+        raise ValueError(f"JSON has no {value}")
+    return value
+
+
+def _text_key(key: Any) -> str:
+    key = untag(key.code, memoryview(key.data)) if type(key) is msgspec.msgpack.Ext else key
+    if type(key) is not str:
+        raise ValueError(f"JSON has text keys only; got {key!r:.40}")
+    return key
+
+
+def _any(value: Any) -> Any:
+    """A value of no declared type: exactly what JSON itself has, so that it comes back as what it was."""
+    kind = type(value)
+    if kind is msgspec.msgpack.Ext:
+        return _any(untag(value.code, memoryview(value.data)))
+    if kind is list:
+        return [_any(element) for element in value]
+    if kind is dict:
+        return {_text_key(key): _any(entry) for key, entry in value.items()}
+    if value is None or kind in (bool, int, str):
+        return value
+    if kind is float:
+        return _finite(value)
+    raise ValueError(f"JSON has no {kind.__name__}; declare its type, or make it text or a list")
+
+
+_BY_KIND: Final[dict[str, Callable[[Mapping[str, Any]], _Shape]]] = {
+    "any": lambda _: _Shape(_any, keep),
+    "date": _date,
+    "datetime": _moment(dt.datetime, datetime_from_plain, datetime_to_plain),
+    "time": _moment(dt.time, time_from_plain, time_to_plain),
+    "timedelta": lambda _: _Shape(keep, keep),
+    "dict": _dict,
+    "literal": lambda description: _shape(description["of"]),
+    "tuple": _tuple,
+    "typeddict": _typed_dict,
+    "union": _union,
+    "uuid": _uuid,
+}

@@ -1,0 +1,67 @@
+"""What a class is called in stored data, and the class of such a name."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import PurePath
+from typing import Any, Final
+
+from headgate.common.errors import UsageError
+
+_NOTED: Final = "__headgate_logical_name__"
+
+
+def logical_name(cls: type) -> str:
+    """Module and name of a class, the same whether its file is run or imported.
+
+    Example:
+        >>> import decimal
+        >>> logical_name(decimal.Context)
+        'decimal.Context'
+    """
+    noted = vars(cls).get(_NOTED)
+    return noted if isinstance(noted, str) else f"{_module_of(cls)}.{cls.__qualname__}"
+
+
+def note_logical_name(cls: type) -> None:
+    """Let a class of the running script keep its name where it is shipped to, as the script stays behind."""
+    if cls.__module__ == "__main__" and _NOTED not in vars(cls):
+        setattr(cls, _NOTED, logical_name(cls))
+
+
+def class_named(name: str) -> Any:
+    """What lies at the top of a module under a logical name; imports the module.
+
+    Raises:
+        UsageError: there is no such module, or nothing of this name in it.
+
+    Example:
+        >>> class_named("decimal.Context").__name__
+        'Context'
+    """
+    module_name, _, qualname = name.rpartition(".")
+    try:
+        module = _running_script(module_name) or importlib.import_module(module_name)
+    except Exception as error:  # a module may raise whatever it likes
+        raise UsageError(f"{name} cannot be found: importing its module failed ({error})") from None
+    found = getattr(module, qualname, None)
+    if found is None:
+        raise UsageError(f"{name} cannot be found: module {module_name} has no {qualname}")
+    return found
+
+
+def _module_of(cls: type) -> str:
+    return _script_name() or cls.__module__ if cls.__module__ == "__main__" else cls.__module__
+
+
+def _running_script(module: str) -> Any:
+    # Importing a script that is running would run it again.
+    return sys.modules.get("__main__") if module in ("__main__", _script_name()) else None
+
+
+def _script_name() -> str | None:
+    """What `__main__` would be called if it were imported."""
+    main = sys.modules.get("__main__")
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    return spec.name if spec is not None else PurePath(file).stem if file else None

@@ -1,0 +1,88 @@
+"""The form of values that a program stores as pickle by name: ``Annotated[T, hg.pickled]``."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Mapping
+from typing import Any, Final, get_origin
+from zlib import crc32
+
+from headgate.common.errors import UsageError
+from headgate.serde.descriptions import kinds_in
+from headgate.serde.forms import Form, copier, describe
+from headgate.serde.pickled import dump_value, load_value
+from headgate.serde.reading import Reading, Refused
+from headgate.serde.records import logical_name
+
+PICKLE: Final = "pickle"
+"""The kind in descriptions."""
+
+
+def pickled_form(hint: Any) -> Form:
+    """The form of ``Annotated[hint, hg.pickled]``: values of a class and of its subclasses.
+
+    Raises:
+        UsageError: the hint is no class and not Any.
+    """
+    cls: Any = object if hint is Any else get_origin(hint) or hint
+    if not isinstance(cls, type) or cls is types.UnionType:
+        raise UsageError(
+            f"hg.pickled marks {hint}, which is no class; mark the class itself, as in "
+            "Annotated[Model, hg.pickled] | None"
+        )
+    name = "Any" if hint is Any else logical_name(cls)
+
+    def to_plain(value: Any) -> tuple[int, bytes]:
+        if not isinstance(value, cls):
+            raise TypeError(f"got {type(value).__qualname__}, expected {name}")
+        data = dump_value(value, cls)
+        return crc32(data), data
+
+    def from_plain(plain: Any) -> Any:
+        checksum, data = plain
+        if type(data) is not bytes or crc32(data) != checksum:
+            raise ValueError("the checksum of a pickled value is wrong")
+        value = load_value(data, cls)
+        if not isinstance(value, cls):
+            raise ValueError(f"a pickled {type(value).__qualname__} was found, expected {name}")
+        return value
+
+    return Form(
+        name=f"pickled {cls.__qualname__ if hint is not Any else 'Any'}",
+        description=describe(PICKLE, name=name, python=_python()),
+        wire=tuple[int, bytes],
+        to_plain=to_plain,
+        from_plain=from_plain,
+        classes=frozenset() if hint is Any else frozenset({cls}),
+        immutable=False,
+        copy=copier(False, False),
+    )
+
+
+def evolve_pickled(stored: Mapping[str, Any], new: Form) -> Reading:
+    """Pickled values are read as they were written, or not at all.
+
+    Raises:
+        Refused: always, with the reason; equal descriptions do not come here.
+    """
+    now = new.description
+    if now["kind"] != PICKLE:
+        raise Refused(f"was pickled {stored['name']} and is {new.name}; pickled values do not evolve")
+    if stored["name"] != now["name"]:
+        raise Refused(
+            f"was pickled {stored['name']} and is pickled {now['name']}; pickled values do not evolve"
+        )
+    raise Refused(
+        f"was pickled by Python {stored['python']} and this is {now['python']}; pickled values do not cross "
+        f"versions of Python, restore with {stored['python']}"
+    )
+
+
+def holds_pickle(description: Mapping[str, Any]) -> bool:
+    """Whether values of a description are pickled, or something in them is."""
+    return PICKLE in kinds_in(description)
+
+
+def _python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"

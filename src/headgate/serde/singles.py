@@ -1,0 +1,79 @@
+"""Values that are stored each as a batch of one, encoded and decoded many at a time.
+
+A store of single entries needs the bytes of each value apart; a call of the serializer per value costs
+several times what msgspec takes for it. The bytes are those of :meth:`TypeSerializer.encode_many`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+import msgspec
+
+from headgate.serde.dynamic import untag
+from headgate.serde.forms import FormSerializer
+from headgate.serde.serializer import TypeSerializer
+from headgate.serde.stored_values import MODE_TYPED
+from headgate.serde.undecodable import UNDECODABLE
+
+_ONE: Final = MODE_TYPED + b"\x91"  # msgpack's head of a list of one
+_mode_of: Final = itemgetter(0)
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class Singles:
+    """A serializer, applied to values one by one.
+
+    Args:
+        serializer: of the values.
+
+    Example:
+        >>> from headgate.serde.resolve import serializer_for
+        >>> numbers = serializer_for(int)
+        >>> Singles(numbers).encode([7, 2**64]) == [numbers.encode_many([7]), numbers.encode_many([2**64])]
+        True
+        >>> Singles(numbers).decode(Singles(numbers).encode([7, 2**64]))
+        [7, 18446744073709551616]
+    """
+
+    def __init__(self, serializer: TypeSerializer[Any]) -> None:
+        self._serializer = serializer
+        form = serializer.form if type(serializer) is FormSerializer else None
+        self._form = form
+        if form is not None:
+            self._decode = msgspec.msgpack.Decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
+
+    def encode(self, values: Sequence[Any]) -> list[bytes]:
+        """The bytes of each value; values are trusted to be of the type.
+
+        Raises:
+            UsageError: a value cannot be encoded.
+        """
+        if self._form is not None:
+            to_plain = self._form.to_plain
+            try:
+                plain = values if to_plain is None else map(to_plain, values)
+                return [_ONE + body for body in map(_encode, plain)]
+            except UNDECODABLE:
+                pass  # one of them needs the tagged mode, or does not fit: the serializer says what
+        encode = self._serializer.encode_many
+        return [encode((value,)) for value in values]
+
+    def decode(self, batches: Sequence[bytes]) -> list[Any]:
+        """The value in each of the bytes.
+
+        Raises:
+            StorageError: bytes are no batch of one value.
+        """
+        if self._form is not None:
+            from_plain, decode = self._form.from_plain, self._decode
+            try:
+                if set(map(_mode_of, batches)) <= {MODE_TYPED[0]}:
+                    plain = [value for (value,) in [decode(data[1:]) for data in batches]]
+                    return plain if from_plain is None else list(map(from_plain, plain))
+            except UNDECODABLE:
+                pass  # the serializer says what is wrong with which
+        decode_one = self._serializer.decode_stored
+        return [decode_one(data, 1)[0] for data in batches]

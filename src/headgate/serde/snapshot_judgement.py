@@ -1,0 +1,152 @@
+"""Stored values under a serializer of the user's: judged by its snapshot, and read in that way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from headgate.common.errors import HeadgateError, StorageError, UsageError
+from headgate.serde.compatibility import Incompatible
+from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
+from headgate.serde.composites import ListSerializerSnapshot, MapSerializerSnapshot
+from headgate.serde.described_snapshot import DescribedSnapshot
+from headgate.serde.evolution import Reader, holds_custom
+from headgate.serde.logical_names import logical_name
+from headgate.serde.serializer import TypeSerializer
+from headgate.serde.snapshot import TypeSerializerSchemaCompatibility, TypeSerializerSnapshot
+from headgate.serde.snapshot_wire import SnapshotClass, snapshot_from_bytes
+
+Snapshot = TypeSerializerSnapshot[Any]
+
+UNNAMED: Final = "the one before"
+"""The serializer that wrote stored values, where nobody knows what it is called."""
+
+_VERSION: Final = 1
+
+
+def judge_stored(
+    stored: Mapping[str, Any], current: TypeSerializer[Any]
+) -> TypeSerializerSchemaCompatibility[Any]:
+    """What becomes of bytes of a stored description under the program's serializer.
+
+    Raises:
+        UsageError: a class that is needed to judge is gone, or judges in a wrong way.
+        StorageError: the stored snapshot is damaged.
+    """
+    return judge_snapshot(stored_snapshot(stored, current), current, writer_of(stored))
+
+
+def judge_snapshot(
+    old_snapshot: Snapshot, current: TypeSerializer[Any], writer: str = UNNAMED
+) -> TypeSerializerSchemaCompatibility[Any]:
+    """The new serializer's snapshot judges an old one; an incompatible verdict names both serializers.
+
+    Args:
+        old_snapshot: what was stored.
+        current: the program's serializer.
+        writer: what the one that wrote the values is called.
+
+    Raises:
+        UsageError: neither judges, or what judges raises or gives something else.
+    """
+    new_snapshot = current.snapshot()
+    name = logical_name(type(new_snapshot))
+    try:
+        judged = new_snapshot.resolve_schema_compatibility(old_snapshot)
+    except HeadgateError:
+        raise
+    except Exception as error:  # the user's code raises whatever it likes
+        raise UsageError(
+            f"{name} cannot judge what {logical_name(type(old_snapshot))} was stored beside "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    if not isinstance(judged, TypeSerializerSchemaCompatibility):
+        raise UsageError(
+            f"{name}.resolve_schema_compatibility() gave {judged!r:.80}; expected a "
+            "TypeSerializerSchemaCompatibility"
+        )
+    verdict = judged.verdict
+    if not isinstance(verdict, Incompatible):
+        return judged
+    return TypeSerializerSchemaCompatibility.incompatible(
+        f"serializer {current.name} cannot take the place of {writer}, which wrote the values: {verdict.why}"
+    )
+
+
+def stored_snapshot(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Snapshot:
+    """The snapshot that a stored description holds or stands for.
+
+    Args:
+        stored: the description.
+        current: the program's serializer, whose snapshot classes are looked at first.
+
+    Raises:
+        UsageError: the class of a snapshot is gone, or the description is of a later version.
+        StorageError: a snapshot is damaged.
+    """
+    if stored["kind"] == "custom":
+        if stored.get("version") != _VERSION:
+            raise UsageError(
+                f"was stored in version {stored.get('version')} of its format; this Headgate reads {_VERSION}"
+            )
+        if not isinstance(stored.get("snapshot"), bytes):
+            raise StorageError("the description of a serializer holds no snapshot; it is damaged")
+        return snapshot_from_bytes(stored["snapshot"], snapshot_classes(current.snapshot()))
+    if not holds_custom(stored):
+        return DescribedSnapshot(stored)
+    cls, parts = _CONTAINERS[stored["kind"]]
+    return cls([stored_snapshot(stored[part], current) for part in parts])
+
+
+def snapshot_classes(snapshot: Snapshot) -> tuple[SnapshotClass, ...]:
+    """The classes of a snapshot and of those nested in it."""
+    return tuple(dict.fromkeys(map(type, _with_nested(snapshot))))
+
+
+def reader_of_stored(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Reader:
+    """What reads batches of a stored description as values of the program's serializer.
+
+    Raises:
+        UsageError: they are incompatible; says why.
+    """
+    old_snapshot = stored_snapshot(stored, current)
+    judged = judge_snapshot(old_snapshot, current, writer_of(stored))
+    if isinstance(judged.verdict, Incompatible):
+        raise UsageError(judged.verdict.why)
+    return reading(judged, old_snapshot, current).decode_stored
+
+
+def reading(
+    judged: TypeSerializerSchemaCompatibility[Any], old_snapshot: Snapshot, current: TypeSerializer[Any]
+) -> TypeSerializer[Any]:
+    """What decodes the old bytes after a verdict that is not incompatible."""
+    if judged.is_compatible_as_is:
+        return current
+    if judged.is_compatible_with_reconfigured_serializer:
+        return judged.reconfigured_serializer
+    return old_snapshot.restore_serializer_for(current)
+
+
+def _with_nested(snapshot: Snapshot) -> Iterator[Snapshot]:
+    yield snapshot
+    if isinstance(snapshot, CompositeTypeSerializerSnapshot):
+        for nested in snapshot.nested_snapshots:
+            yield from _with_nested(nested)
+
+
+def writer_of(stored: Mapping[str, Any]) -> str:
+    """What the serializer that wrote described values is called."""
+    return _name_of(stored) if holds_custom(stored) else f"the built-in one of {_name_of(stored)}"
+
+
+def _name_of(stored: Mapping[str, Any]) -> str:
+    if stored["kind"] == "custom":
+        return str(stored["name"])
+    inner = ", ".join(_name_of(stored[part]) for part in _CONTAINERS.get(stored["kind"], (None, ()))[1])
+    return f"{stored['kind']}[{inner}]" if inner else str(stored["kind"])
+
+
+_CONTAINERS: Final[dict[str, tuple[Callable[[list[Snapshot]], Snapshot], tuple[str, ...]]]] = {
+    "list": (ListSerializerSnapshot.of_nested, ("of",)),
+    "dict": (MapSerializerSnapshot.of_nested, ("key", "value")),
+}

@@ -1,0 +1,184 @@
+"""What serializers of the user's must be before anything is stored with them: readable again later."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headgate.common.errors import HeadgateError, UsageError
+from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
+from headgate.serde.logical_names import logical_name
+from headgate.serde.resolve import serializer_for
+from headgate.serde.serializer import TypeSerializer
+from headgate.serde.snapshot import TypeSerializerSnapshot
+from headgate.serde.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
+
+_PAIRS = (("encode", "decode"), ("encode_many", "decode_many"))
+
+
+class SerializerRegistry:
+    """The serializers that one program declares, checked one by one as they are registered.
+
+    Example:
+        >>> from headgate.serde.resolve import serializer_for
+        >>> SerializerRegistry().register(serializer_for(int), "state 'count' (job.py:7)")
+        >>> SerializerRegistry().register(int, "state 'count' (job.py:7)")
+        Traceback (most recent call last):
+        headgate.common.errors.UsageError: state 'count' (job.py:7) got the class int; ...
+    """
+
+    def __init__(self) -> None:
+        self._owners: dict[type, type] = {}
+
+    def register(self, serializer: Any, where: str) -> None:
+        """Check a declared serializer and those nested in it.
+
+        Args:
+            serializer: what the program gave.
+            where: the state and its place in the program, for the error.
+
+        Raises:
+            UsageError: values that it writes might not be readable later; says what to change.
+        """
+        check_is_serializer(serializer, where)
+        for one in _with_nested(serializer, where):
+            _check_methods(one, where)
+            snapshot = _snapshot_of(one, where)
+            _check_class(type(snapshot), where)
+            self._check_owner(type(snapshot), type(one), where)
+            _check_round_trip(snapshot, where)
+
+    def _check_owner(self, snapshot: type, serializer: type, where: str) -> None:
+        if _is_ours(snapshot):
+            return
+        owner = self._owners.setdefault(snapshot, serializer)
+        if owner is not serializer:
+            raise UsageError(
+                f"{where}: {snapshot.__qualname__} is the snapshot class of {owner.__qualname__} and of "
+                f"{serializer.__qualname__}; give each serializer a snapshot class of its own, as one class "
+                "cannot say which of them to restore"
+            )
+
+
+def check_is_serializer(serializer: Any, where: str) -> None:
+    """Refuse what is no serializer.
+
+    Raises:
+        UsageError: naming `where`.
+    """
+    if isinstance(serializer, type):
+        name = serializer.__qualname__
+        raise UsageError(f"{where} got the class {name}; pass an instance of a TypeSerializer: {name}()")
+    if not isinstance(serializer, TypeSerializer):
+        raise UsageError(f"{where} got {serializer!r:.80} as its serializer; expected an hg.TypeSerializer")
+
+
+def part_serializers(
+    types: Sequence[Any], given: Sequence[TypeSerializer[Any] | None], what: str
+) -> list[TypeSerializer[Any]]:
+    """The serializers of a state's parts: those that are given, and else those of the types.
+
+    Raises:
+        UsageError: a type has no serializer, or what is given is none; says of what.
+    """
+    found = []
+    for hint, serializer in zip(types, given or (None,) * len(types), strict=True):
+        if serializer is not None:
+            check_is_serializer(serializer, what)
+        found.append(serializer_for(hint, what) if serializer is None else serializer)
+    return found
+
+
+def _with_nested(serializer: TypeSerializer[Any], where: str) -> Iterator[TypeSerializer[Any]]:
+    """Nested ones first: what is wrong with one of them is wrong with the whole."""
+    snapshot = _snapshot_of(serializer, where)
+    if isinstance(snapshot, CompositeTypeSerializerSnapshot):
+        for nested in snapshot.nested_serializers(serializer):
+            check_is_serializer(nested, f"{where}: {serializer.name}")
+            yield from _with_nested(nested, where)
+    yield serializer
+
+
+def _check_methods(serializer: TypeSerializer[Any], where: str) -> None:
+    cls = type(serializer)
+    there = [
+        pair
+        for pair in _PAIRS
+        if any(getattr(cls, method) is not getattr(TypeSerializer, method) for method in pair)
+    ]
+    for pair in there:
+        for method in pair:
+            if getattr(cls, method) is getattr(TypeSerializer, method):
+                both = " and ".join(f"{name}()" for name in pair)
+                raise UsageError(f"{where}: {cls.__qualname__} has no {method}(); it needs both {both}")
+    if not there:
+        raise UsageError(
+            f"{where}: {cls.__qualname__} neither has encode() and decode() for one value nor encode_many() "
+            "and decode_many() for a batch; implement one pair"
+        )
+
+
+def _snapshot_of(serializer: TypeSerializer[Any], where: str) -> TypeSerializerSnapshot[Any]:
+    try:
+        snapshot: Any = serializer.snapshot()
+    except HeadgateError:
+        raise
+    except Exception as error:  # the user's code raises whatever it likes
+        raise UsageError(
+            f"{where}: {serializer.name}.snapshot() raised {type(error).__name__}: {error}; it must work as "
+            "soon as the serializer is made"
+        ) from error
+    if not isinstance(snapshot, TypeSerializerSnapshot):
+        raise UsageError(
+            f"{where}: {serializer.name}.snapshot() gave {snapshot!r:.80}; expected an "
+            "hg.TypeSerializerSnapshot"
+        )
+    return snapshot
+
+
+def _check_class(cls: type, where: str) -> None:
+    """Whether the class can be found again by its name."""
+    name = f"snapshot class {cls.__qualname__}"
+    if "." in cls.__qualname__:
+        raise UsageError(
+            f"{where}: {name} is local or nested, so a later program cannot find it by its name; move it to "
+            "the top of a module"
+        )
+    if cls.__module__ != "__main__" and not _importable(cls.__module__):
+        raise UsageError(
+            f"{where}: {name} is of module {cls.__module__}, which cannot be imported, so a later program "
+            "cannot find it; put it into a file on the import path"
+        )
+    module = sys.modules.get(cls.__module__)
+    if module is not None and getattr(module, cls.__qualname__, None) is not cls:
+        raise UsageError(
+            f"{where}: {name} is not what its module calls {cls.__qualname__}, so it is anonymous to a later "
+            "program; define it with a class statement at the top of the module, under a name of its own"
+        )
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _check_round_trip(snapshot: TypeSerializerSnapshot[Any], where: str) -> None:
+    """Whether what the snapshot writes is read by an instance that is made without arguments."""
+    try:
+        known = {type(snapshot): None}
+        restored = snapshot_from_bytes(snapshot_to_bytes(snapshot), known)
+    except HeadgateError as error:
+        raise UsageError(f"{where}: {error}") from error
+    if type(restored) is not type(snapshot):
+        raise UsageError(
+            f"{where}: {logical_name(type(snapshot))} is read back as {logical_name(type(restored))}; give "
+            "each snapshot class a name of its own"
+        )
+
+
+def _is_ours(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == "headgate"

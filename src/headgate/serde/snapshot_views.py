@@ -1,0 +1,185 @@
+"""What serializers' snapshots write themselves to and read themselves from; numbers are big-endian.
+
+Reads are bounded by what is there: a damaged length is noticed before anything of that size is made.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from headgate.common.errors import StorageError, UsageError
+
+_BOOLEAN: Final = struct.Struct(">?")
+_INT: Final = struct.Struct(">i")
+_LONG: Final = struct.Struct(">q")
+_DOUBLE: Final = struct.Struct(">d")
+_SHORT: Final = struct.Struct(">H")
+_SIZE: Final = struct.Struct(">I")
+
+
+class DataOutputView:
+    """Takes the parts of a snapshot, one behind the other.
+
+    Example:
+        >>> out = DataOutputView()
+        >>> out.write_int(3)
+        >>> out.write_utf("cm")
+        >>> out.to_bytes().hex()
+        '000000030002636d'
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write_boolean(self, value: bool) -> None:
+        """Write one byte."""
+        self._pack(_BOOLEAN, value)
+
+    def write_int(self, value: int) -> None:
+        """Write a number of 32 bits with sign.
+
+        Raises:
+            UsageError: it has more, or is no number.
+        """
+        self._pack(_INT, value)
+
+    def write_long(self, value: int) -> None:
+        """Write a number of 64 bits with sign.
+
+        Raises:
+            UsageError: it has more, or is no number.
+        """
+        self._pack(_LONG, value)
+
+    def write_double(self, value: float) -> None:
+        """Write a float.
+
+        Raises:
+            UsageError: it is no number.
+        """
+        self._pack(_DOUBLE, value)
+
+    def write_utf(self, text: str) -> None:
+        """Write text: two bytes of length and UTF-8.
+
+        Raises:
+            UsageError: it has more than 65,535 bytes, or cannot be encoded.
+        """
+        try:
+            data = text.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"write_utf() got text that UTF-8 cannot hold ({error})") from None
+        self._pack(_SHORT, len(data))
+        self._parts.append(data)
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write bytes with four bytes of their length before them.
+
+        Raises:
+            UsageError: they are 4 GiB or more.
+        """
+        self._pack(_SIZE, len(data))
+        self._parts.append(bytes(data))
+
+    def to_bytes(self) -> bytes:
+        """Everything written so far."""
+        return b"".join(self._parts)
+
+    def _pack(self, layout: struct.Struct, value: Any) -> None:
+        try:
+            self._parts.append(layout.pack(value))
+        except struct.error as error:
+            raise UsageError(
+                f"a serializer's snapshot writes {value!r:.80}, which does not fit ({error}); use a "
+                "wider form"
+            ) from None
+
+
+class DataInputView:
+    """Gives the parts of a snapshot in the order in which they were written.
+
+    Args:
+        data: what was written.
+
+    Example:
+        >>> view = DataInputView(bytes.fromhex("000000030002636d"))
+        >>> view.read_int(), view.read_utf(), view.remaining
+        (3, 'cm', 0)
+    """
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._data, self._at = memoryview(data), 0
+
+    @property
+    def remaining(self) -> int:
+        """How many bytes are left."""
+        return len(self._data) - self._at
+
+    def read_boolean(self) -> bool:
+        """Read one byte, 0 or 1.
+
+        Raises:
+            StorageError: it is another one, or nothing is left.
+        """
+        byte = self._take(1)[0]
+        if byte > 1:
+            raise StorageError(f"a serializer's snapshot is damaged: a boolean is {byte}, expected 0 or 1")
+        return byte == 1
+
+    def read_int(self) -> int:
+        """Read a number of 32 bits.
+
+        Raises:
+            StorageError: fewer are left.
+        """
+        return int(self._unpack(_INT))
+
+    def read_long(self) -> int:
+        """Read a number of 64 bits.
+
+        Raises:
+            StorageError: fewer are left.
+        """
+        return int(self._unpack(_LONG))
+
+    def read_double(self) -> float:
+        """Read a float.
+
+        Raises:
+            StorageError: fewer bytes are left.
+        """
+        return float(self._unpack(_DOUBLE))
+
+    def read_utf(self) -> str:
+        """Read text.
+
+        Raises:
+            StorageError: less is left than its length says, or it is no UTF-8.
+        """
+        try:
+            return str(self._take(self._unpack(_SHORT)), "utf-8")
+        except UnicodeDecodeError as error:
+            raise StorageError(
+                f"a serializer's snapshot is damaged: text does not decode ({error})"
+            ) from None
+
+    def read_bytes(self) -> bytes:
+        """Read bytes.
+
+        Raises:
+            StorageError: less is left than their length says.
+        """
+        return bytes(self._take(self._unpack(_SIZE)))
+
+    def _unpack(self, layout: struct.Struct) -> Any:
+        return layout.unpack(self._take(layout.size))[0]
+
+    def _take(self, length: int) -> memoryview:
+        if length > self.remaining:
+            raise StorageError(
+                f"a serializer's snapshot is damaged or was written in another layout: {length} bytes are "
+                f"asked for, {self.remaining} are left"
+            )
+        start, self._at = self._at, self._at + length
+        return self._data[start : self._at]

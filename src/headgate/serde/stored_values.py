@@ -1,0 +1,209 @@
+"""Stored batches as plain values, and back, by description alone: no class of the program is needed.
+
+A plain value is what msgpack holds of it: rows are sequences, and what msgpack has no type for stays in
+its extension types. A batch that the serializer had to write in its tagged mode is brought into the
+same shape; a single value that needs that mode itself is marked as :class:`Beyond`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from headgate.common.errors import StorageError
+from headgate.serde.containers import DIRECT_KEYS
+from headgate.serde.dynamic import decode_tagged, encode_tagged, to_tagged
+from headgate.serde.forms import Convert
+from headgate.serde.undecodable import UNDECODABLE
+from headgate.serde.unions import DIRECT
+
+MODE_TYPED: Final = b"\x00"
+MODE_TAGGED: Final = b"\x01"
+SEQUENCES: Final = frozenset({"list", "set", "frozenset", "tuple_of"})
+ROWS: Final = frozenset({"dataclass", "attrs", "struct", "namedtuple"})
+"""Kinds of records that are stored as the row of their fields."""
+
+pack: Final = msgspec.msgpack.Encoder().encode
+unpack: Final = msgspec.msgpack.Decoder().decode
+"""Without a hook, so that extension types stay what they are."""
+
+Description = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """A value that msgpack cannot hold as it is: with an int beyond 64 bits or a lone surrogate in it.
+
+    Attributes:
+        plain: the value, with its rows as tuples.
+    """
+
+    plain: Any
+
+
+def is_open(stored: Description) -> bool:
+    """Whether a description tells how its bytes are taken apart: not that of a user's own serializer."""
+    return bool(stored["kind"] != "custom")
+
+
+def open_batch(stored: Description, data: bytes | memoryview, count: int) -> list[Any]:
+    """The plain values of a stored batch.
+
+    Args:
+        stored: the description that was stored with it.
+        data: the batch, verified.
+        count: how many values it holds.
+
+    Raises:
+        StorageError: the bytes are not such a batch.
+
+    Example:
+        >>> from headgate.serde.resolve import serializer_for
+        >>> pairs = serializer_for(tuple[int, str])
+        >>> open_batch(pairs.describe(), pairs.encode_many([(1, "a"), (2**64, "b")]), 2)
+        [(1, 'a'), Beyond(plain=(18446744073709551616, 'b'))]
+    """
+    view = memoryview(data)
+    try:
+        values = _open(stored, bytes(view[:1]), view[1:])
+    except UNDECODABLE as error:
+        raise StorageError(f"a stored batch of {stored['kind']} cannot be taken apart ({error})") from None
+    if type(values) is not list or len(values) != count:
+        raise StorageError(f"a stored batch of {stored['kind']} does not hold {count} values")
+    return values
+
+
+def _open(stored: Description, mode: bytes, body: memoryview) -> Any:
+    if mode == MODE_TYPED:
+        return unpack(body)
+    if mode != MODE_TAGGED:
+        raise ValueError(f"mode {mode!r} is unknown")
+    if stored["kind"] == "any":  # the dynamic codec's batch of tuples
+        return [to_tagged(tuple(row)) for row in unpack(body)]
+    settle = settling(stored)
+    return [within(value if settle is None else settle(value)) for value in decode_tagged(body)]
+
+
+def close_batch(stored: Description, values: Sequence[Any]) -> bytes:
+    """The batch of plain values, as the serializer of the description reads it.
+
+    Raises:
+        UsageError: a value is nested too deeply.
+    """
+    if not any(type(value) is Beyond for value in values):
+        return MODE_TYPED + pack(values)
+    settle = settling(stored)
+    return MODE_TAGGED + encode_tagged([_settled(value, settle) for value in values])
+
+
+def within(settled: Any) -> Any:
+    """A settled value itself where msgpack holds it, else marked."""
+    try:
+        pack(settled)
+    except (OverflowError, UnicodeEncodeError):
+        return Beyond(settled)
+    return settled
+
+
+def _settled(value: Any, settle: Convert | None) -> Any:
+    if type(value) is Beyond:
+        return value.plain
+    return value if settle is None else settle(value)
+
+
+# -- both modes in one shape
+
+
+def settling(stored: Description) -> Convert | None:
+    """What makes the plain value of either mode one that both modes can encode; None: it is one already.
+
+    Rows become tuples, as the tagged mode tells them from lists, and values of type Any become tagged
+    ones, which encoding them again leaves as they are.
+    """
+    kind = stored["kind"]
+    if kind in SEQUENCES:
+        return _mapping(settling(stored["of"]))
+    if kind in ROWS:
+        return _row([settling(field) for field in stored["fields"].values()])
+    made = _SETTLING.get(kind)
+    return None if made is None else made(stored)
+
+
+def _mapping(convert: Convert | None) -> Convert | None:
+    return None if convert is None else lambda values: [convert(value) for value in values]
+
+
+def _row(converts: list[Convert | None]) -> Convert:
+    def settle(row: Any) -> tuple[Any, ...]:
+        return tuple(
+            value if convert is None else convert(value) for value, convert in zip(row, converts, strict=True)
+        )
+
+    return settle
+
+
+def _dict(stored: Description) -> Convert | None:
+    key, value = settling(stored["key"]), settling(stored["value"])
+    if stored["key"]["kind"] not in DIRECT_KEYS:
+        return _mapping(_row([key, value]))
+    return None if value is None else lambda entries: {k: value(v) for k, v in entries.items()}
+
+
+def _typed_dict(stored: Description) -> Convert:
+    converts = {name: settling(field) for name, field in stored["fields"].items()}
+
+    def settle(entries: Any) -> dict[str, Any]:
+        made = {}
+        for name, value in entries.items():
+            convert = converts[name]
+            made[name] = value if convert is None else convert(value)
+        return made
+
+    return settle
+
+
+def _union(stored: Description) -> Convert | None:
+    if {member["kind"] for member in stored["of"]} <= DIRECT:
+        return None
+    member = optional_of(stored)
+    if member is not None:
+        convert = settling(member)
+        return None if convert is None else lambda value: None if value is None else convert(value)
+    converts = [settling(member) for member in stored["of"]]
+
+    def settle(tagged: Any) -> tuple[int, Any]:
+        place, value = tagged
+        convert = converts[place]
+        return place, value if convert is None else convert(value)
+
+    return settle
+
+
+def optional_of(stored: Description) -> Description | None:
+    """X of a stored union that is X or None where X is never None itself; else None."""
+    others = [member for member in stored["of"] if member["kind"] != "none"]
+    if len(others) == 1 and len(stored["of"]) == 2 and not nullable(others[0]):
+        return others[0]  # type: ignore[no-any-return]
+    return None
+
+
+def nullable(stored: Description) -> bool:
+    """Whether the plain value of a description can be None."""
+    kind = stored["kind"]
+    if kind == "literal":
+        return nullable(stored["of"])
+    return kind in ("none", "any") or (kind == "union" and any(map(nullable, stored["of"])))
+
+
+_SETTLING: Final[dict[str, Callable[[Description], Convert | None]]] = {
+    "any": lambda _: to_tagged,
+    "tuple": lambda stored: _row([settling(part) for part in stored["of"]]),
+    "model": lambda stored: _row([_row([settling(field) for field in stored["fields"].values()]), None]),
+    "typeddict": _typed_dict,
+    "dict": _dict,
+    "union": _union,
+    "literal": lambda stored: settling(stored["of"]),
+}

@@ -1,0 +1,141 @@
+"""Keys of a stream as columns: typed where they are of the first key's type, else bytes.
+
+Keys have no declared type, so the type is taken from the first key of a table. The column of bytes is
+always there: another subtask, or the next row, may have a key of another type.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from typing import Any, Final
+from uuid import UUID
+
+import pyarrow as pa
+
+from headgate.common.errors import StorageError
+from headgate.serde.arrow_columns import RAW, ArrowColumn
+from headgate.serde.arrow_types import codec_of
+from headgate.serde.containers import tuple_form
+from headgate.serde.dynamic import DynamicSerializer, to_tagged
+from headgate.serde.forms import Form, FormSerializer
+from headgate.serde.primitives import BY_KIND, PRIMITIVES
+from headgate.serde.stored_values import Beyond, Description, close_batch, open_batch
+
+KEY: Final = "key"
+_DYNAMIC: Final = DynamicSerializer()
+_ANY: Final = ArrowColumn(KEY, _DYNAMIC.describe())
+_ANOTHER: Final = Beyond(None)
+"""In place of a key of another type: what no typed column holds."""
+_TYPES: Final = frozenset({int, str, bytes, bool, float, dt.datetime, dt.date, UUID})
+
+Shape = type | tuple[Any, ...]
+"""A key's exact class; of a tuple, the shapes of its elements."""
+
+
+def shape_of(key: Any) -> Shape:
+    """The shape of a key.
+
+    Example:
+        >>> shape_of((1, ("a", True)))
+        (<class 'int'>, (<class 'str'>, <class 'bool'>))
+    """
+    return tuple(map(shape_of, key)) if key.__class__ is tuple else key.__class__
+
+
+def _form_of_shape(shape: Shape) -> Form | None:
+    if not isinstance(shape, tuple):
+        return PRIMITIVES[shape] if shape in _TYPES else None
+    parts = [_form_of_shape(part) for part in shape]
+    return tuple_form([part for part in parts if part is not None]) if None not in parts else None
+
+
+def _form_of(stored: Description) -> Form:
+    return (
+        tuple_form(list(map(_form_of, stored["of"])))
+        if stored["kind"] == "tuple"
+        else BY_KIND[stored["kind"]]
+    )
+
+
+def _shape_of_form(form: Form) -> Shape:
+    if form.description["kind"] == "tuple":
+        return tuple(map(_shape_of_form, form.inner))
+    (cls,) = form.classes
+    return cls
+
+
+def key_description(key: Any) -> dict[str, Any] | None:
+    """Description of the typed column for keys like this one; None when there is no type for it.
+
+    Example:
+        >>> key_description(("a", 1))["kind"], key_description(()) is None
+        ('tuple', True)
+    """
+    form = _form_of_shape(shape_of(key))
+    return None if form is None or codec_of(form.description) is None else form.description
+
+
+class KeyColumns:
+    """The columns `key` and `key_raw`, or only the second.
+
+    Args:
+        stored: description of the typed column, if there is one.
+    """
+
+    def __init__(self, stored: Description | None) -> None:
+        self._typed = None if stored is None else _TypedKeys(stored)
+        self.fields = [*([] if self._typed is None else self._typed.fields), pa.field(KEY + RAW, pa.binary())]
+
+    def arrays(self, keys: Sequence[Any]) -> list[Any]:
+        """Keys as one array for each field."""
+        typed = None if self._typed is None else self._typed.array(keys)
+        left = [True] * len(keys) if typed is None else typed.is_null().to_pylist()
+        tagged = _ANY.arrays([to_tagged(key) for key in compress(keys, left)])[0]
+        cells = iter(tagged.to_pylist())
+        raw = pa.array([next(cells) if one else None for one in left], pa.binary())
+        return [raw] if typed is None else [typed, raw]
+
+    def keys(self, columns: Mapping[str, Any]) -> list[Any]:
+        """The keys of arrays by name.
+
+        Raises:
+            StorageError: they hold something else, or a row has no key.
+        """
+        raw = columns[KEY + RAW]
+        typed = None if self._typed is None else columns[KEY]
+        present = [False] * len(raw) if typed is None else typed.is_valid().to_pylist()
+        bytes_ = raw.drop_null()
+        if sum(present) + len(bytes_) != len(raw):
+            raise StorageError(
+                "a table of state has a row with no key, or with two; it was not written by Headgate"
+            )
+        others = _ANY.values({KEY + RAW: bytes_})
+        from_bytes = iter(_DYNAMIC.decode_many(close_batch(_ANY.stored, others), len(others)))
+        if self._typed is None or typed is None:
+            return list(from_bytes)
+        known = iter(self._typed.keys(typed.drop_null()))
+        return [next(known) if one else next(from_bytes) for one in present]
+
+
+class _TypedKeys:
+    """The typed column: of keys of one shape."""
+
+    def __init__(self, stored: Description) -> None:
+        form = _form_of(stored)
+        self._serializer, self._shape = FormSerializer(form), _shape_of_form(form)
+        self._column = ArrowColumn(KEY, form.description)
+        self.fields = self._column.fields[:1]
+
+    def array(self, keys: Sequence[Any]) -> Any:
+        """The keys, null where one is of another type or does not fit."""
+        alike = [shape_of(key) == self._shape for key in keys]
+        same = list(compress(keys, alike))
+        plain = iter(open_batch(self._column.stored, self._serializer.encode_many(same), len(same)))
+        return self._column.arrays([next(plain) if one else _ANOTHER for one in alike])[0]
+
+    def keys(self, typed: Any) -> list[Any]:
+        """The keys of an array without nulls."""
+        plain = self._column.values({KEY: typed})
+        return self._serializer.decode_many(close_batch(self._column.stored, plain), len(plain))

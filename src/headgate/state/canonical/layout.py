@@ -1,0 +1,126 @@
+"""What a table of the canonical format looks like: its columns, and what its file says of itself.
+
+A table is one state of one subtask, or all its timers, as a Parquet file. Rows are in the order of key
+groups. All entries of a key stand together, in their order; row groups begin and end between keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from headgate.api.state import StateKind
+from headgate.common.errors import StorageError
+from headgate.serde.forms import describe
+from headgate.serde.stored_values import Description, is_open
+from headgate.serde.undecodable import UNDECODABLE
+
+VERSION: Final = 1
+METADATA_KEY: Final = "headgate.state"
+"""Under which the file's key-value metadata has the text of :class:`TableInfo`."""
+TIMERS: Final = "timers:all"
+"""Name of the table of all timers; no state can have it."""
+TIMER_SECTIONS: Final[dict[str, str]] = {"timers:event": "event", "timers:processing": "processing"}
+"""Section of a stored blob -> what the column `time_domain` holds."""
+
+VALUE: Final = "value"
+BYTES: Final = "bytes"
+ELEMENT: Final = "element"
+ENTRY: Final = "entry"
+TIMER: Final = "timer"
+
+
+class TableInfo(msgspec.Struct, frozen=True):
+    """What a file says of itself.
+
+    Attributes:
+        format: version of the format.
+        name: of the state, or :data:`TIMERS`.
+        kind: of the state, or "timers".
+        rows_are: what a row is: the "value" of a key; an "element" of its list; an "entry" of its map; a
+            "timer"; or, where a serializer of the user's own wrote it, the "bytes" of what a key has.
+        schema: kind and description of the serializers, as in every checkpoint.
+        key_schema: description of the serializer of keys that are in no typed column.
+        key: description of the keys in the typed column; None when there is no such column.
+        max_parallelism: number of key groups of the operator.
+        first_group: first key group of the subtask.
+        last_group: its last (inclusive).
+        rows: how many there are.
+    """
+
+    format: int
+    name: str
+    kind: str
+    rows_are: str
+    schema: dict[str, Any]
+    key_schema: dict[str, Any]
+    key: dict[str, Any] | None
+    max_parallelism: int
+    first_group: int
+    last_group: int
+    rows: int = 0
+
+    def text(self) -> str:
+        """As JSON, so that anybody can read it."""
+        return json.dumps(msgspec.to_builtins(self, builtin_types=(bytes,)), default=_bytes_to_json)
+
+
+def _bytes_to_json(value: Any) -> Any:
+    return {"base64": base64.b64encode(value).decode()}
+
+
+def _bytes_from_json(value: dict[str, Any]) -> Any:
+    return base64.b64decode(value["base64"]) if value.keys() == {"base64"} else value
+
+
+def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
+    """What a Parquet file's key-value metadata says of it.
+
+    Raises:
+        StorageError: it is no table of a state, or one of another version.
+    """
+    text = (metadata or {}).get(METADATA_KEY.encode())
+    if text is None:
+        raise StorageError(
+            f"a Parquet file has no metadata {METADATA_KEY!r}, so it holds no state; restore from the files "
+            "of a savepoint as they were written"
+        )
+    try:
+        info = json.loads(text, object_hook=_bytes_from_json)
+        version = info["format"]
+    except UNDECODABLE as error:
+        raise StorageError(
+            f"the metadata {METADATA_KEY!r} of a Parquet file does not decode ({error})"
+        ) from None
+    if version != VERSION:
+        raise StorageError(
+            f"a table of state has version {version!r} of its format; this Headgate reads {VERSION}"
+        )
+    try:
+        return msgspec.convert(info, TableInfo)
+    except msgspec.ValidationError as error:
+        raise StorageError(
+            f"the metadata {METADATA_KEY!r} of a Parquet file does not decode ({error})"
+        ) from None
+
+
+def row_of(schema: Description) -> str:
+    """What a row of a state is, by the kind and the description of its serializers."""
+    kind = schema["kind"]
+    if kind == "timers":
+        return TIMER
+    if not all(map(is_open, schema["of"])):
+        return BYTES
+    return {StateKind.LIST: ELEMENT, StateKind.MAP: ENTRY}.get(kind, VALUE)
+
+
+def stored_type(schema: Description) -> dict[str, Any]:
+    """The description of what a state holds under one key of the stream."""
+    of = schema["of"]
+    if schema["kind"] == StateKind.LIST:
+        return describe("list", of=of[0])
+    return describe("dict", key=of[0], value=of[1]) if schema["kind"] == StateKind.MAP else of[0]

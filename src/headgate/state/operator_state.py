@@ -1,0 +1,323 @@
+"""Operator state of one subtask: its live lists and broadcast maps, their snapshots, and their way back.
+
+It is held in memory and is meant to be small. At the cut a list of values that cannot be changed in place is
+copied; others are encoded right there, which costs less than copying each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from headgate.api.operator_state import BROADCAST, OperatorStateDescriptor
+from headgate.common.errors import HeadgateError, InternalError, StorageError, UsageError
+from headgate.serde.serializer import TypeSerializer
+from headgate.serde.undecodable import stored_description
+from headgate.state.operator_blob import blob_parts, read_columns
+from headgate.state.snapshots import OperatorStateHandle, StateHandle
+from headgate.state.targets import DeclaredSerializer, part_serializers, stored_reader
+
+V = TypeVar("V")
+K = TypeVar("K")
+
+
+class LiveListState(Generic[V]):
+    """An `api.operator_state.OperatorListState`."""
+
+    __slots__ = ("_elements",)
+
+    def __init__(self) -> None:
+        self._elements: list[V] = []
+
+    def add(self, value: V) -> None:
+        """Append one element."""
+        self._elements.append(value)
+
+    def extend(self, values: Iterable[V]) -> None:
+        """Append several elements."""
+        self._elements.extend(values)
+
+    def get(self) -> list[V]:
+        """The elements, in a list of its own."""
+        return self._elements.copy()
+
+    def update(self, values: Iterable[V]) -> None:
+        """Replace all elements."""
+        self._elements = list(values)
+
+    def clear(self) -> None:
+        """Forget all elements."""
+        self._elements = []
+
+    def __len__(self) -> int:
+        return len(self._elements)
+
+    def columns(self) -> tuple[list[V]]:
+        """What a snapshot encodes."""
+        return (self._elements,)
+
+    def refill(self, elements: list[V]) -> None:
+        """Take over elements of one old subtask, behind those of the ones before."""
+        self._elements.extend(elements)
+
+
+class LiveBroadcastState(Generic[K, V]):
+    """An `api.operator_state.BroadcastState`."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[K, V] = {}
+
+    def get(self, key: K, default: V | None = None) -> V | None:
+        """The entry's value, or `default`."""
+        return self._entries.get(key, default)
+
+    def put(self, key: K, value: V) -> None:
+        """Set an entry."""
+        self._entries[key] = value
+
+    def remove(self, key: K) -> None:
+        """Remove an entry; an absent one is no error."""
+        self._entries.pop(key, None)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(list(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def items(self) -> list[tuple[K, V]]:
+        """The entries at this moment, in order of insertion."""
+        return list(self._entries.items())
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        self._entries = {}
+
+    def columns(self) -> tuple[list[K], list[V]]:
+        """What a snapshot encodes."""
+        return list(self._entries), list(self._entries.values())
+
+    def refill(self, keys: list[K], values: list[V]) -> None:
+        """Take over the entries of one old subtask.
+
+        Raises:
+            UsageError: keys that were apart have become equal.
+        """
+        self._entries = dict(zip(keys, values, strict=True))
+        if len(self._entries) != len(keys):
+            raise UsageError(
+                f"{len(keys)} stored keys became {len(self._entries)}, because what told them apart was "
+                "removed; keep that field"
+            )
+
+
+class _Column:
+    """Some values at the cut: a copy of their list, or their bytes."""
+
+    def __init__(self, serializer: TypeSerializer[Any], values: list[Any]) -> None:
+        self._serializer, self._count = serializer, len(values)
+        self._held: list[Any] | bytes = (
+            values.copy() if serializer.immutable else _encoded(serializer, values)
+        )
+
+    def encoded(self) -> bytes:
+        """The batch; it can be read back.
+
+        Raises:
+            UsageError: a value is not of the declared type.
+        """
+        if isinstance(self._held, list):
+            return self._serializer.encode_checked(self._held)
+        try:
+            self._serializer.decode_stored(self._held, self._count)
+        except StorageError as error:
+            raise UsageError(
+                f"a value is not a {self._serializer.name} ({error}); correct the value, or the annotation "
+                "that declares it"
+            ) from None
+        return self._held
+
+
+def _encoded(serializer: TypeSerializer[Any], values: list[Any]) -> bytes:
+    try:
+        return serializer.encode_many(values)
+    except HeadgateError:
+        raise
+    except Exception:  # a serializer of the user's raises whatever it likes
+        return serializer.encode_checked(values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frozen:
+    """One state at the cut."""
+
+    name: str
+    mode: str
+    schema: dict[str, Any]
+    count: int
+    columns: tuple[_Column, ...]
+
+    def parts(self) -> list[bytes]:
+        try:
+            return blob_parts([column.encoded() for column in self.columns])
+        except UsageError as error:
+            raise _not_storable(self.name, error) from None
+
+
+def _not_storable(name: str, why: UsageError) -> UsageError:
+    return UsageError(f"operator state {name!r} cannot be stored: {why}")
+
+
+class PendingOperatorState:
+    """Operator state as it was at the cut, not yet bytes. Used by one thread beside the loop."""
+
+    def __init__(self, frozen: list[_Frozen]) -> None:
+        self._frozen = frozen
+
+    def store(self, write: Callable[[list[bytes]], StateHandle]) -> list[OperatorStateHandle]:
+        """Encode and store each state; a list without elements leaves nothing behind.
+
+        Args:
+            write: stores one blob, given in parts.
+
+        Raises:
+            UsageError: a value is not of its state's declared type; names the state.
+        """
+        return [
+            OperatorStateHandle(one.name, one.mode, one.schema, write(one.parts()), one.count)
+            for one in self._frozen
+        ]
+
+    def release(self) -> None:
+        """Let go of the copy; safe at any time and more than once."""
+        self._frozen = []
+
+
+class _Target:
+    """A declared state: its live handle, and how its columns are encoded."""
+
+    def __init__(self, descriptor: OperatorStateDescriptor) -> None:
+        self.name, self.mode = descriptor.name, descriptor.mode
+        what, given = f"operator state {self.name!r}", descriptor.serializers
+        self.serializers: tuple[TypeSerializer[Any], ...] = tuple(
+            part if own is None else DeclaredSerializer(what, part)
+            for part, own in zip(part_serializers(descriptor.types, given, what), given, strict=True)
+        )
+        self.handle: Any = LiveBroadcastState() if self.mode == BROADCAST else LiveListState()
+
+    def schema(self) -> dict[str, Any]:
+        """What a checkpoint calls it; a restore may reconfigure a serializer of the declaration."""
+        current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
+        return {"kind": self.mode, "of": [serializer.describe() for serializer in current]}
+
+    def freeze(self) -> _Frozen | None:
+        """A copy that later changes do not reach; None where an empty list would be stored.
+
+        A broadcast map is stored also when it is empty: that it was reported counts at the restore.
+        """
+        columns = self.handle.columns()
+        if not columns[0] and self.mode != BROADCAST:
+            return None
+        try:
+            frozen = tuple(_Column(s, values) for s, values in zip(self.serializers, columns, strict=True))
+        except UsageError as error:
+            raise _not_storable(self.name, error) from None
+        return _Frozen(self.name, self.mode, self.schema(), len(columns[0]), frozen)
+
+    def restore(self, stored: OperatorStateHandle, blob: bytes) -> None:
+        """Take over what one old subtask held."""
+        if stored.mode != self.mode:
+            raise UsageError(
+                f"operator state {self.name!r} of the checkpoint is distributed by {stored.mode} and is now "
+                f"declared as {self.mode}; declare it as it was, or give the new state another name"
+            )
+        columns = self._decoded(stored, blob)
+        try:
+            self.handle.refill(*(column[stored.first : stored.stop] for column in columns))
+        except UsageError as error:
+            raise self._unreadable(error) from None
+
+    def _decoded(self, stored: OperatorStateHandle, blob: bytes) -> list[list[Any]]:
+        try:
+            with stored_description():
+                readers = [stored_reader(old, s) for old, s in zip(stored.schema["of"], self.serializers)]
+            encoded = read_columns(blob, len(self.serializers))
+            return [read(column, stored.count) for read, column in zip(readers, encoded, strict=True)]
+        except StorageError as error:
+            raise StorageError(
+                f"the stored form of operator state {self.name!r} is damaged: {error}"
+            ) from None
+        except UsageError as error:
+            raise self._unreadable(error) from None
+
+    def _unreadable(self, why: UsageError) -> UsageError:
+        return UsageError(
+            f"operator state {self.name!r} of the checkpoint cannot be read as the program declares it: "
+            f"{why}; declare the type as it was, or change it in a way that stored values can follow (see "
+            "docs/state-evolution.md)"
+        )
+
+
+class OperatorStateBackend:
+    """The operator states of one subtask.
+
+    Args:
+        descriptors: the declared states, by name.
+
+    Attributes:
+        handles: one live handle per declared state, by name.
+
+    Raises:
+        UsageError: a state is declared with a type that has no serializer.
+    """
+
+    def __init__(self, descriptors: Mapping[str, OperatorStateDescriptor]) -> None:
+        self._targets = {name: _Target(descriptor) for name, descriptor in descriptors.items()}
+        self.handles: dict[str, Any] = {name: target.handle for name, target in self._targets.items()}
+
+    def restore(self, parts: Iterable[tuple[OperatorStateHandle, bytes]]) -> None:
+        """Fill the empty states with what was assigned to this subtask.
+
+        Args:
+            parts: of each assigned share its description and the whole blob, ordered by old subtask.
+
+        Raises:
+            StorageError: a blob is damaged; names the state.
+            UsageError: stored and declared state do not fit; names the state.
+            InternalError: a broadcast state comes from two old subtasks.
+        """
+        maps: set[str] = set()
+        for stored, blob in parts:
+            if not stored.count:
+                continue
+            if stored.mode == BROADCAST and stored.name in maps:
+                raise InternalError(
+                    f"broadcast state {stored.name!r} of two subtasks was given to one; please report this"
+                )
+            maps.add(stored.name)
+            self._target(stored.name).restore(stored, blob)
+
+    def snapshot_sync(self) -> PendingOperatorState:
+        """Fix the states at this moment; changes made afterwards, also in place, do not reach the copy."""
+        frozen = (target.freeze() for target in self._targets.values())
+        return PendingOperatorState([one for one in frozen if one is not None])
+
+    def state_types(self) -> dict[str, Any]:
+        """State name -> mode and description of its serializers, for the checkpoint's metadata."""
+        return {name: target.schema() for name, target in self._targets.items()}
+
+    def _target(self, name: str) -> _Target:
+        target = self._targets.get(name)
+        if target is None:
+            declares = ", ".join(map(repr, self._targets)) or "none"
+            raise UsageError(
+                f"the checkpoint holds operator state {name!r}, which the program does not declare (it "
+                f"declares {declares}); declare it, or start without the checkpoint"
+            )
+        return target

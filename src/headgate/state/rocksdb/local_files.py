@@ -1,0 +1,114 @@
+"""Files on the local disk between RocksDB and the checkpoint storage, read and written in pieces."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from headgate.common.errors import StorageError
+
+_PIECE_BYTES: Final = 1 << 20
+
+
+class FileParts:
+    """The bytes of a file, read as they are asked for.
+
+    Args:
+        path: a file that does not change any more.
+
+    Attributes:
+        path: see above.
+
+    Raises:
+        StorageError: when they are asked for and the file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                while piece := file.read(_PIECE_BYTES):
+                    yield piece
+        except OSError as error:
+            raise local_error("read", self.path, error) from error
+
+
+class Spool:
+    """A nameless local file behind a few bytes in memory; gone when it is closed or forgotten.
+
+    Args:
+        folder: on the disk to use.
+
+    Attributes:
+        size: bytes of head and body.
+
+    Raises:
+        StorageError: the disk does not take it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._head = folder, b""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # Unbuffered, as what is still buffered is written when it is closed, and may not fit then.
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - lives on
+        except OSError as error:
+            raise local_error("write", folder, error) from error
+        self.size = 0
+        self._closed = weakref.finalize(self, self._file.close)
+
+    def append(self, parts: Iterable[bytes | memoryview]) -> None:
+        """Add to the body.
+
+        Raises:
+            StorageError: the disk does not take it.
+        """
+        try:
+            for part in parts:
+                rest = memoryview(part)
+                while rest:
+                    written = self._file.write(rest)
+                    self.size += written
+                    rest = rest[written:]
+        except OSError as error:
+            raise local_error("write", self._folder, error) from error
+
+    def finish(self, head: bytes) -> None:
+        """Put `head` before the body, which is complete."""
+        self._head = head
+        self.size += len(head)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`; fewer where they end.
+
+        Raises:
+            StorageError: the disk does not give them.
+        """
+        head = self._head[offset : offset + length]
+        behind = max(0, offset - len(self._head))
+        try:
+            return head + os.pread(self._file.fileno(), length - len(head), behind)
+        except OSError as error:
+            raise local_error("read", self._folder, error) from error
+
+    def __iter__(self) -> Iterator[bytes]:
+        for offset in range(0, self.size, _PIECE_BYTES):
+            yield self.read(offset, _PIECE_BYTES)
+
+    def close(self) -> None:
+        """Give the disk its space back; more than once does no harm."""
+        self._closed()
+
+
+def local_error(doing: str, path: Path, error: OSError) -> StorageError:
+    """What the operating system says of a local file, as one of ours."""
+    return StorageError(
+        f"cannot {doing} {path}: {error.strerror or error}; check the local disk (space, rights, health), or "
+        "choose another one with state.backend.rocksdb.localdir"
+    )

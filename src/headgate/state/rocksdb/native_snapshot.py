@@ -1,0 +1,114 @@
+"""An incremental snapshot: RocksDB's own files, of which only the new ones are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headgate.common.errors import StorageError
+from headgate.state.backend import Part, StateFiles, size_of
+from headgate.state.heap.blob import Section, preamble_and_header, read_header
+from headgate.state.heap.restore import Target
+from headgate.state.heap.snapshot import FrozenTimers
+from headgate.state.rocksdb.local_files import FileParts, local_error
+from headgate.state.rocksdb.memory import RocksMemory
+from headgate.state.rocksdb.native_files import Uploads, native_files, tables_and_small
+from headgate.state.rocksdb.snapshot import PendingRocksSnapshot
+from headgate.state.snapshots import KeyedStateHandle, StateHandle
+
+SMALL_BYTES: Final = 1 << 20
+"""New tables up to this size go into one file with the blob, as each file costs the storage a round trip."""
+
+
+class PendingNativeSnapshot(PendingRocksSnapshot):
+    """See :class:`PendingRocksSnapshot`; here the tables are stored as they are.
+
+    The blob holds the timers, and of the states only what they are.
+
+    Args:
+        directory: see there; as all the following.
+        targets: the states.
+        timers: the timers.
+        groups: key groups.
+        max_parallelism: their number.
+        memory: for reading.
+        checkpoint: which it is for.
+        completed: whose files it may refer to; 0: to none.
+        uploads: what is stored already.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        targets: Mapping[str, Target],
+        timers: Sequence[FrozenTimers],
+        groups: tuple[int, int],
+        max_parallelism: int,
+        memory: RocksMemory,
+        *,
+        checkpoint: int,
+        completed: int,
+        uploads: Uploads,
+    ) -> None:
+        super().__init__(directory, targets, timers, groups, max_parallelism, memory)
+        self._checkpoint, self._completed, self._uploads = checkpoint, completed, uploads
+
+    def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
+        """Store what no completed checkpoint has; then the snapshot is released.
+
+        Raises:
+            StorageError: the local disk or the storage refused.
+        """
+        try:
+            return self._store(uid, files)
+        except OSError as error:
+            raise local_error("read", self._directory, error) from error
+        finally:
+            self.release()
+
+    def _store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
+        tables, small = tables_and_small(self._directory)
+        stored = self._shared(tables, files)
+        new = [table for table in tables if table.name not in stored]
+        for table in new:
+            if table.stat().st_size > SMALL_BYTES:
+                (stored[table.name],) = files.write_sections(uid, [FileParts(table)], inline=False)
+        packed = [*(table for table in new if table.name not in stored), *small]
+        sections: list[Iterable[Part]] = [self._blob(), *map(FileParts, packed)]
+        # Tables are never kept in the metadata: later checkpoints would send them time and again.
+        handle, *rest = files.write_sections(uid, sections, inline=len(packed) == len(small))
+        stored.update(zip((file.name for file in packed), rest, strict=True))
+        self._uploads.stored(self._checkpoint, stored)
+        return KeyedStateHandle(
+            *self._groups,
+            handle,
+            size_of(handle) + sum(map(size_of, stored.values())),
+            native_files(self._checkpoint, self._targets, stored),
+        )
+
+    def _shared(self, tables: Sequence[Path], files: StateFiles) -> dict[str, StateHandle]:
+        known, root = self._uploads.base(self._completed)
+        shared: dict[str, StateHandle] = {}
+        for table in tables:
+            handle = known.get(table.name)
+            if handle is None:
+                continue
+            if size_of(handle) != table.stat().st_size:
+                raise StorageError(
+                    f"{table} has {table.stat().st_size} bytes, but {size_of(handle)} of it are stored, and "
+                    "a table never changes; the local disk is damaged, restart the job elsewhere"
+                )
+            if files.share(handle, root):
+                shared[table.name] = handle
+        return shared
+
+    def _blob(self) -> Sequence[Part]:
+        """The timers, behind a header that describes the states as well."""
+        timers = self._timers_blob()
+        header, body = read_header(timers)
+        states = [Section(name, target.schema, []) for name, target in self._targets.items()]
+        whole = msgspec.structs.replace(header, sections=[*states, *header.sections])
+        return [preamble_and_header(whole), timers.read(body, header.body_length)]

@@ -1,0 +1,174 @@
+"""What a backend makes of a declared state: its stored description, and the serializer of its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from headgate.api.state import StateDescriptor, StateKind
+from headgate.common.errors import UsageError
+from headgate.serde.compatibility import Incompatible
+from headgate.serde.composites import ListSerializer, MapSerializer
+from headgate.serde.evolution import Reader, reader_for
+from headgate.serde.resolve import serializer_for
+from headgate.serde.serializer import Buffer, TypeSerializer
+from headgate.serde.snapshot import TypeSerializerSnapshot
+from headgate.serde.snapshot_judgement import stored_snapshot, writer_of
+from headgate.serde.snapshot_rules import part_serializers as part_serializers
+from headgate.state.serializer_provider import StateSerializerProvider
+
+
+class Target(NamedTuple):
+    """What the program declares under a section's name.
+
+    Attributes:
+        schema: kind and descriptions of the serializers. Always the same dict: where a restore
+            reconfigures a declared serializer, before anything is written, its content changes.
+        serializer: of what the state holds under one key of the stream.
+    """
+
+    schema: dict[str, Any]
+    serializer: TypeSerializer[Any]
+
+
+class DeclaredSerializer(TypeSerializer[Any]):
+    """A serializer that the program declares, and at a restore the reconfigured one in its place.
+
+    Backends hold it from their first moment, before anything of a checkpoint is known.
+
+    Args:
+        state: what the state is called, for messages.
+        serializer: the declared one.
+
+    Attributes:
+        current: what writes the state from now on.
+    """
+
+    def __init__(self, state: str, serializer: TypeSerializer[Any]) -> None:
+        self._state = state
+        self._readers: list[tuple[Mapping[str, Any], Reader]] = []
+        self.on_change: Callable[[], None] = _nothing
+        self._use(serializer)
+
+    def _use(self, serializer: TypeSerializer[Any]) -> None:
+        self.current = serializer
+        self.name, self.immutable = serializer.name, serializer.immutable
+
+    def encode(self, value: Any) -> bytes:
+        """As the current one."""
+        return self.current.encode(value)
+
+    def decode(self, data: bytes) -> Any:
+        """As the current one."""
+        return self.current.decode(data)
+
+    def encode_many(self, values: Sequence[Any]) -> bytes:
+        """As the current one."""
+        return self.current.encode_many(values)
+
+    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+        """As the current one."""
+        return self.current.decode_many(data, count)
+
+    def encode_checked(self, values: Sequence[Any]) -> bytes:
+        """As the current one."""
+        return self.current.encode_checked(values)
+
+    def copy(self, value: Any) -> Any:
+        """As the current one."""
+        return self.current.copy(value)
+
+    def snapshot(self) -> TypeSerializerSnapshot[Any]:
+        """As the current one."""
+        return self.current.snapshot()
+
+    def reader_of(self, stored: Mapping[str, Any]) -> Reader:
+        """What reads batches of a stored description; the verdict on it may reconfigure the serializer.
+
+        Raises:
+            UsageError: they are incompatible; names both serializers and says why.
+            StorageError: the stored snapshot is damaged.
+        """
+        for known, reader in self._readers:
+            if known == stored:
+                return reader
+        previous = stored_snapshot(stored, self.current)
+        provider = StateSerializerProvider.eagerly_registered(self._state, self.current)
+        judged = provider.set_previous_serializer_snapshot(previous, writer_of(stored))
+        if isinstance(judged.verdict, Incompatible):
+            raise UsageError(judged.verdict.why)
+        current = provider.current_serializer()
+        if judged.is_compatible_with_reconfigured_serializer:
+            self._use(current)
+            self.on_change()
+        old = provider.previous_serializer() if judged.is_compatible_after_migration else current
+        self._readers.append((stored, old.decode_stored))
+        return old.decode_stored
+
+
+def target_of(descriptor: StateDescriptor) -> Target:
+    """What a checkpoint calls a declared state, and the serializer of its values; for every backend.
+
+    Raises:
+        UsageError: a type has no serializer, or what is given is none; names the state.
+    """
+    what = f"state {descriptor.name!r}"
+    if descriptor.kind not in _HINTS:
+        raise UsageError(f"{what} has kind {descriptor.kind!r}; expected one of {', '.join(_HINTS)}")
+    parts = part_serializers(descriptor.types, descriptor.serializers, what)
+    schema = {"kind": descriptor.kind, "of": [part.describe() for part in parts]}
+    if all(given is None for given in descriptor.serializers):
+        return Target(schema, serializer_for(_HINTS[descriptor.kind](descriptor.types), what))
+    declared = DeclaredSerializer(what, _over(descriptor.kind, parts))
+
+    def described_anew() -> None:
+        schema["of"] = [part.describe() for part in _parts_of(descriptor.kind, declared.current)]
+
+    declared.on_change = described_anew
+    return Target(schema, declared)
+
+
+def stored_reader(stored: Mapping[str, Any], serializer: TypeSerializer[Any]) -> Reader:
+    """What reads batches of a stored description as values of a state's serializer.
+
+    Raises:
+        UsageError: they are incompatible; says why.
+        StorageError: a stored snapshot is damaged.
+    """
+    if isinstance(serializer, DeclaredSerializer):
+        return serializer.reader_of(stored)
+    return reader_for(stored, serializer)
+
+
+def map_key_serializer(serializer: TypeSerializer[Any]) -> TypeSerializer[Any] | None:
+    """The serializer of a map state's own keys, if one is declared for keys or values."""
+    declared = serializer.current if isinstance(serializer, DeclaredSerializer) else None
+    return declared.key if isinstance(declared, MapSerializer) else None
+
+
+def _over(kind: str, parts: Sequence[TypeSerializer[Any]]) -> TypeSerializer[Any]:
+    if kind == StateKind.LIST:
+        return ListSerializer(parts[0])
+    return MapSerializer(parts[0], parts[1]) if kind == StateKind.MAP else parts[0]
+
+
+def _parts_of(kind: str, serializer: TypeSerializer[Any]) -> Sequence[TypeSerializer[Any]]:
+    if isinstance(serializer, ListSerializer) and kind == StateKind.LIST:
+        return (serializer.element,)
+    if isinstance(serializer, MapSerializer) and kind == StateKind.MAP:
+        return serializer.key, serializer.value
+    return (serializer,)
+
+
+def _nothing() -> None:
+    """Nobody has asked to be told."""
+
+
+_HINTS: Final[dict[str, Callable[[tuple[Any, ...]], Any]]] = {
+    StateKind.VALUE: lambda types: types[0],
+    StateKind.LIST: lambda types: list[types[0]],  # type: ignore[valid-type]
+    StateKind.MAP: lambda types: dict[types[0], types[1]],  # type: ignore[valid-type]
+    StateKind.REDUCING: lambda types: types[0],
+    StateKind.AGGREGATING: lambda types: types[0],
+}
+"""Kind of state -> the type of what it holds under one key of the stream."""

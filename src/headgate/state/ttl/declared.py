@@ -1,0 +1,88 @@
+"""What a backend is asked to keep for states whose entries end: the values, and beside them their stamps.
+
+A stamp is the time of the last write in ms. Stamps are a state of their own, of the same shape as the
+values: an int for a value, a list of ints for a list, a map from the same keys for a map. So the values
+are stored as without a time to live, and switching it on or off changes nothing about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from headgate.api.state import AggregateFunction, StateDescriptor, StateKind, StateTtl
+from headgate.state.names import STAMPS
+
+ABSENT: Final = bytes(bytearray(b"no entry"))
+"""What values read as where there are none; told by identity. A plain value, so that no handle stores it."""
+
+_SUFFIXES: Final = {"processing": STAMPS, "event": f"{STAMPS}-event"}
+"""Stamps of one clock mean nothing by the other, so each has a name of its own."""
+
+
+def stamps_name(descriptor: StateDescriptor) -> str:
+    """The name of the state that holds the stamps of another."""
+    ttl: StateTtl = descriptor.ttl
+    return descriptor.name + _SUFFIXES[ttl.time]
+
+
+def with_stamps(descriptors: Mapping[str, StateDescriptor]) -> dict[str, StateDescriptor]:
+    """What the backend keeps for these states.
+
+    The stamps of a state come before its values: a snapshot is written in this order, and what the
+    stamps say decides which values are left out.
+    """
+    kept: dict[str, StateDescriptor] = {}
+    for name, descriptor in descriptors.items():
+        if descriptor.ttl is None:
+            kept[name] = descriptor
+            continue
+        stamps = _stamps(descriptor)
+        kept[stamps.name] = stamps
+        kept[name] = _values(descriptor)
+    return kept
+
+
+def _stamps(descriptor: StateDescriptor) -> StateDescriptor:
+    name = stamps_name(descriptor)
+    if descriptor.kind == StateKind.LIST:
+        return StateDescriptor(name, StateKind.LIST, (int,), list)
+    if descriptor.kind == StateKind.MAP:
+        key_serializer = descriptor.serializers[0] if descriptor.serializers else None
+        serializers = (key_serializer, None)
+        return StateDescriptor(name, StateKind.MAP, (descriptor.types[0], int), dict, serializers=serializers)
+    return StateDescriptor(name, StateKind.VALUE, (int,), _nothing)
+
+
+def _values(descriptor: StateDescriptor) -> StateDescriptor:
+    if descriptor.kind == StateKind.VALUE:
+        return replace(descriptor, default=_absent, ttl=None)
+    if descriptor.kind == StateKind.AGGREGATING:
+        return replace(descriptor, function=Accumulators(descriptor.function), ttl=None)
+    return replace(descriptor, ttl=None)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _absent() -> Any:
+    return ABSENT
+
+
+class Accumulators:
+    """An aggregating function whose result is the accumulator, so that `get` tells None only without one.
+
+    Its other methods are the user's own, so that errors name them.
+    """
+
+    __slots__ = ("add", "create_accumulator")
+
+    def __init__(self, function: AggregateFunction[Any, Any, Any]) -> None:
+        self.create_accumulator = function.create_accumulator
+        self.add = function.add
+
+    def get_result(self, accumulator: Any) -> Any:
+        """The accumulator itself."""
+        return accumulator

@@ -1,0 +1,188 @@
+"""Values, reduced values and accumulators whose time ends: one entry per key of the stream."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Final
+
+from headgate.api.state import AggregateFunction
+from headgate.common.time import WATERMARK_MIN
+from headgate.state.ttl.declared import ABSENT
+from headgate.state.ttl.expiry import Counts, Expiry
+from headgate.state.ttl.handle import TtlHandle
+
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+
+
+class TtlSingleState(TtlHandle):
+    """One entry per key."""
+
+    __slots__ = ()
+
+    def judge(self, stamps: int) -> tuple[int, bool, int]:
+        """See :class:`TtlHandle`."""
+        return 1, stamps <= self.expiry.limit or stamps == WATERMARK_MIN, stamps
+
+    def _tidy(self) -> int:
+        if self._held() is ABSENT:
+            return 0
+        stamp = self.stamps.value
+        if self.expiry.over(stamp):
+            self.clear()
+            return 1
+        self._stamp(self.expiry.since(stamp))
+        return 0
+
+    @abstractmethod
+    def _held(self) -> Any:
+        """What is stored for the bound key, over or not; or ABSENT."""
+
+    def _read(self) -> Any:
+        """What a read gives, with all its effects; or ABSENT."""
+        held = self._held()
+        if held is ABSENT:
+            return ABSENT
+        expiry = self.expiry
+        if expiry.over(self.stamps.value):
+            self._drop()
+            return held if expiry.show_expired else ABSENT
+        if expiry.refresh:
+            self._stamp(expiry.now)
+        return held
+
+    def _holds(self) -> bool:
+        return self._peek() is not ABSENT
+
+    def _peek(self) -> Any:
+        held, expiry = self._held(), self.expiry
+        hidden = not expiry.show_expired and expiry.over(self.stamps.value)
+        return ABSENT if hidden else held
+
+    def _living(self) -> Any:
+        held = self._held()
+        return ABSENT if held is ABSENT or self.expiry.over(self.stamps.value) else held
+
+    def _drop(self) -> None:
+        self.counts.removed += 1
+        self.clear()
+
+    def _stamp(self, stamp: int) -> None:
+        stamps = self.stamps
+        if stamps.value != stamp:
+            stamps.value = stamp
+            stamps.store()
+
+
+class TtlValueState(TtlSingleState):
+    """Value state whose values end.
+
+    Args:
+        values: see :class:`TtlHandle`; reads as ABSENT where there is no entry.
+        stamps: see there.
+        expiry: see there.
+        counts: see there.
+        make_default: gives what a key without an entry reads as.
+    """
+
+    __slots__ = ("_default", "_make_default")
+
+    def __init__(
+        self, values: Any, stamps: Any, expiry: Expiry, counts: Counts, make_default: Callable[[], Any]
+    ) -> None:
+        super().__init__(values, stamps, expiry, counts)
+        self._make_default = make_default
+        self._default = make_default()
+
+    @property
+    def value(self) -> Any:
+        """The current key's value."""
+        expiry, stamp = self.expiry, self.stamps.value
+        if stamp is not None and stamp > expiry.limit and not expiry.refresh:  # as most reads are
+            return self.values.value
+        value = self._read()
+        if value is not ABSENT:
+            return value
+        if self.values.immutable:
+            return self._default
+        default = self._make_default()
+        if type(default) not in _PLAIN:
+            self.value = default  # the program may change the object that it gets
+        return default
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        if value is self._default and self.values.immutable:
+            self.clear()
+            return
+        values, stamps = self.values, self.stamps
+        values.value = value
+        values.store()
+        if stamps.value != self.expiry.now:
+            stamps.value = self.expiry.now
+            stamps.store()
+
+    def _held(self) -> Any:
+        return self.values.value
+
+    def _visible(self) -> Any:
+        held = self._peek()
+        return self._make_default() if held is ABSENT else held
+
+
+class TtlReducingState(TtlSingleState):
+    """Reducing state; what is over counts as empty."""
+
+    __slots__ = ()
+
+    def add(self, value: Any) -> None:
+        """Reduce `value` into what is there."""
+        if self._held() is not ABSENT and self.expiry.over(self.stamps.value):
+            self._drop()
+        self.values.add(value)
+        self.values.store()
+        self._stamp(self.expiry.now)
+
+    def get(self) -> Any:
+        """What was reduced so far; None when nothing was added."""
+        held = self._read()
+        return None if held is ABSENT else self._told(held)
+
+    def _held(self) -> Any:
+        held = self.values.get()
+        return ABSENT if held is None else held
+
+    def _visible(self) -> Any:
+        held = self._peek()
+        return None if held is ABSENT else self._told(held)
+
+    def _told(self, held: Any) -> Any:
+        return held
+
+
+class TtlAggregatingState(TtlReducingState):
+    """Aggregating state; an accumulator that is over counts as empty.
+
+    Args:
+        values: see :class:`TtlHandle`; `get` gives the accumulator.
+        stamps: see there.
+        expiry: see there.
+        counts: see there.
+        function: tells the result.
+    """
+
+    __slots__ = ("_function",)
+
+    def __init__(
+        self,
+        values: Any,
+        stamps: Any,
+        expiry: Expiry,
+        counts: Counts,
+        function: AggregateFunction[Any, Any, Any],
+    ) -> None:
+        super().__init__(values, stamps, expiry, counts)
+        self._function = function
+
+    def _told(self, held: Any) -> Any:
+        return self._function.get_result(held)

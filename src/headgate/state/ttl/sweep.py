@@ -1,0 +1,94 @@
+"""The search for entries that are over and that nobody asks for: a few keys per record, round and round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+from headgate.common.time import WATERMARK_MIN
+from headgate.state.ttl.handle import TtlHandle
+
+REST_SHARE: Final = 8
+"""A pass begins no sooner than this part of the duration after the last one began, so that a state in which
+something is over at any time is not walked through without end."""
+
+Entries = Iterator[tuple[Any, Any]]
+
+
+class Sweep:
+    """The sweep of one state. Passes go over the stamps, which say everything and are small.
+
+    After a restore the first pass goes over the values and gives stamps to those that have none. From then
+    on every value has one. Between two passes it rests: nothing is over before the oldest stamp that the
+    last pass saw, or the beginning of that pass, plus the duration.
+
+    | state | `_entries` | at a record |
+    | --- | --- | --- |
+    | resting | None | nothing, unless the time to rest is over or the clock was set back: begin a pass |
+    | dating | values | the next keys get their stamps; at the end: begin a pass over the stamps |
+    | sweeping | stamps | the next keys are judged, what is over is removed; at the end: rest |
+
+    Args:
+        handle: of the state; its own `sweep` is this one's :meth:`step`.
+        stamps: begins a walk over keys and stored stamps.
+        values: begins a walk over keys and stored values.
+        per_record: keys looked at in one step.
+    """
+
+    def __init__(
+        self,
+        handle: TtlHandle,
+        stamps: Callable[[], Entries],
+        values: Callable[[], Entries],
+        per_record: int,
+    ) -> None:
+        self._handle, self._expiry, self._counts = handle, handle.expiry, handle.counts
+        self._stamps, self._values = stamps, values
+        self._per_record = per_record
+        self._entries: Entries | None = None
+        self._dating = False
+        self._began = self._rest_until = self._oldest = WATERMARK_MIN
+
+    def date_values(self) -> None:
+        """Something was restored: begin with the values, as some may have no stamps."""
+        self._dating, self._entries = True, self._values()
+
+    def step(self) -> None:
+        """Look at the next keys. Call it when no key is in use: it binds the handle to keys of its own."""
+        now = self._expiry.tick()
+        if self._entries is None:
+            if self._began <= now < self._rest_until:
+                return
+            self._begin(now)
+        assert self._entries is not None
+        looked = 0
+        for key, held in islice(self._entries, self._per_record):
+            looked += 1
+            if self._dating:
+                self._handle.tidy(key)
+            else:
+                self._look(key, held)
+        if looked < self._per_record:
+            self._end(now)
+
+    def _begin(self, now: int) -> None:
+        self._entries = self._stamps()
+        self._began = self._oldest = now
+
+    def _look(self, key: Any, held: Any) -> None:
+        entries, untidy, oldest = self._handle.judge(held)
+        self._counts.seen += entries
+        if untidy:
+            self._handle.tidy(key)
+            oldest = self._expiry.limit + 1  # what is left of it may be over at any time
+        self._oldest = min(self._oldest, oldest)
+
+    def _end(self, now: int) -> None:
+        if self._dating:
+            self._dating = False
+            self._begin(now)
+            return
+        self._entries = None
+        duration = self._expiry.duration_ms
+        self._rest_until = max(self._oldest + duration, self._began + duration // REST_SHARE)
