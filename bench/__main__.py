@@ -17,7 +17,7 @@ from rich.console import Console
 
 from bench import machine, report
 from bench.plan import SECTIONS, Plan, chosen
-from bench.sections import barriers, checkpoint_cost, headgate_jobs, j2
+from bench.sections import barriers, checkpoint_cost, headgate_jobs, j2, state
 
 _PAGE_CELLS = 130
 
@@ -28,6 +28,8 @@ MEASURES: dict[str, Callable[[Plan, Callable[[str], None]], dict[str, Any]]] = {
     "memory": headgate_jobs.memory,
     "backpressure": headgate_jobs.backpressure,
     "latency": headgate_jobs.latency,
+    "state": state.measure,
+    "state-large": state.large,
 }
 
 

@@ -2,7 +2,7 @@
 
 The program says what it knows itself on its standard output: lines ``RESULT {json}`` with its own
 measurements, and lines ``EVENT {json}`` while it runs. An event with ``workers`` names processes
-whose memory is worth a series of its own.
+whose memory is worth a series of its own; one with ``say`` tells how far it is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -68,6 +68,7 @@ def run(
     timeout_s: float,
     variables: Mapping[str, str] | None = None,
     sample_s: float = SAMPLE_S,
+    say: Callable[[str], None] | None = None,
 ) -> Run:
     """Run a program to its end, or kill it and what it started.
 
@@ -77,6 +78,7 @@ def run(
         timeout_s: then it is killed.
         variables: of the environment, besides this process's.
         sample_s: between two looks at the tree.
+        say: is told how far it is.
     """
     watched = Run(name)
     before, began = psutil.cpu_times(), time.monotonic()
@@ -90,7 +92,7 @@ def run(
             start_new_session=True,
         )
         tree = _Tree(process.pid, watched, began)
-        reader = threading.Thread(target=_read, args=(process, watched, tree), daemon=True)
+        reader = threading.Thread(target=_read, args=(process, watched, tree, say), daemon=True)
         reader.start()
         try:
             _wait(process, tree, began + timeout_s, sample_s)
@@ -107,14 +109,19 @@ def run(
     return watched
 
 
-def _read(process: subprocess.Popen[str], watched: Run, tree: _Tree) -> None:
+def _read(
+    process: subprocess.Popen[str], watched: Run, tree: _Tree, say: Callable[[str], None] | None
+) -> None:
     assert process.stdout is not None
     for line in process.stdout:
         kind, _, rest = line.partition(" ")
         if kind == "RESULT":
             watched.result.update(json.loads(rest))
         elif kind == "EVENT":
-            tree.named.update(json.loads(rest).get("workers", []))
+            event = json.loads(rest)
+            tree.named.update(event.get("workers", []))
+            if say is not None and "say" in event:
+                say(event["say"])
 
 
 def _wait(process: subprocess.Popen[str], tree: _Tree, deadline: float, sample_s: float) -> None:

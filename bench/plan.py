@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-SECTIONS = ("j2", "checkpoint-cost", "barriers", "memory", "backpressure", "latency")
+SECTIONS = ("j2", "checkpoint-cost", "barriers", "memory", "backpressure", "latency", "state", "state-large")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,16 @@ class Plan:
         barriers_credit: frames that may be under way on a channel; fewer are sooner full.
         delay_s: length of the stream whose latency is measured.
         delay_warm_up_s: its beginning, which does not count.
+        state_heap_keys: keys over which access to the heap is compared.
+        state_rocks_keys: keys over which access to RocksDB is compared.
+        state_batches: of 1,000 records in a round of these.
+        state_rounds: of these.
+        state_pause_keys: on the heap while its checkpoints are drawn and restored.
+        state_pauses: checkpoints.
+        state_keys: in RocksDB while its checkpoints are drawn and restored.
+        state_job_rounds: of jobs with state in RocksDB, on `state_events` bids.
+        state_large_keys: under a bound of memory; 0: left out.
+        state_large_updates: at random among them.
         timeout_s: for one job, whatever it is, besides its intended length.
     """
 
@@ -51,6 +61,16 @@ class Plan:
     barriers_credit: int = 4
     delay_s: float = 30.0
     delay_warm_up_s: float = 5.0
+    state_heap_keys: tuple[int, ...] = (1_000, 100_000, 1_000_000)
+    state_rocks_keys: tuple[int, ...] = (100_000, 1_000_000)
+    state_batches: int = 300
+    state_rounds: int = 7
+    state_pause_keys: int = 1_000_000
+    state_pauses: int = 100
+    state_keys: int = 10_000_000
+    state_job_rounds: int = 3
+    state_large_keys: int = 50_000_000
+    state_large_updates: int = 1_000_000
     timeout_s: float = 300.0
 
 
@@ -72,6 +92,16 @@ SMOKE = Plan(
     barriers_credit=1,
     delay_s=4.0,
     delay_warm_up_s=1.0,
+    state_heap_keys=(10_000,),
+    state_rocks_keys=(20_000,),
+    state_batches=20,
+    state_rounds=1,
+    state_pause_keys=50_000,
+    state_pauses=3,
+    state_keys=100_000,
+    state_job_rounds=1,
+    state_large_keys=0,
+    state_large_updates=0,
     timeout_s=90.0,
 )
 

@@ -29,6 +29,9 @@ def show(record: dict[str, Any], console: Console) -> None:
         _show_costs(sections["checkpoint-cost"], console)
     if sections.get("barriers", {}).get("rows"):
         _show_barriers(sections["barriers"], console)
+    for name in ("state", "state-large"):
+        if sections.get(name, {}).get("rows"):
+            _show_state(name, sections[name], console)
     if any(name in _PHRASES for name in sections):
         _show_others(sections, console)
     for name, section in sections.items():
@@ -151,6 +154,18 @@ def _show_barriers(section: dict[str, Any], console: Console) -> None:
     if section["times_aligned"] is not None:
         times = short(section["times_aligned"])
         console.print(f"an aligned one takes {times} times as long as an unaligned one", highlight=False)
+
+
+def _show_state(name: str, section: dict[str, Any], console: Console) -> None:
+    table = Table(title=name, title_justify="left")
+    table.add_column("what")
+    for heading in ("measured", "wanted", ""):
+        table.add_column(heading, justify="right")
+    for row in section["rows"]:
+        table.add_row(row["what"], row["shown"], row["wanted"], _verdict(row["met"]))
+    console.print(table)
+    for key, reason in section["absent"].items():
+        console.print(f"absent: {key}: {reason}", highlight=False, markup=False)
 
 
 def _verdict(met: bool | None) -> str:

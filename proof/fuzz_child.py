@@ -15,6 +15,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from hashlib import sha256
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -106,8 +107,7 @@ def limit_memory(more: int = MEMORY_BYTES) -> None:
 
 def _with_coverage(fuzzing: Fuzzing, seeds: list[bytes], folder: Path, seconds: float, seed: int) -> None:
     """libFuzzer by way of atheris; ends the process."""
-    import atheris
-
+    atheris = _atheris()
     corpus = folder / "corpus"
     corpus.mkdir()
     for number, data in enumerate([*seeds, *islice(mutations(seeds, seed), 2 * len(seeds))]):
@@ -133,14 +133,17 @@ def _by_chance(fuzzing: Fuzzing, seeds: list[bytes], _: Path, seconds: float, se
             return
 
 
+def _atheris() -> Any:
+    """It is not there for every platform."""
+    return import_module("atheris")
+
+
 def _targets(instrumented: bool) -> list[Target]:
     if not instrumented:
         from proof.fuzz import targets
 
         return targets()
-    import atheris
-
-    with atheris.instrument_imports(include=["headgate"]):
+    with _atheris().instrument_imports(include=["headgate"]):
         from proof.fuzz import targets
 
         return targets()

@@ -50,15 +50,17 @@ from headgate.state.heap.blob import BytesBlob, Chunk, Header, preamble_and_head
 from headgate.state.heap.restore import restored_sections
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.rocksdb.keys import key_of, storage_key
-from headgate.state.rocksdb.native_files import details_of, native_files
+from headgate.state.rocksdb.native_files import ROCKSDB, details_of
 from headgate.state.snapshots import (
     CheckpointMetadata,
     InFlightPart,
     InFlightStream,
     Inline,
     KeyedStateHandle,
+    NativeFiles,
     OperatorStateHandle,
     OperatorSubtaskState,
+    StateHandle,
 )
 from headgate.state.targets import Target as StateTarget
 from headgate.state.targets import target_of
@@ -73,9 +75,9 @@ WHERE = "fuzzed bytes"
 
 
 def _metadata() -> list[bytes]:
-    keyed = KeyedStateHandle(
-        0, 3, Inline(b"blob"), 4, native_files(3, ["n"], {"CURRENT": Inline(b"x"), "000001.sst": Inline(b"")})
-    )
+    files: dict[str, StateHandle] = {"CURRENT": Inline(b"x"), "000001.sst": Inline(b"")}
+    native = NativeFiles(ROCKSDB, files, {"checkpoint": 3, "formats": {"n": 1}})
+    keyed = KeyedStateHandle(0, 3, Inline(b"blob"), 4, native)
     points = OperatorStateHandle("points", SPLIT, {"kind": SPLIT, "of": []}, Inline(b""), 0)
     subtask = OperatorSubtaskState(
         "count", keyed, {"splits": [["a", 1]]}, [{"file": "x"}], -1, None, [points]

@@ -9,8 +9,8 @@ import sys
 import pytest
 from source_tree import PACKAGE, ROOT
 
-HEAVY = ["pyspark", "py4j", "pyarrow", "numpy", "pandas", "polars", "rocksdict", "kazoo", "confluent_kafka", "fastavro",
-         "typer", "rich"]  # fmt: skip
+HEAVY = ["pyspark", "py4j", "pyarrow", "numpy", "pandas", "polars", "rocksdict", "kazoo", "confluent_kafka",
+         "fastavro", "typer", "rich"]  # fmt: skip
 
 MODULES = ["headgate"] + [
     f"headgate.api.{path.stem}" for path in sorted((PACKAGE / "api").glob("*.py")) if path.stem != "__init__"
@@ -31,6 +31,11 @@ def loaded_by(statement: str) -> set[str]:
 def test_importing_loads_nothing_heavy(module: str) -> None:
     """No package of others that is large, optional or not fork-safe comes with the first import."""
     assert loaded_by(f"import {module}") & set(HEAVY) == set()
+
+
+def test_the_test_kit_needs_no_test_runner() -> None:
+    """`headgate.testing` works without pytest; only the suites are made of its classes."""
+    assert loaded_by("import headgate.testing") & {"pytest", "_pytest", "hypothesis"} == set()
 
 
 def test_the_measurement_notices_a_heavy_import() -> None:

@@ -23,8 +23,8 @@ OURS = {
     "usercode": ["common"],
     "runtime": [
         "common", "serde", "records", "metrics", "core", "graph", "state", "checkpoint", "ha", "usercode",
-        "api.functions", "api.broadcast", "api.state", "api.operator_state", "api.source", "api.sink", "api.time",
-        "api.executor",
+        "api.functions", "api.broadcast", "api.state", "api.operator_state", "api.source", "api.sink",
+        "api.time", "api.executor",
     ],
     "connectors": ["common", "serde", "records", "api"],
     "deploy": [
@@ -44,7 +44,8 @@ OURS = {
 }  # fmt: skip
 
 CORE_STDLIB = {
-    "__future__", "abc", "dataclasses", "enum", "typing", "collections", "heapq", "bisect", "itertools", "math",
+    "__future__", "abc", "dataclasses", "enum", "typing", "collections", "heapq", "bisect", "itertools",
+    "math",
 }  # fmt: skip
 """What the pure core may use: no clock, no chance, no thread, no file."""
 
@@ -60,6 +61,8 @@ ONLY_IN = {
     "fastavro": ["serde/avro_schemas.py"],
     "google": [],
     "typer": ["cli/"],
+    "pytest": ["testing/suites/"],
+    "hypothesis": ["testing/suites/"],
     "rich": ["cli/", "runtime/progress_live.py"],
     # Bytes that run code when read: only between authenticated processes of one job, never in a checkpoint.
     "pickle": ["serde/pickled.py", "runtime/control/", "api/shipping.py", "deploy/spark/"],
@@ -81,6 +84,7 @@ LAZY = {
     "rocksdict": "it is optional",
     "confluent_kafka": "it is optional",
     "fastavro": "it is optional",
+    "hypothesis": "it is for tests that use it",
 }
 """What no module may import while it is itself imported."""
 

@@ -19,6 +19,7 @@ PUBLIC = [
     "headgate.state",
     "headgate.stateprocessor",
     "headgate.testing",
+    "headgate.testing.suites",
 ]
 """Everything else is internal and may change without notice."""
 

@@ -82,6 +82,4 @@ def hints_of(cls: type) -> dict[str, Any]:
         ) from None
     except TypeError as error:
         raise PlanError(f"the annotations of {cls.__qualname__} cannot be read: {error}") from None
-    return {
-        name: hint.__origin__ if get_origin(hint) is Annotated else hint for name, hint in hints.items()
-    }
+    return {name: hint.__origin__ if get_origin(hint) is Annotated else hint for name, hint in hints.items()}

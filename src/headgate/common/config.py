@@ -211,6 +211,7 @@ def validate(config: Config) -> None:
         )
     _check_unaligned(config)
     _check_incremental(config)
+    _check_changelog(config)
     _refuse_settings_of_other_strategies(config)
 
 
@@ -252,6 +253,17 @@ def _check_incremental(config: Config) -> None:
             o.STATE_BACKEND,
             "state in Python objects has no files of its own to share; set the backend to rocksdb or turn "
             "incremental checkpoints off",
+        )
+
+
+def _check_changelog(config: Config) -> None:
+    interval = o.CHANGELOG_MATERIALIZE_INTERVAL
+    if not config.get(o.CHANGELOG) and config.origin(interval) >= Origin.PROGRAM:
+        raise _contradiction(
+            config,
+            interval,
+            o.CHANGELOG,
+            "without a changelog every checkpoint holds everything; turn it on or drop the interval",
         )
 
 

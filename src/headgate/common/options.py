@@ -55,6 +55,24 @@ class StateBackendType(StrEnum):
     """RocksDB on the worker's local disk."""
 
 
+class TimerService(StrEnum):
+    """Where timers live beside state in RocksDB."""
+
+    HEAP = "heap"
+    """In memory, all of them."""
+    ROCKSDB = "rocksdb"
+    """In RocksDB, and only the next ones in memory too."""
+
+
+class StateMigration(StrEnum):
+    """When stored values become values of the types that the program declares now."""
+
+    LAZY = "lazy"
+    """When they are read, and beside the processing."""
+    EAGER = "eager"
+    """All of them, before processing begins."""
+
+
 class ProgressDisplay(StrEnum):
     """How a running job is shown to whoever started it."""
 
@@ -182,6 +200,33 @@ ROCKSDB_LOCAL_DIR: Final = ConfigOption[str | None](
     OptionalKind(Text()),
     None,
     "Folder on a local disk of each worker for RocksDB's files; none is the folder for temporary files.",
+)
+ROCKSDB_TIMERS: Final = ConfigOption(
+    "state.backend.rocksdb.timer-service.factory",
+    Choice(TimerService),
+    TimerService.HEAP,
+    "Where timers live when state is in RocksDB: in memory, or in RocksDB as well.",
+)
+ROCKSDB_MIGRATION: Final = ConfigOption(
+    "state.backend.rocksdb.migration",
+    Choice(StateMigration),
+    StateMigration.LAZY,
+    "When values in RocksDB's files that are of an older type are rewritten: beside the processing, or all "
+    "of them before it begins.",
+)
+
+CHANGELOG: Final = ConfigOption(
+    "state.changelog.enabled",
+    Boolean(),
+    False,
+    "Whether a checkpoint of keyed state holds what changed since the last complete one, behind a base that "
+    "is written now and then: short checkpoints for a longer restore.",
+)
+CHANGELOG_MATERIALIZE_INTERVAL: Final = ConfigOption(
+    "state.changelog.periodic-materialize.interval",
+    Duration(low_ms=1),
+    10 * 60 * 1000,
+    "With a changelog, after how long a checkpoint holds everything and the log begins anew.",
 )
 
 # --- dataflow

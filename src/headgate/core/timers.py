@@ -92,7 +92,7 @@ class TimerQueue(Generic[K]):
         """
         bucket = self._own(timestamp)
         if bucket is None:
-            _check(timestamp)
+            check_timestamp(timestamp)
             self._buckets[timestamp] = {key: None}
             heappush(self._heap, timestamp)
         elif key in bucket:
@@ -114,6 +114,11 @@ class TimerQueue(Generic[K]):
         if self._empty > _STALE_MIN and self._empty * 2 > len(self._heap):
             self._sweep()
         return True
+
+    def holds(self, timestamp: int, key: K) -> bool:
+        """Whether the key has a timer at that timestamp."""
+        bucket = self._buckets.get(timestamp)
+        return bucket is not None and key in bucket
 
     @property
     def next_time(self) -> int | None:
@@ -266,7 +271,12 @@ def in_order(timestamps: list[int], keys: list[K]) -> tuple[list[int], list[K]]:
     return [timestamps[place] for place in order], [keys[place] for place in order]
 
 
-def _check(timestamp: int) -> None:
+def check_timestamp(timestamp: int) -> None:
+    """Refuse what is no timestamp.
+
+    Raises:
+        UsageError: it is not an int of 64 bits.
+    """
     if type(timestamp) is not int or not WATERMARK_MIN <= timestamp <= WATERMARK_MAX:
         raise UsageError(
             f"a timer is registered for {timestamp!r} of type {type(timestamp).__qualname__}; "

@@ -222,4 +222,3 @@ def _plain(description: Mapping[str, Any]) -> str:
     if description["kind"] == "union" and len(inner) > 1:
         return PLAIN_ONLY
     return NO if NO in inner else PLAIN_ONLY if PLAIN_ONLY in inner else YES
-

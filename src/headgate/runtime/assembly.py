@@ -35,7 +35,7 @@ from headgate.runtime.output import EdgeEnds, EdgeReceiver, OutputChannel, Outpu
 from headgate.runtime.pace import Pace
 from headgate.runtime.program import Program
 from headgate.runtime.source_task import SourceTask
-from headgate.runtime.state_backends import backends_for
+from headgate.runtime.state_backends import ChangelogBackends, StateBackends, backends_for
 from headgate.runtime.task import Task
 from headgate.state.snapshots import InFlightShare, OperatorSubtaskState
 
@@ -145,12 +145,18 @@ class _Assembler:
         self._finished = set(deploy.finished)
         self._catalog = StreamCatalog(program)
         settings = program.settings
-        self._backends = backends_for(
+        backends = backends_for(
             settings.state_backend,
             settings.rocksdb_memory_bytes,
             settings.rocksdb_local_dir,
             settings.incremental,
+            timers_on_disk=settings.rocksdb_timers,
+            eager_migration=settings.rocksdb_eager_migration,
         )
+        self._backends: StateBackends = backends
+        if settings.changelog:
+            interval, restored = settings.changelog_materialize_ms, deploy.restored_checkpoint or 0
+            self._backends = ChangelogBackends(backends, interval, ports.clock, restored)
         self._codecs = {e.id: ElementCodec(program.record_types.get(e.id)) for e in self._plan.edges}
         self._tasks: dict[SubtaskId, Task] = {}
         self._exchange = Exchange()

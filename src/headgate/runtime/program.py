@@ -34,7 +34,11 @@ class WorkerSettings:
         state_backend: where keyed state lives, "hashmap" or "rocksdb".
         rocksdb_memory_bytes: what all RocksDB states of a worker share.
         rocksdb_local_dir: folder on a local disk for them, or None.
+        rocksdb_timers: whether timers are in RocksDB too.
+        rocksdb_eager_migration: whether values of older types are rewritten before processing begins.
         incremental: whether checkpoints of RocksDB states store only files that are new.
+        changelog: whether checkpoints hold what changed since the last complete one.
+        changelog_materialize_ms: how often they hold everything all the same.
         local_backup: whether copies of what is stored are kept on the local disk.
         local_backup_dir: folder for them, or None.
         recover_from_local: whether a restore reads them.
@@ -50,7 +54,11 @@ class WorkerSettings:
     state_backend: str = "hashmap"
     rocksdb_memory_bytes: int = 256 * 1024 * 1024
     rocksdb_local_dir: str | None = None
+    rocksdb_timers: bool = False
+    rocksdb_eager_migration: bool = False
     incremental: bool = False
+    changelog: bool = False
+    changelog_materialize_ms: int = 10 * 60 * 1000
     local_backup: bool = False
     local_backup_dir: str | None = None
     recover_from_local: bool = False

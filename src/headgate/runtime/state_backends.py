@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from headgate.api.state import StateDescriptor
 from headgate.common.errors import UsageError
+from headgate.common.ports import Clock
 from headgate.common.processes import process_lives
 from headgate.common.registry import OPTIONAL_PACKAGES
-from headgate.state.backend import BlobReader, KeyedBackend, NativeState
+from headgate.state.backend import BlobReader, KeyedBackend, NativeState, TableBackend
+from headgate.state.changelog.backend import ChangelogBackend
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.targets import target_of
 
@@ -64,7 +66,7 @@ class HeapBackends:
 
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
-    ) -> KeyedBackend:
+    ) -> TableBackend:
         """See :class:`StateBackends`."""
         return HeapKeyedBackend(descriptors, *groups, max_parallelism)
 
@@ -94,16 +96,27 @@ class RocksBackends:
         memory_bytes: for all of them.
         local: folder on a disk of this machine; None: the one for temporary files.
         incremental: whether checkpoints are.
+        timers_on_disk: whether timers are in RocksDB too.
+        eager_migration: whether values of older types are rewritten before processing begins.
     """
 
-    def __init__(self, memory_bytes: int, local: str | None, incremental: bool = False) -> None:
+    def __init__(
+        self,
+        memory_bytes: int,
+        local: str | None,
+        incremental: bool = False,
+        *,
+        timers_on_disk: bool = False,
+        eager_migration: bool = False,
+    ) -> None:
         self._bytes, self._incremental = memory_bytes, incremental
+        self._timers_on_disk, self._eager = timers_on_disk, eager_migration
         self._local = Path(local or tempfile.gettempdir())
         self._memory: RocksMemory | None = None
 
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
-    ) -> KeyedBackend:
+    ) -> TableBackend:
         """See :class:`StateBackends`.
 
         Raises:
@@ -124,6 +137,8 @@ class RocksBackends:
             directory=_own_folder(self._local),
             memory=self._memory,
             incremental=self._incremental,
+            timers_on_disk=self._timers_on_disk,
+            eager_migration=self._eager,
         )
 
     def readable(
@@ -133,9 +148,52 @@ class RocksBackends:
         return stored
 
 
-def backends_for(kind: str, memory_bytes: int, local: str | None, incremental: bool = False) -> StateBackends:
+class ChangelogBackends:
+    """Others with a log of changes, for short checkpoints.
+
+    Args:
+        backends: the others.
+        materialize_ms: how often a snapshot is whole.
+        clock: measures it.
+        restored: the checkpoint that the attempt begins with, 0 for none.
+    """
+
+    def __init__(
+        self, backends: HeapBackends | RocksBackends, materialize_ms: int, clock: Clock, restored: int
+    ) -> None:
+        self._backends, self._materialize_ms = backends, materialize_ms
+        self._clock, self._restored = clock, restored
+
+    def open(
+        self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
+    ) -> KeyedBackend:
+        """See :class:`StateBackends`."""
+        backend = self._backends.open(descriptors, groups, max_parallelism)
+        now_ms = self._clock.monotonic_ms
+        return ChangelogBackend(backend, descriptors, self._materialize_ms, now_ms, self._restored)
+
+    def readable(
+        self, stored: BlobReader, descriptors: Mapping[str, StateDescriptor], max_parallelism: int
+    ) -> BlobReader:
+        """See :class:`StateBackends`; a base, as the others read it."""
+        return self._backends.readable(stored, descriptors, max_parallelism)
+
+
+def backends_for(
+    kind: str,
+    memory_bytes: int,
+    local: str | None,
+    incremental: bool = False,
+    *,
+    timers_on_disk: bool = False,
+    eager_migration: bool = False,
+) -> HeapBackends | RocksBackends:
     """The backends that a job asked for, by the name in its configuration."""
-    return RocksBackends(memory_bytes, local, incremental) if kind == ROCKSDB else HeapBackends()
+    if kind != ROCKSDB:
+        return HeapBackends()
+    return RocksBackends(
+        memory_bytes, local, incremental, timers_on_disk=timers_on_disk, eager_migration=eager_migration
+    )
 
 
 def _own_folder(local: Path) -> Path:

@@ -138,7 +138,7 @@ class Task(ABC):
             return worked  # no barrier waits in the outputs then: the work began with none of them full
         worked |= self._attend()
         if not self._has_work():
-            return worked
+            return self._do_spare_work() or worked
         if not self.outputs.available:
             self.pace.blocked()
             return worked
@@ -150,6 +150,13 @@ class Task(ABC):
             self.outputs.note_step(self.host.clock.monotonic_ms())
             worked = True
         return worked
+
+    def _do_spare_work(self) -> bool:
+        """What may wait until there is no input, a slice of it; what it took is nobody's records."""
+        waiting = [operator for operator in self.operators if operator.has_spare_work]
+        for operator in waiting:
+            self._runner.call(operator.do_spare_work)
+        return bool(waiting)
 
     def _attend(self) -> bool:
         """What waits neither for records nor for credit: barriers that overtake."""

@@ -64,7 +64,7 @@ def judge(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Compatibil
 
         return judge_stored(stored, current).verdict
     try:
-        return evolve(stored, _form_of(current)).verdict
+        return evolve(stored, form_of(current)).verdict
     except Refused as refused:
         return Incompatible(refused.why)
 
@@ -93,7 +93,7 @@ def reading_serializer(stored: Mapping[str, Any], current: TypeSerializer[Any]) 
         UsageError: they are incompatible; says why.
     """
     try:
-        reading = evolve(stored, _form_of(current))
+        reading = evolve(stored, form_of(current))
     except Refused as refused:
         raise UsageError(refused.why) from None
     if isinstance(reading.verdict, AsIs):
@@ -114,7 +114,8 @@ def holds_custom(stored: Mapping[str, Any]) -> bool:
 _PARTS: Final[dict[str, tuple[str, ...]]] = {"list": ("of",), "dict": ("key", "value")}
 
 
-def _form_of(serializer: TypeSerializer[Any]) -> Form:
+def form_of(serializer: TypeSerializer[Any]) -> Form:
+    """The form of a built-in serializer; the self-describing one has that of Any."""
     return serializer.form if isinstance(serializer, FormSerializer) else ANY
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from headgate.core.timers import TimerQueue
 from headgate.state.snapshots import Inline, KeyedStateHandle, NativeFiles
 from headgate.state.snapshots import StateHandle as StoredHandle
+
+if TYPE_CHECKING:
+    from headgate.state.targets import Target
 
 Part = bytes | memoryview
 
@@ -180,6 +183,24 @@ class StoredValue(NamedTuple):
     data: bytes
 
 
+class MigrationProgress(NamedTuple):
+    """How far the rewriting of a state's values to its declared type is.
+
+    Attributes:
+        state: its name.
+        done: stored entries that were looked at.
+        about: how many there are, as the backend estimates it; at least `done`.
+        rewritten: those that were of an older type.
+        per_second: entries looked at, since the restore.
+    """
+
+    state: str
+    done: int
+    about: int
+    rewritten: int
+    per_second: float
+
+
 class KeyedBackend(Protocol):
     """Keyed state and timers of one operator subtask.
 
@@ -259,10 +280,14 @@ class KeyedBackend(Protocol):
         ...
 
     def settle(self) -> None:
-        """Do a part of what snapshots that are released left to be done: less than a millisecond.
+        """Do a part of what snapshots that are released, or a restore, left to be done: about a millisecond.
 
         Call it often, between records; where nothing is left it costs next to nothing.
         """
+        ...
+
+    def migration_progress(self) -> list[MigrationProgress]:
+        """The states of which :meth:`settle` still rewrites values that an earlier program stored."""
         ...
 
     def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
@@ -274,4 +299,54 @@ class KeyedBackend(Protocol):
 
     def close(self) -> None:
         """Release what the backend holds outside Python; more than once does no harm."""
+        ...
+
+
+class StateTable(Protocol):
+    """Where a backend keeps one state: key -> value, in Python or behind a face like it.
+
+    Attributes:
+        entries: of a dict the methods `get` and `pop`, and item assignment; another object may take its
+            place between two batches.
+    """
+
+    @property
+    def entries(self) -> Any:
+        """See the class."""
+        ...
+
+    def own(self, key: Any) -> Any:
+        """The value of `key` for changing in place, or MISSING."""
+        ...
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value of `key`."""
+        ...
+
+    def remove(self, key: Any) -> None:
+        """Remove the entry of `key`, if there is one."""
+        ...
+
+
+class TableBackend(KeyedBackend, Protocol):
+    """A backend that keeps the states itself, so that another one can be built around it.
+
+    Its timer queues may be replaced by others for as long as they are empty.
+
+    Attributes:
+        max_parallelism: number of key groups of the operator.
+        tables: by state.
+        targets: description and serializer, by state and kind of timers.
+    """
+
+    max_parallelism: int
+
+    @property
+    def tables(self) -> Mapping[str, StateTable]:
+        """See the class."""
+        ...
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """See the class."""
         ...

@@ -9,7 +9,10 @@ from headgate.api.state import StateDescriptor, StateKind
 from headgate.common.errors import UsageError
 from headgate.serde.compatibility import Incompatible
 from headgate.serde.composites import ListSerializer, MapSerializer
-from headgate.serde.evolution import Reader, reader_for
+from headgate.serde.containers import dict_form, sequence_form
+from headgate.serde.dynamic import DynamicSerializer
+from headgate.serde.evolution import Reader, form_of, reader_for
+from headgate.serde.forms import FormSerializer
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import Buffer, TypeSerializer
 from headgate.serde.snapshot import TypeSerializerSnapshot
@@ -119,6 +122,8 @@ def target_of(descriptor: StateDescriptor) -> Target:
     schema = {"kind": descriptor.kind, "of": [part.describe() for part in parts]}
     if all(given is None for given in descriptor.serializers):
         return Target(schema, serializer_for(_HINTS[descriptor.kind](descriptor.types), what))
+    if all(isinstance(part, FormSerializer | DynamicSerializer) for part in parts):
+        return Target(schema, _built_in(descriptor.kind, parts))
     declared = DeclaredSerializer(what, _over(descriptor.kind, parts))
 
     def described_anew() -> None:
@@ -126,6 +131,12 @@ def target_of(descriptor: StateDescriptor) -> Target:
 
     declared.on_change = described_anew
     return Target(schema, declared)
+
+
+def timers_target() -> Target:
+    """What a checkpoint calls timers of either kind: they are stored as their timestamps, by key."""
+    timestamps = serializer_for(int)
+    return Target({"kind": "timers", "of": [timestamps.describe()]}, timestamps)
 
 
 def stored_reader(stored: Mapping[str, Any], serializer: TypeSerializer[Any]) -> Reader:
@@ -150,6 +161,14 @@ def _over(kind: str, parts: Sequence[TypeSerializer[Any]]) -> TypeSerializer[Any
     if kind == StateKind.LIST:
         return ListSerializer(parts[0])
     return MapSerializer(parts[0], parts[1]) if kind == StateKind.MAP else parts[0]
+
+
+def _built_in(kind: str, parts: Sequence[TypeSerializer[Any]]) -> TypeSerializer[Any]:
+    """As the annotation of the same types would give it: the description cannot tell who chose them."""
+    forms = [form_of(part) for part in parts]
+    if kind == StateKind.LIST:
+        return FormSerializer(sequence_form(list, forms[0]))
+    return FormSerializer(dict_form(*forms)) if kind == StateKind.MAP else parts[0]
 
 
 def _parts_of(kind: str, serializer: TypeSerializer[Any]) -> Sequence[TypeSerializer[Any]]:

@@ -1,4 +1,4 @@
-"""Names of parametrised cases that are the same in every process, so that tests can be dealt out to several."""
+"""Names of parametrised cases that are the same in every process, so that several can share the tests."""
 
 from __future__ import annotations
 

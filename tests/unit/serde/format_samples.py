@@ -63,7 +63,10 @@ SCHEMA = {
 FORMAT_CASES: list[tuple[Any, list[Any]]] = [
     (
         Annotated[dict, hg.avro(SCHEMA)],
-        [{"page": "żółw", "count": None, "rates": [0.5, float("nan")]}, {"page": "", "count": 2**60, "rates": []}],
+        [
+            {"page": "żółw", "count": None, "rates": [0.5, float("nan")]},
+            {"page": "", "count": 2**60, "rates": []},
+        ],
     ),
     (Annotated[Visit, hg.json], [Visit("a", 2**80, [0.5, -0.0]), Visit("")]),
     (Annotated[Weights, hg.pickled], [Weights([1, (2,)]), Weights(None)]),

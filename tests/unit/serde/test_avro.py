@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import io
 import json
@@ -181,22 +180,6 @@ def test_a_missing_field_is_refused_although_it_has_a_default() -> None:
 
 
 # -- damage
-
-
-def test_damaged_bytes_are_a_storage_error() -> None:
-    """Whatever is cut or changed: a value comes out, or the declared error; nothing runs away."""
-    serializer = avro(VISIT)
-    data = serializer.encode(
-        {"page": "page", "count": 300, "rates": [1.5], "kind": "OLD", "former": {"a": "NEW"}}
-    )
-    for place in range(len(data)):
-        for bit in range(8):
-            damaged = bytearray(data)
-            damaged[place] ^= 1 << bit
-            with contextlib.suppress(hg.StorageError):
-                serializer.decode_many(bytes(damaged), 1)
-        with contextlib.suppress(hg.StorageError):
-            serializer.decode_many(data[:place], 1)
 
 
 def test_bytes_behind_a_value_are_noticed() -> None:

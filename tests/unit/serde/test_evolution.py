@@ -86,7 +86,7 @@ AS_IS, MIGRATE, RECONFIGURE, NO = AsIs(), AfterMigration(("m",)), Reconfigured((
         ([RECONFIGURE, MIGRATE], AfterMigration),
     ],
 )
-def test_the_gravest_part_decides(parts: list[Compatibility], kind: type) -> None:
+def test_ss1_the_gravest_part_decides(parts: list[Compatibility], kind: type) -> None:
     """sS1, sS2: incompatible, after migration, reconfigured, as is; the whole counts as a part."""
     assert type(combined(parts)) is kind
 
@@ -118,7 +118,7 @@ def test_the_gravest_element_of_a_tuple_decides() -> None:
         assert type(verdict(old, new)) is kind
 
 
-def test_another_arity_is_incompatible() -> None:
+def test_ss2_another_arity_is_incompatible() -> None:
     """sS2: one element before, three now."""
     assert "was a tuple of 1 and is one of 3" in refusal(tuple[int], tuple[int, int, int])
     assert "was a tuple of 2 and is one of 1" in refusal(tuple[int, str], tuple[int])
@@ -158,7 +158,7 @@ class Both:
     added: str = "new"
 
 
-def test_fields_removed_and_added_are_migrations() -> None:
+def test_ss6_fields_removed_and_added_are_migrations() -> None:
     """sS6: the same fields are as is; removed, added or both ask for a migration."""
     assert AsIs() == verdict(Visit, Visit)
     gone = (f"field {name!r} of {OLD} was removed" for name in ("count", "kind"))
@@ -176,7 +176,7 @@ def test_fields_removed_and_added_are_migrations() -> None:
     ("old", "new", "kind"),
     [(int, str, Incompatible), (int, float, AfterMigration), (Colour, MoreColours, Reconfigured)],
 )
-def test_a_field_decides_for_its_record(old: Any, new: Any, kind: type) -> None:
+def test_ss6_a_field_decides_for_its_record(old: Any, new: Any, kind: type) -> None:
     """sS6: a field that is incompatible, migrates or is reconfigured makes the record so."""
     before, after = (msgspec.defstruct("Visit", [("x", hint)], module=__name__) for hint in (old, new))
     judged = verdict(before, after)

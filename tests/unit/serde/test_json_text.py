@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import enum
 import json
@@ -199,20 +198,6 @@ def test_types_that_are_not_json_shaped_are_refused(hint: Any) -> None:
 
 
 # -- damage
-
-
-def test_damaged_text_is_a_storage_error() -> None:
-    """Whatever is cut or changed: a value comes out, or the declared error."""
-    serializer = as_json(Visit)
-    data = serializer.encode(Visit("page", 300, Colour.BLUE, [Point(1, 0.5)], {"x": 1.0}, {"k": [None, 1.5]}))
-    for place in range(len(data)):
-        for bit in range(8):
-            damaged = bytearray(data)
-            damaged[place] ^= 1 << bit
-            with contextlib.suppress(hg.StorageError):
-                serializer.decode_many(bytes(damaged), 1)
-        with contextlib.suppress(hg.StorageError):
-            serializer.decode_many(data[:place], 1)
 
 
 @pytest.mark.parametrize(

@@ -179,14 +179,6 @@ def test_the_declared_class_is_not_found_by_its_module() -> None:
     assert (type(found), found.inner) == (script, [script])
 
 
-def test_copies_are_deep() -> None:
-    """A change in place does not reach a copy."""
-    value = Model([1])
-    copied = pickled().copy(value)
-    value.weights.append(2)
-    assert (copied.weights, pickled().immutable) == ([1], False)
-
-
 def test_records_on_the_way_are_never_pickled_by_an_annotation() -> None:
     """They are part of unaligned checkpoints."""
     assert record_serializer(Carrier) is None

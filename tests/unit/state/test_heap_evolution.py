@@ -119,7 +119,7 @@ def written(only: str = "") -> bytes:
     return b"".join(made.snapshot_sync().write())
 
 
-def test_changed_types_are_migrated() -> None:
+def test_ss7_changed_types_are_migrated() -> None:
     """sS7: value, list and map state; updates and a second snapshot work, and that one is of the new type."""
     blob = written()
     for _ in range(2):
@@ -141,7 +141,7 @@ def test_changed_types_are_migrated() -> None:
         assert {name: schemas[name] for name in made.state_types()} == made.state_types()
 
 
-def test_reconfigured_types_go_on() -> None:
+def test_ss7_reconfigured_types_go_on() -> None:
     """sS7: an enumeration with more members, in another order."""
     made = backend(
         type(
@@ -176,7 +176,7 @@ def test_reconfigured_types_go_on() -> None:
     ],
     ids=["value", "list", "map", "keys", "kind", "unmarked"],
 )
-def test_incompatible_types_are_refused(program: object, why: str) -> None:
+def test_ss7_incompatible_types_are_refused(program: object, why: str) -> None:
     """sS7, G25: the error names the state and the field; nothing was restored."""
     (name,) = declared_state(program)
     made = backend(program)

@@ -181,6 +181,14 @@ class Operator:
         """What a keyed state of it holds under a key, None: nothing; between two steps, without effects."""
         raise InternalError(f"{self.context.label} has no keyed state {state!r}; please report this")
 
+    @property
+    def has_spare_work(self) -> bool:
+        """Whether :meth:`do_spare_work` has something to do."""
+        return False
+
+    def do_spare_work(self) -> None:
+        """A slice, of about a millisecond, of what may wait for times without input."""
+
     def may_build_on(self, checkpoint: int) -> None:
         """`checkpoint` is complete, so the next snapshot may refer to its files; 0: to none."""
 

@@ -37,13 +37,14 @@ from headgate.runtime.operators.firing import Firing, Slice
 from headgate.runtime.operators.keyed_loop import LoopShape, compile_keyed_loop
 from headgate.runtime.operators.keyed_state import (
     PendingKeyedState,
+    keeps_changes,
     open_backend,
     split_handles,
     ttl_statistics,
 )
 from headgate.runtime.operators.operator_state import FunctionState
 from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
-from headgate.state.backend import StoredValue
+from headgate.state.backend import MigrationProgress, StoredValue
 from headgate.state.ttl.expiry import TtlStatistics
 
 END_TIMERS_MAX = 1_000_000
@@ -260,6 +261,19 @@ class KeyedProcessOperator(Operator):
         self._ctx.time_domain = "event"
         return self._wall_firing is None
 
+    @property
+    def has_spare_work(self) -> bool:
+        """See :class:`Operator`; values of older types wait to be rewritten."""
+        return bool(self._backend.migration_progress())
+
+    def do_spare_work(self) -> None:
+        """See :class:`Operator`."""
+        self._backend.settle()
+
+    def migration_progress(self) -> list[MigrationProgress]:
+        """The states of which values of older types are being rewritten, and how far that is."""
+        return self._backend.migration_progress()
+
     def may_build_on(self, checkpoint: int) -> None:
         """See :class:`Operator`."""
         self._completed = checkpoint
@@ -433,7 +447,8 @@ class _Run:
         marks: Any,
     ) -> None:
         columnar = isinstance(batch, ArrowBatch)
-        shape = LoopShape(len(operator._eager), len(operator._bound), columnar, times is not None)
+        eager, noted = len(operator._eager), keeps_changes(operator._eager)
+        shape = LoopShape(eager, len(operator._bound), columnar, times is not None, noted)
         self._operator, self._origins, self._out = operator, origins, out
         self._rows: Any = batch.views() if isinstance(batch, ArrowBatch) else batch.rows()
         self._loop = compile_keyed_loop(shape)

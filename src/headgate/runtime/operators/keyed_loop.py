@@ -27,12 +27,14 @@ class LoopShape:
         columnar: whether records are views of columns.
         timed: whether records have event time; timestamp and watermark are then exact for each
             record, outputs note their origin, and timers may interrupt.
+        noted: whether the handles of value states keep new values for a changelog as well.
     """
 
     eager: int
     bound: int
     columnar: bool
     timed: bool
+    noted: bool = False
 
 
 def loop_source(shape: LoopShape) -> str:
@@ -49,6 +51,8 @@ def loop_source(shape: LoopShape) -> str:
     ]
     for n in range(shape.eager):
         lines += [f"    h{n} = eager[{n}]; t{n} = h{n}.table; g{n} = t{n}.get; d{n} = h{n}.default"]
+        if shape.noted:
+            lines += [f"    c{n} = h{n}.changed"]
     for n in range(shape.bound):
         lines += [f"    b{n} = bound[{n}].bind"]
     if shape.columnar:
@@ -70,6 +74,7 @@ def loop_source(shape: LoopShape) -> str:
         body += [
             f"w{n} = h{n}.value",
             f"if w{n} is not v{n}:",
+            *([f"    c{n}[key] = w{n}"] if shape.noted else []),
             f"    if w{n} is d{n}: t{n}.pop(key, None)",
             f"    else: t{n}[key] = w{n}",
         ]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headgate.api.state import StateDescriptor
 from headgate.runtime.operators.base import OperatorContext, StateFiles
-from headgate.runtime.operators.stored_state import stored_state
+from headgate.runtime.operators.stored_state import stored_state, with_log
 from headgate.runtime.state_backends import HeapBackends, StateBackends
 from headgate.state.backend import KeyedBackend, PendingSnapshot
-from headgate.state.snapshots import OperatorSubtaskState
+from headgate.state.changelog.noting import NotedStore
+from headgate.state.changelog.replay import LoggedState
+from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps
 from headgate.state.ttl.expiry import TtlStatistics
@@ -36,20 +38,35 @@ def open_backend(
     if any(descriptor.ttl is not None for descriptor in descriptors.values()):
         backend = TtlKeyedBackend(backend, descriptors, context.clock.now_ms, event_time)
     try:
-        stored = [stored_state(context.disk, s.keyed) for s in context.restored if s.keyed is not None]
+        stored = [state.keyed for state in context.restored if state.keyed is not None]
         if stored:
-            own = with_stamps(descriptors)
-            backend.restore([backends.readable(each, own, context.max_parallelism) for each in stored])
+            backend.restore([_readable(context, backends, descriptors, keyed) for keyed in stored])
     except BaseException:
         backend.close()
         raise
     return backend
 
 
+def _readable(
+    context: OperatorContext,
+    backends: StateBackends,
+    descriptors: Mapping[str, StateDescriptor],
+    keyed: KeyedStateHandle,
+) -> LoggedState:
+    base = stored_state(context.disk, keyed)
+    own = with_stamps(descriptors)
+    return with_log(backends.readable(base, own, context.max_parallelism), context.disk, keyed)
+
+
 def split_handles(backend: KeyedBackend) -> tuple[list[Any], list[Any]]:
     """Handles that the loop loads and stores, and handles that only need to know the key."""
     handles: list[Any] = list(backend.handles.values())
     return [h for h in handles if h.immutable], [h for h in handles if not h.immutable]
+
+
+def keeps_changes(eager: Sequence[Any]) -> bool:
+    """Whether handles that the loop loads and stores keep new values for a changelog as well."""
+    return any(isinstance(handle, NotedStore) for handle in eager)
 
 
 def ttl_statistics(backend: KeyedBackend) -> dict[str, TtlStatistics]:

@@ -1,11 +1,14 @@
-"""Keyed state in checkpoint storage, as a backend reads it: a blob, or native files beside one."""
+"""Keyed state in checkpoint storage, as a backend reads it: a blob, native files beside one, a log."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from headgate.checkpoint.data_files import StoredBytes, copy_handle
 from headgate.common.ports import Disk
+from headgate.state.backend import BlobReader
+from headgate.state.changelog.replay import LoggedState
 from headgate.state.snapshots import KeyedStateHandle, NativeFiles
 
 
@@ -36,7 +39,7 @@ class StoredNativeState(StoredBytes):
 
 
 def stored_state(disk: Disk, keyed: KeyedStateHandle) -> StoredBytes:
-    """The state that a handle refers to.
+    """The base of the state that a handle refers to.
 
     Raises:
         StorageError: the blob is missing or damaged.
@@ -44,3 +47,18 @@ def stored_state(disk: Disk, keyed: KeyedStateHandle) -> StoredBytes:
     if keyed.native is None:
         return StoredBytes(disk, keyed.handle)
     return StoredNativeState(disk, keyed, keyed.native)
+
+
+def with_log(base: BlobReader, disk: Any, keyed: KeyedStateHandle) -> LoggedState:
+    """A base as :func:`stored_state` gives it, or made readable from that, and what changed since.
+
+    Args:
+        base: of the state.
+        disk: a `common.ports.Disk`, where the segments are; None where all is inline.
+        keyed: refers to both.
+
+    Raises:
+        StorageError: a segment is missing or damaged.
+    """
+    log = [StoredBytes(disk, segment) for segment in keyed.log]
+    return LoggedState(base, log, keyed, None if disk is None else disk.describe())

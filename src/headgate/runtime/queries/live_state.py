@@ -27,6 +27,11 @@ class LiveState:
     Args:
         query: `JobMaster.query`.
         post: hands a callback to the job master's loop.
+
+    Example:
+        >>> live = LiveState(lambda uid, state, key, then: then(7, None), lambda callback: callback())
+        >>> live.value("visits", "count", "ada")
+        7
     """
 
     def __init__(self, query: Query, post: Callable[[Callable[[], None]], None]) -> None:

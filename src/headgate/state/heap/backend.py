@@ -9,10 +9,9 @@ from typing import Any, Final
 from headgate.api.state import StateDescriptor, StateKind
 from headgate.common.errors import InternalError
 from headgate.core.timers import TimerQueue
-from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import TypeSerializer
-from headgate.state.backend import BlobReader, StoredValue
-from headgate.state.heap.blob import BytesBlob
+from headgate.state.backend import BlobReader, MigrationProgress, StoredValue
+from headgate.state.changelog.replay import Replay
 from headgate.state.heap.handles import (
     HeapListState,
     HeapMapState,
@@ -27,7 +26,7 @@ from headgate.state.heap.restore import restored_sections
 from headgate.state.heap.snapshot import FrozenState, FrozenTimers, PendingHeapSnapshot
 from headgate.state.heap.tables import MISSING, HeapTable
 from headgate.state.peek import stored_value
-from headgate.state.targets import Target, target_of
+from headgate.state.targets import Target, target_of, timers_target
 
 EVENT_TIMERS: Final = "timers:event"
 PROCESSING_TIMERS: Final = "timers:processing"
@@ -89,11 +88,23 @@ class HeapKeyedBackend:
                 self._tables[name].follow(handle)
         self.event_timers: TimerQueue[Any] = TimerQueue()
         self.processing_timers: TimerQueue[Any] = TimerQueue()
-        self._timers = {EVENT_TIMERS: self.event_timers, PROCESSING_TIMERS: self.processing_timers}
         self.settled = True
-        timestamps = serializer_for(int)
-        timer_target = Target({"kind": "timers", "of": [timestamps.describe()]}, timestamps)
+        timer_target = timers_target()
         self._targets |= dict.fromkeys(self._timers, timer_target)
+
+    @property
+    def tables(self) -> Mapping[str, HeapTable]:
+        """See :class:`~headgate.state.backend.TableBackend`."""
+        return self._tables
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """See :class:`~headgate.state.backend.TableBackend`."""
+        return self._targets
+
+    @property
+    def _timers(self) -> dict[str, TimerQueue[Any]]:
+        return {EVENT_TIMERS: self.event_timers, PROCESSING_TIMERS: self.processing_timers}
 
     def bind(self, key: Any) -> None:
         """Make `key` the current key of every handle."""
@@ -146,6 +157,10 @@ class HeapKeyedBackend:
             timers = [queue.settle(SETTLED_PER_CALL) for queue in self._timers.values()]
             self.settled = all(tables) and all(timers)
 
+    def migration_progress(self) -> list[MigrationProgress]:
+        """See :class:`~headgate.state.backend.KeyedBackend`; here a restore converts everything."""
+        return []
+
     def close(self) -> None:
         """Nothing to do: everything is in memory."""
 
@@ -165,15 +180,17 @@ class HeapKeyedBackend:
             raise InternalError(
                 "state is restored into a backend that already holds some; please report this"
             )
-        readers = [BytesBlob(blob) if isinstance(blob, bytes) else blob for blob in blobs]
+        replay = Replay(blobs, self._targets, self.groups, self.max_parallelism)
+        queues = self._timers
         for name, keys, values in restored_sections(
-            readers, self._targets, self.groups, self.max_parallelism
+            replay.bases, self._targets, self.groups, self.max_parallelism
         ):
-            timers = self._timers.get(name)
+            timers = queues.get(name)
             if timers is None:
                 self._tables[name].entries.update(zip(keys, values, strict=True))
             else:
                 timers.restore(zip(values, keys, strict=True))
+        replay.apply(self._tables, queues)
 
 
 def handle_of(descriptor: StateDescriptor, serializer: TypeSerializer[Any], table: HeapTable) -> Handle:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from headgate.api.state import StateKind
 from headgate.common.errors import InternalError, StorageError, UsageError
-from headgate.serde.compatibility import AfterMigration, AsIs, Incompatible, compare
+from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, compare
 from headgate.serde.evolution import Reader, judge
 from headgate.serde.forms import FormSerializer, describe
 from headgate.serde.serializer import TypeSerializer
@@ -143,6 +143,13 @@ def value_reader(section: Section, target: Target) -> Reader:
         ) from None
     except StorageError as error:
         raise StorageError(f"state {section.name!r} of the checkpoint: {error}") from None
+
+
+def value_verdict(stored: dict[str, Any], target: Target) -> Compatibility:
+    """What becomes of values of a stored kind and description that :func:`value_reader` found to fit."""
+    serializer = target.serializer
+    current = serializer.current if isinstance(serializer, DeclaredSerializer) else serializer
+    return judge(_stored_values(stored), current)
 
 
 def _follow(section: Section, target: Target | None) -> None:

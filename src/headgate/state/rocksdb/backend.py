@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -10,29 +12,35 @@ from typing import Any, Final, cast
 from headgate.api.state import StateDescriptor
 from headgate.common.errors import InternalError, StorageError
 from headgate.core.timers import TimerQueue
-from headgate.serde.resolve import serializer_for
-from headgate.state.backend import BlobReader, NativeState, PendingSnapshot, StoredValue
+from headgate.state.backend import BlobReader, MigrationProgress, NativeState, PendingSnapshot, StoredValue
+from headgate.state.changelog.replay import Replay
 from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, SETTLED_PER_CALL, Handle, handle_of
-from headgate.state.heap.blob import BytesBlob
 from headgate.state.heap.restore import Target, restored_sections
 from headgate.state.heap.snapshot import FrozenTimers
 from headgate.state.heap.tables import MISSING, HeapTable
 from headgate.state.peek import stored_value
+from headgate.state.rocksdb.canonical import check_nothing_outside
 from headgate.state.rocksdb.database import Database, remove_tree
+from headgate.state.rocksdb.layout import layout_of
 from headgate.state.rocksdb.memory import RocksMemory
+from headgate.state.rocksdb.migration import Migration
 from headgate.state.rocksdb.native_files import Uploads
 from headgate.state.rocksdb.native_restore import NativeRestore, sources_of
 from headgate.state.rocksdb.native_snapshot import PendingNativeSnapshot
-from headgate.state.rocksdb.snapshot import FailedSnapshot, PendingRocksSnapshot
+from headgate.state.rocksdb.snapshot import Cut, FailedSnapshot, PendingRocksSnapshot
 from headgate.state.rocksdb.table import RocksTable
-from headgate.state.targets import target_of
+from headgate.state.rocksdb.timer_queue import BEYOND_ALL_TIMERS, RocksTimerQueue, timer_of
+from headgate.state.rocksdb.timer_sections import timers_of
+from headgate.state.targets import target_of, timers_target
+
+TIMER_KINDS: Final = (EVENT_TIMERS, PROCESSING_TIMERS)
 
 CACHE_ENTRIES: Final = 10_000
 """Keys of one state that are kept as live values; several batches' worth."""
 
 
 class RocksKeyedBackend:
-    """Keyed state of one operator subtask in a RocksDB database of its own, its timers in memory.
+    """Keyed state of one operator subtask in a RocksDB database of its own, its timers in it or in memory.
 
     The pause of a snapshot is the write-back of what changed, a flush and one hard link per file.
     The database holds nothing that outlives the process: a new attempt begins in a new directory
@@ -51,6 +59,8 @@ class RocksKeyedBackend:
         memory: what all RocksDB states of the worker share.
         cache_entries: keys of one state that are kept as live values at most.
         incremental: whether snapshots are.
+        eager_migration: whether values of older types are rewritten before anything else; else beside it.
+        timers_on_disk: whether timers are in RocksDB, and only the next ones in memory too.
 
     Raises:
         UsageError: a state is declared with a type that has no serializer.
@@ -68,6 +78,8 @@ class RocksKeyedBackend:
         memory: RocksMemory,
         cache_entries: int = CACHE_ENTRIES,
         incremental: bool = False,
+        eager_migration: bool = False,
+        timers_on_disk: bool = False,
     ) -> None:
         if not 0 <= first_group <= last_group < max_parallelism:
             raise InternalError(
@@ -79,23 +91,46 @@ class RocksKeyedBackend:
         self._directory, self._memory = directory, memory
         self._snapshots = count(1)
         self._incremental, self._uploads = incremental, Uploads()
-        self._database = Database(directory / "db", self._states, memory)
+        self._database = Database(directory / "db", [*self._states, *TIMER_KINDS], memory)
         self._tables = {
             name: RocksTable(
-                name, self._database.stores[name], target.serializer, max_parallelism, cache_entries
+                self._database.stores[name], layout_of(name, target), max_parallelism, cache_entries
             )
             for name, target in self._states.items()
         }
+        self._eager, self._migrations = eager_migration, deque[Migration]()
         self.handles: dict[str, Handle] = {
             name: handle_of(descriptor, self._states[name].serializer, cast(HeapTable, self._tables[name]))
             for name, descriptor in descriptors.items()
         }
         self._handles = tuple(self.handles.values())
-        self.event_timers: TimerQueue[Any] = TimerQueue()
-        self.processing_timers: TimerQueue[Any] = TimerQueue()
-        self._timers = {EVENT_TIMERS: self.event_timers, PROCESSING_TIMERS: self.processing_timers}
-        timestamps = serializer_for(int)
-        self._timer_target = Target({"kind": "timers", "of": [timestamps.describe()]}, timestamps)
+        self._timer_target = timers_target()
+        self.event_timers: TimerQueue[Any] = self._timer_queue(EVENT_TIMERS, timers_on_disk)
+        self.processing_timers: TimerQueue[Any] = self._timer_queue(PROCESSING_TIMERS, timers_on_disk)
+
+    @property
+    def tables(self) -> Mapping[str, RocksTable]:
+        """See :class:`~headgate.state.backend.TableBackend`."""
+        return self._tables
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """See :class:`~headgate.state.backend.TableBackend`."""
+        return self._states | dict.fromkeys(self._timers, self._timer_target)
+
+    def _timer_queue(self, kind: str, on_disk: bool) -> TimerQueue[Any]:
+        if not on_disk:
+            return TimerQueue()
+        return cast(TimerQueue[Any], RocksTimerQueue(self._database.stores[kind], self.max_parallelism))
+
+    @property
+    def _timers_on_disk(self) -> dict[str, RocksTimerQueue]:
+        timers: Mapping[str, object] = self._timers
+        return {kind: queue for kind, queue in timers.items() if isinstance(queue, RocksTimerQueue)}
+
+    @property
+    def _timers(self) -> dict[str, TimerQueue[Any]]:
+        return {EVENT_TIMERS: self.event_timers, PROCESSING_TIMERS: self.processing_timers}
 
     def bind(self, key: Any) -> None:
         """Make `key` the current key of every handle."""
@@ -152,27 +187,48 @@ class RocksKeyedBackend:
         Raises:
             UsageError: a value is not of its state's declared type.
             StorageError: RocksDB takes no changes any more.
+            InternalError: there is a key of another subtask, which would be lost at the next rescaling.
         """
-        for table in self._tables.values():
+        on_disk = self._timers_on_disk
+        for queue in on_disk.values():
+            queue.flush()
+        for name, table in self._tables.items():
             table.flush()
+            if self._incremental:  # what is written whole is looked at then
+                check_nothing_outside(name, self._database.stores[name], self.groups)
         directory = self._directory / "snapshots" / str(next(self._snapshots))
         try:
             self._database.checkpoint(directory)
         except StorageError as error:
             remove_tree(directory)
             return FailedSnapshot(error)
-        timers = [
-            FrozenTimers(name, *self._timer_target, queue.freeze()) for name, queue in self._timers.items()
-        ]
-        cut = (directory, self._states, timers, self.groups, self.max_parallelism, self._memory)
+        cut = Cut(
+            directory,
+            {name: table.layout.at_cut() for name, table in self._tables.items()},
+            [
+                FrozenTimers(kind, *self._timer_target, queue.freeze())
+                for kind, queue in self._timers.items()
+                if kind not in on_disk
+            ],
+            dict.fromkeys(on_disk, self._timer_target),
+            self.groups,
+            self.max_parallelism,
+            self._memory,
+        )
         if not self._incremental:
-            return PendingRocksSnapshot(*cut)
-        return PendingNativeSnapshot(*cut, checkpoint=checkpoint, completed=completed, uploads=self._uploads)
+            return PendingRocksSnapshot(cut)
+        return PendingNativeSnapshot(cut, checkpoint=checkpoint, completed=completed, uploads=self._uploads)
 
     def settle(self) -> None:
-        """See :class:`~headgate.state.backend.KeyedBackend`; here it concerns timers."""
+        """See :class:`~headgate.state.backend.KeyedBackend`; it concerns timers and values of older types."""
         for timers in self._timers.values():
             timers.settle(SETTLED_PER_CALL)
+        if self._migrations and self._migrations[0].step():
+            self._migrations.popleft()
+
+    def migration_progress(self) -> list[MigrationProgress]:
+        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        return [migration.progress() for migration in self._migrations]
 
     def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
         """Fill the empty backend with its own key groups out of any number of blobs of either backend.
@@ -188,15 +244,16 @@ class RocksKeyedBackend:
             raise InternalError(
                 "state is restored into a backend that already holds some; please report this"
             )
-        readers = [BytesBlob(blob) if isinstance(blob, bytes) else blob for blob in blobs]
-        self._restore_native([blob for blob in readers if isinstance(blob, NativeState)])
-        targets = self._states | dict.fromkeys(self._timers, self._timer_target)
-        for name, keys, values in restored_sections(readers, targets, self.groups, self.max_parallelism):
-            timers = self._timers.get(name)
+        targets, queues = self.targets, self._timers
+        replay = Replay(blobs, targets, self.groups, self.max_parallelism)
+        self._restore_native([blob for blob in replay.bases if isinstance(blob, NativeState)])
+        for name, keys, values in restored_sections(replay.bases, targets, self.groups, self.max_parallelism):
+            timers = queues.get(name)
             if timers is None:
                 self._tables[name].load(keys, values)
             else:
                 timers.restore(zip(values, keys, strict=True))
+        replay.apply(self._tables, queues)
 
     def _restore_native(self, states: Sequence[NativeState]) -> None:
         """Put a database that is made of native files in the place of the empty one."""
@@ -206,13 +263,35 @@ class RocksKeyedBackend:
         self._database.close()
         remove_tree(self._directory / "db")
         restore = NativeRestore(
-            sources, self._states, self.groups, self.max_parallelism, self._directory, self._memory
+            sources, self.targets, self.groups, self.max_parallelism, self._directory, self._memory
         )
-        self._database = restore.build()
+        self._database, layouts, continued = restore.build()
         for name, table in self._tables.items():
-            table.attach(self._database.stores[name])
-        first = sources[0]
-        self._uploads.restored(first.details.checkpoint, first.state.native.files, first.state.root)
+            table.attach(self._database.stores[name], layouts.get(name) or table.layout)
+        self._attach_timers()
+        if continued is not None:
+            state = continued.state
+            self._uploads.restored(continued.details.checkpoint, state.native.files, state.root)
+        self._migrate()
+
+    def _attach_timers(self) -> None:
+        """Timers lie in column families now, if they did before; there they stay or not."""
+        on_disk = self._timers_on_disk
+        for kind, queue in self._timers.items():
+            store = self._database.stores[kind]
+            if kind in on_disk:
+                on_disk[kind].attach(store)
+            elif not store.empty():
+                queue.restore(timer_of(*entry) for entry in timers_of(store, self.groups))
+                store.delete_range(b"", BEYOND_ALL_TIMERS)
+
+    def _migrate(self) -> None:
+        """Begin to rewrite what earlier programs stored in other types."""
+        for name, table in self._tables.items():
+            if table.layout.versions.older:
+                self._migrations.append(Migration(table.layout, self._database.stores[name]))
+        while self._eager and self._migrations:
+            self._migrations.popleft().step(math.inf)
 
     def close(self) -> None:
         """Close the database and remove its directory; safe to call again.

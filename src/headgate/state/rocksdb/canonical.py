@@ -6,21 +6,21 @@ The blob is the one of the heap backend, so state moves from one backend to the 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
 import msgspec
 
-from headgate.common.errors import InternalError, StorageError, UsageError
-from headgate.serde.evolution import Reader
+from headgate.common.errors import InternalError
 from headgate.state.backend import BlobReader, EntryFilter
 from headgate.state.heap.blob import Chunk, Header, Section, chunk_bytes, preamble_and_header, read_header
 from headgate.state.heap.restore import Target
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.keys import group_of, groups_range, key_of
+from headgate.state.rocksdb.layout import Row
 from headgate.state.rocksdb.local_files import Spool
 
 CHUNK_ENTRIES: Final = 10_000
@@ -89,29 +89,24 @@ class CanonicalBlob:
         self._offset += len(data)
 
 
-def decoded(
-    name: str, store: ColumnStore, read: Reader, groups: tuple[int, int]
-) -> Iterator[tuple[int, list[Any], list[Any]]]:
-    """Keys and values of each key group, ascending, in chunks.
-
-    Args:
-        name: of the state, for messages.
-        store: its entries.
-        read: a batch of values from their bytes.
-        groups: first and last key group; entries of others are left out.
+def chunks_of(rows: Iterable[Row]) -> Iterator[tuple[int, list[Any], list[Any]]]:
+    """Key group, keys and values of rows that are in order of the keys' bytes.
 
     Raises:
         StorageError: a key or value does not decode, or a block is damaged.
-        UsageError: a value of an older shape cannot become one of today's.
+        UsageError: a value of an older type cannot become one of the declared type.
     """
-    for group, items in groupby(store.items(*groups_range(*groups)), lambda item: group_of(item[0])):
-        while part := list(islice(items, CHUNK_ENTRIES)):
-            try:
-                yield group, [key_of(key) for key, _ in part], [read(value, 1)[0] for _, value in part]
-            except StorageError as error:
-                raise StorageError(f"state {name!r}, key group {group}: {error}") from None
-            except UsageError as error:
-                raise UsageError(f"state {name!r} of the checkpoint cannot be read: {error}") from None
+    for group, of_group in groupby(rows, lambda row: group_of(row.stored)):
+        keys, values, weight = list[Any](), list[Any](), 0
+        for row in of_group:
+            keys.append(key_of(row.stored))
+            values.append(row.value)
+            weight += row.weight
+            if weight >= CHUNK_ENTRIES:
+                yield group, keys, values
+                keys, values, weight = [], [], 0
+        if keys:
+            yield group, keys, values
 
 
 def check_nothing_outside(name: str, store: ColumnStore, groups: tuple[int, int]) -> None:

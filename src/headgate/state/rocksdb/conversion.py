@@ -7,12 +7,14 @@ from pathlib import Path
 
 from headgate.common.errors import InternalError
 from headgate.state.backend import NativeState
-from headgate.state.heap.restore import Target, readers_of
-from headgate.state.rocksdb.canonical import CanonicalBlob, decoded
+from headgate.state.heap.restore import Target
+from headgate.state.rocksdb.canonical import CanonicalBlob, chunks_of
 from headgate.state.rocksdb.database import Access, Database, remove_tree
 from headgate.state.rocksdb.local_files import Spool
 from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
-from headgate.state.rocksdb.native_restore import Source, sources_of
+from headgate.state.rocksdb.native_restore import Source, readable, readable_timers, sources_of
+from headgate.state.rocksdb.timer_sections import timer_chunks
+from headgate.state.targets import timers_target
 
 
 def canonical_blob(
@@ -49,18 +51,15 @@ def _converted(
     source: Source, database: Database, targets: Mapping[str, Target], max_parallelism: int, folder: Path
 ) -> Spool:
     header = source.header
-    readers = readers_of(
-        header,
-        targets,
-        max_parallelism,
-        lambda section: section.name in database.stores and not database.stores[section.name].empty(),
-    )
+    timers = dict.fromkeys(readable_timers(source, database), timers_target())
+    layouts = readable(source, database, {**targets, **timers}, max_parallelism)
     groups = (header.first_group, header.last_group)
     blob = CanonicalBlob(folder, groups, max_parallelism)
     try:
-        for name in source.details.formats:
-            if name in readers:
-                blob.add(name, targets[name], decoded(name, database.stores[name], readers[name], groups))
+        for name, layout in layouts.items():
+            blob.add(name, targets[name], chunks_of(layout.rows(database.stores[name], groups)))
+        for name, target in timers.items():
+            blob.add(name, target, timer_chunks(name, database.stores[name], groups))
         blob.add_all_of(source.state, without=source.details.formats)
         return blob.finish()
     except BaseException:

@@ -71,18 +71,22 @@ class ColumnStore:
         except Exception as error:
             raise storage_error("write", self._where, error) from None
 
-    def items(self, start: bytes = b"", stop: bytes = BEYOND_ALL_KEYS) -> Iterator[tuple[bytes, bytes]]:
+    def items(
+        self, start: bytes = b"", stop: bytes = BEYOND_ALL_KEYS, *, ahead: bool = True
+    ) -> Iterator[tuple[bytes, bytes]]:
         """Entries in order of their keys' bytes, as they are when the first one is asked for.
 
         Args:
             start: the least key.
             stop: behind the last one.
+            ahead: whether so many are wanted that the disk should read ahead.
 
         Raises:
             StorageError: a block is damaged. The binding's own iterators end there without a word.
         """
         options = ReadOptions()
-        options.set_readahead_size(2 << 20)
+        if ahead:
+            options.set_readahead_size(2 << 20)
         try:
             entries: Any = self._store.iter(options)
             entries.seek(start)

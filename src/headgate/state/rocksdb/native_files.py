@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 
 from headgate.common.errors import StorageError
+from headgate.state.rocksdb.layout import LAYOUTS, Layout
+from headgate.state.rocksdb.timer_sections import TIMERS
+from headgate.state.rocksdb.versions import StoredVersions
 from headgate.state.snapshots import NativeFiles, StateHandle
 
 ROCKSDB: Final = "rocksdb"
-VALUE_FORMAT: Final = 1
-"""Of a column family: keys as in `keys`, each value as its state's serializer encodes a batch of one."""
-
 _TABLE: Final = re.compile(r"[0-9]{6,20}\.sst")
 _ALWAYS_NEW: Final = re.compile(r"CURRENT|MANIFEST-[0-9]{6,20}")
 
@@ -25,17 +25,26 @@ class Details(msgspec.Struct, frozen=True):
 
     Attributes:
         checkpoint: the one that they were first listed in.
-        formats: state -> format of its column family.
+        formats: column family -> its format; see `layout`.
+        versions: column family -> of which types its values are; without an entry they are of one.
     """
 
     checkpoint: int
     formats: dict[str, int]
+    versions: dict[str, StoredVersions] = {}
 
 
-def native_files(checkpoint: int, states: Iterable[str], files: dict[str, StateHandle]) -> NativeFiles:
+def native_files(
+    checkpoint: int, layouts: Mapping[str, Layout], timers: Iterable[str], files: dict[str, StateHandle]
+) -> NativeFiles:
     """The files of one snapshot, for its handle."""
-    details = Details(checkpoint, dict.fromkeys(states, VALUE_FORMAT))
-    return NativeFiles(ROCKSDB, files, msgspec.to_builtins(details))
+    details = Details(
+        checkpoint,
+        {name: layout.format for name, layout in layouts.items()} | dict.fromkeys(timers, TIMERS),
+        {name: layout.versions.stored() for name, layout in layouts.items()},
+    )
+    # Bytes are part of what serializers of the users' say of themselves.
+    return NativeFiles(ROCKSDB, files, msgspec.to_builtins(details, builtin_types=(bytes,)))
 
 
 def details_of(native: NativeFiles) -> Details:
@@ -59,10 +68,10 @@ def details_of(native: NativeFiles) -> Details:
             f"the checkpoint's description of RocksDB's files does not decode ({error})"
         ) from None
     for name, number in details.formats.items():
-        if number != VALUE_FORMAT:
+        if number not in (*LAYOUTS, TIMERS):
             raise StorageError(
                 f"state {name!r} of the checkpoint is in format {number} of RocksDB's values; this Headgate "
-                f"reads {VALUE_FORMAT}"
+                f"reads {', '.join(map(str, (*LAYOUTS, TIMERS)))}"
             )
     return details
 

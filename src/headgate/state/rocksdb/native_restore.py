@@ -2,8 +2,8 @@
 
 One of them, the one with most of the key groups that are wanted, lends its files: they are continued,
 and what is not wanted is deleted as a range, without reading it. The wanted entries of the others are
-copied into it. What is stored in an older shape is rewritten on the way. Files are copied and verified
-as a whole before RocksDB sees them, and no more than a batch of entries is in Python at a time.
+copied into it. Values of an older type stay as they are, each with its type's number. Files are copied and
+verified as a whole before RocksDB sees them, and no more than a batch of entries is in Python at a time.
 """
 
 from __future__ import annotations
@@ -14,24 +14,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Final, NamedTuple
 
-from headgate.common.errors import StorageError, UsageError
-from headgate.serde.compatibility import AsIs, compare
 from headgate.state.backend import NativeState
 from headgate.state.heap.blob import Header, read_header
 from headgate.state.heap.restore import Target, readers_of
 from headgate.state.rocksdb.database import BEYOND_ALL_KEYS, Access, ColumnStore, Database, remove_tree
 from headgate.state.rocksdb.keys import groups_range
+from headgate.state.rocksdb.layout import LAYOUTS, Entries, VersionedValues, layout_of, transferred
 from headgate.state.rocksdb.local_files import local_error
 from headgate.state.rocksdb.memory import RocksMemory
+from headgate.state.rocksdb.migration import BATCH_BYTES, BATCH_ENTRIES, REPORT_EVERY_S
 from headgate.state.rocksdb.native_files import Details, details_of
-
-BATCH_ENTRIES: Final = 1_000
-BATCH_BYTES: Final = 4 << 20
-REPORT_EVERY_S: Final = 5.0
-
-Convert = Callable[[bytes], bytes]
+from headgate.state.rocksdb.timer_sections import TIMERS, keep_only, timers_of
+from headgate.state.rocksdb.versions import StoredVersions, Versions
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -76,12 +72,56 @@ def sources_of(states: Sequence[NativeState], groups: tuple[int, int]) -> list[S
     return sorted(found, key=lambda source: -source.wanted(groups))
 
 
+def readable(
+    source: Source, stored: Database, targets: Mapping[str, Target], max_parallelism: int
+) -> dict[str, VersionedValues]:
+    """State -> how its column family is read, for each that has entries; once everything was found to fit.
+
+    Raises:
+        UsageError: stored and declared state do not fit; the message names the state.
+    """
+    found = readers_of(
+        source.header,
+        targets,
+        max_parallelism,
+        lambda section: section.name in stored.stores and not stored.stores[section.name].empty(),
+    )
+    schemas = {section.name: section.schema for section in source.header.sections}
+    layouts: dict[str, VersionedValues] = {}
+    for name, number in source.details.formats.items():
+        if name in found and number != TIMERS:
+            numbers = source.details.versions.get(name, StoredVersions())
+            versions = Versions.restored(name, targets[name], schemas[name], numbers)
+            layouts[name] = LAYOUTS[number](versions)
+    return layouts
+
+
+def readable_timers(source: Source, stored: Database) -> list[str]:
+    """The kinds of timers that lie in column families."""
+    formats = source.details.formats.items()
+    return [name for name, number in formats if number == TIMERS and name in stored.stores]
+
+
+class Restored(NamedTuple):
+    """What was made of native files.
+
+    Attributes:
+        database: open; the caller closes it.
+        layouts: of the column families that have entries.
+        continued: the source whose files the database goes on with; None: all of it was copied.
+    """
+
+    database: Database
+    layouts: dict[str, VersionedValues]
+    continued: Source | None
+
+
 class NativeRestore:
     """Makes the database of one subtask.
 
     Args:
         sources: as :func:`sources_of` gives them, at least one.
-        targets: the declared states.
+        targets: the declared states, and timers.
         groups: first and last key group of the subtask.
         max_parallelism: number of key groups of the operator.
         directory: of the backend; the database comes to be in its folder `db`.
@@ -99,73 +139,77 @@ class NativeRestore:
     ) -> None:
         self._sources, self._targets, self._groups = sources, targets, groups
         self._max_parallelism, self._directory, self._memory = max_parallelism, directory, memory
+        self._layouts: dict[str, VersionedValues] = {}
 
-    def build(self) -> Database:
-        """The database; the caller closes it.
+    def build(self) -> Restored:
+        """The database.
 
         Raises:
             StorageError: a file is missing or damaged, or the local disk does not take it.
             UsageError: stored and declared state do not fit; the message names the state.
         """
-        first, *others = self._sources
         for source in self._sources:
             readers_of(source.header, self._targets, self._max_parallelism, lambda _: False)
-        first.fetch(self._directory / "db")
-        database = Database(self._directory / "db", self._targets, self._memory, Access.CONTINUE)
+        first = self._sources[0]
+        continued = first if self._goes_on(first) else None
+        if continued is not None:
+            continued.fetch(self._directory / "db")
+        access = Access.NEW if continued is None else Access.CONTINUE
+        database = Database(self._directory / "db", self._targets, self._memory, access)
         try:
-            self._fit(first, database)
-            for number, source in enumerate(others):
-                with self._opened(source, self._directory / f"restored-{number}") as stored:
-                    self._copy(source, stored, database)
+            if continued is not None:
+                self._fit(continued, database)
+            for number, source in enumerate(self._sources):
+                if source is not continued:
+                    with self._opened(source, self._directory / f"restored-{number}") as stored:
+                        self._copy(source, stored, database)
         except BaseException:
             database.close()
             raise
-        return database
+        return Restored(database, self._layouts, continued)
+
+    def _goes_on(self, source: Source) -> bool:
+        """Whether its column families are as this program's are, but for the types of the values."""
+        formats = source.details.formats.items()
+        return all(
+            number in (TIMERS, layout_of(name, self._targets[name]).format)
+            for name, number in formats
+            if name in self._targets
+        )
 
     def _fit(self, source: Source, database: Database) -> None:
         """Bring a continued database to the declared states and the wanted key groups."""
-        converts = self._converts(source, database)
+        self._layouts = readable(source, database, self._targets, self._max_parallelism)
         low, high = groups_range(*self._groups)
-        for name in source.details.formats:
+        for name, number in source.details.formats.items():
             if name not in self._targets:
                 database.drop(name)
                 continue
-            store = database.stores[name]
-            if source.header.first_group < self._groups[0]:
+            store, before = database.stores[name], source.header.first_group < self._groups[0]
+            behind = source.header.last_group > self._groups[1]
+            if number == TIMERS:
+                if before or behind:
+                    keep_only(store, self._groups)
+                continue
+            if before:
                 store.delete_range(b"", low)
-            if source.header.last_group > self._groups[1]:
+            if behind:
                 store.delete_range(high, BEYOND_ALL_KEYS)
-            if (convert := converts.get(name)) is not None:
-                self._transfer(name, store, store, convert)
 
     def _copy(self, source: Source, stored: Database, database: Database) -> None:
-        for name, convert in self._converts(source, stored).items():
-            self._transfer(name, stored.stores[name], database.stores[name], convert)
+        for name, theirs in readable(source, stored, self._targets, self._max_parallelism).items():
+            mine = self._layouts.setdefault(name, layout_of(name, self._targets[name]))
+            entries = transferred(theirs, stored.stores[name], mine, self._groups)
+            self._write(name, entries, stored.stores[name].about_entries, database.stores[name])
+        for name in readable_timers(source, stored):
+            timers = stored.stores[name]
+            self._write(name, timers_of(timers, self._groups), timers.about_entries, database.stores[name])
 
-    def _converts(self, source: Source, stored: Database) -> dict[str, Convert | None]:
-        """State -> how its values are rewritten, None: not at all; once everything was found to fit."""
-        readers = readers_of(
-            source.header,
-            self._targets,
-            self._max_parallelism,
-            lambda section: section.name in stored.stores and not stored.stores[section.name].empty(),
-        )
-        schemas = {section.name: section.schema for section in source.header.sections}
-        converts: dict[str, Convert | None] = {}
-        for name in source.details.formats:
-            if name in readers:
-                target = self._targets[name]
-                same = isinstance(compare(schemas[name], target.schema), AsIs)
-                converts[name] = None if same else _converting(readers[name], target)
-        return converts
-
-    def _transfer(self, name: str, source: ColumnStore, target: ColumnStore, convert: Convert | None) -> None:
-        progress = Progress(name, "copied" if convert is None else "rewritten", source.about_entries)
+    def _write(self, name: str, entries: Entries, about: int, target: ColumnStore) -> None:
+        progress = Progress(name, about)
         batch: list[tuple[bytes, bytes | None]] = []
         size = 0
-        for key, value in source.items(*groups_range(*self._groups)):
-            if convert is not None:
-                value = _converted(name, value, convert)
+        for key, value in entries:
             batch.append((key, value))
             size += len(key) + len(value)
             if len(batch) == BATCH_ENTRIES or size > BATCH_BYTES:
@@ -191,8 +235,8 @@ class NativeRestore:
 class Progress:
     """Says every few seconds how far a long restore is."""
 
-    def __init__(self, name: str, done: str, about: int, now: Callable[[], float] = monotonic) -> None:
-        self._name, self._done, self._about, self._now = name, done, about, now
+    def __init__(self, name: str, about: int, now: Callable[[], float] = monotonic) -> None:
+        self._name, self._about, self._now = name, about, now
         self._count, self._next = 0, now() + REPORT_EVERY_S
 
     def advance(self, count: int) -> None:
@@ -201,20 +245,6 @@ class Progress:
         if self._now() >= self._next:
             self._next = self._now() + REPORT_EVERY_S
             _LOG.info(
-                "restoring state %r: %d of about %d stored entries %s",
-                self._name, self._count, max(self._about, self._count), self._done,
+                "restoring %r: %d of about %d stored entries copied",
+                self._name, self._count, max(self._about, self._count),
             )  # fmt: skip
-
-
-def _converting(read: Callable[[Any, int], list[Any]], target: Target) -> Convert:
-    encode = target.serializer.encode_many
-    return lambda value: encode(read(value, 1))
-
-
-def _converted(name: str, value: bytes, convert: Convert) -> bytes:
-    try:
-        return convert(value)
-    except StorageError as error:
-        raise StorageError(f"state {name!r} in the checkpoint's files of RocksDB: {error}") from None
-    except UsageError as error:
-        raise UsageError(f"state {name!r} of the checkpoint cannot be read: {error}") from None

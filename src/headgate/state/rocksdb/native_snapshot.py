@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,12 +11,9 @@ import msgspec
 from headgate.common.errors import StorageError
 from headgate.state.backend import Part, StateFiles, size_of
 from headgate.state.heap.blob import Section, preamble_and_header, read_header
-from headgate.state.heap.restore import Target
-from headgate.state.heap.snapshot import FrozenTimers
 from headgate.state.rocksdb.local_files import FileParts, local_error
-from headgate.state.rocksdb.memory import RocksMemory
 from headgate.state.rocksdb.native_files import Uploads, native_files, tables_and_small
-from headgate.state.rocksdb.snapshot import PendingRocksSnapshot
+from headgate.state.rocksdb.snapshot import Cut, PendingRocksSnapshot
 from headgate.state.snapshots import KeyedStateHandle, StateHandle
 
 SMALL_BYTES: Final = 1 << 20
@@ -26,34 +23,17 @@ SMALL_BYTES: Final = 1 << 20
 class PendingNativeSnapshot(PendingRocksSnapshot):
     """See :class:`PendingRocksSnapshot`; here the tables are stored as they are.
 
-    The blob holds the timers, and of the states only what they are.
+    The blob holds the timers that are in memory, and of everything else only what it is.
 
     Args:
-        directory: see there; as all the following.
-        targets: the states.
-        timers: the timers.
-        groups: key groups.
-        max_parallelism: their number.
-        memory: for reading.
+        cut: see there.
         checkpoint: which it is for.
         completed: whose files it may refer to; 0: to none.
         uploads: what is stored already.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        targets: Mapping[str, Target],
-        timers: Sequence[FrozenTimers],
-        groups: tuple[int, int],
-        max_parallelism: int,
-        memory: RocksMemory,
-        *,
-        checkpoint: int,
-        completed: int,
-        uploads: Uploads,
-    ) -> None:
-        super().__init__(directory, targets, timers, groups, max_parallelism, memory)
+    def __init__(self, cut: Cut, *, checkpoint: int, completed: int, uploads: Uploads) -> None:
+        super().__init__(cut)
         self._checkpoint, self._completed, self._uploads = checkpoint, completed, uploads
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
@@ -65,12 +45,12 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
         try:
             return self._store(uid, files)
         except OSError as error:
-            raise local_error("read", self._directory, error) from error
+            raise local_error("read", self._cut.directory, error) from error
         finally:
             self.release()
 
     def _store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        tables, small = tables_and_small(self._directory)
+        tables, small = tables_and_small(self._cut.directory)
         stored = self._shared(tables, files)
         new = [table for table in tables if table.name not in stored]
         for table in new:
@@ -83,10 +63,10 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
         stored.update(zip((file.name for file in packed), rest, strict=True))
         self._uploads.stored(self._checkpoint, stored)
         return KeyedStateHandle(
-            *self._groups,
+            *self._cut.groups,
             handle,
             size_of(handle) + sum(map(size_of, stored.values())),
-            native_files(self._checkpoint, self._targets, stored),
+            native_files(self._checkpoint, self._cut.layouts, self._cut.stored_timers, stored),
         )
 
     def _shared(self, tables: Sequence[Path], files: StateFiles) -> dict[str, StateHandle]:
@@ -109,6 +89,8 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
         """The timers, behind a header that describes the states as well."""
         timers = self._timers_blob()
         header, body = read_header(timers)
-        states = [Section(name, target.schema, []) for name, target in self._targets.items()]
-        whole = msgspec.structs.replace(header, sections=[*states, *header.sections])
+        targets = {name: each.versions.target for name, each in self._cut.layouts.items()}
+        targets |= self._cut.stored_timers
+        described = [Section(name, target.schema, []) for name, target in targets.items()]
+        whole = msgspec.structs.replace(header, sections=[*described, *header.sections])
         return [preamble_and_header(whole), timers.read(body, header.body_length)]

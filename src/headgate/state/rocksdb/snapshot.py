@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,37 +12,48 @@ from headgate.state.backend import EntryFilter, StateFiles, store_blob
 from headgate.state.heap.blob import BytesBlob
 from headgate.state.heap.restore import Target
 from headgate.state.heap.snapshot import FrozenTimers, PendingHeapSnapshot
-from headgate.state.rocksdb.canonical import CanonicalBlob, check_nothing_outside, decoded
+from headgate.state.rocksdb.canonical import CanonicalBlob, check_nothing_outside, chunks_of
 from headgate.state.rocksdb.database import Access, Database, remove_tree
+from headgate.state.rocksdb.layout import Layout
 from headgate.state.rocksdb.local_files import Spool
 from headgate.state.rocksdb.memory import RocksMemory
+from headgate.state.rocksdb.timer_sections import timer_chunks
 from headgate.state.snapshots import KeyedStateHandle
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Everything at one moment.
+
+    Attributes:
+        directory: a local checkpoint of the database; removed when the snapshot is released.
+        layouts: of the states, in the order of the blob's sections, as they were.
+        timers: the timers in memory.
+        stored_timers: those in the database, and what the blob calls them.
+        groups: first and last key group of the subtask.
+        max_parallelism: number of key groups of the operator.
+        memory: bounds what reading the checkpoint takes.
+    """
+
+    directory: Path
+    layouts: Mapping[str, Layout]
+    timers: Sequence[FrozenTimers]
+    stored_timers: Mapping[str, Target]
+    groups: tuple[int, int]
+    max_parallelism: int
+    memory: RocksMemory
 
 
 class PendingRocksSnapshot:
     """A local checkpoint of the database, and the timers as they were.
 
     Args:
-        directory: the checkpoint; removed when the snapshot is released.
-        targets: the states, in the order of the blob's sections.
-        timers: the timers at the cut.
-        groups: first and last key group of the subtask.
-        max_parallelism: number of key groups of the operator.
-        memory: bounds what reading the checkpoint takes.
+        cut: the moment.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        targets: Mapping[str, Target],
-        timers: Sequence[FrozenTimers],
-        groups: tuple[int, int],
-        max_parallelism: int,
-        memory: RocksMemory,
-    ) -> None:
-        self._directory, self._targets, self._memory = directory, targets, memory
-        self._groups, self._max_parallelism = groups, max_parallelism
-        self._timers = PendingHeapSnapshot(timers, groups, max_parallelism)
+    def __init__(self, cut: Cut) -> None:
+        self._cut = cut
+        self._timers = PendingHeapSnapshot(cut.timers, cut.groups, cut.max_parallelism)
         self.keep: EntryFilter | None = None
 
     def write(self) -> Spool:
@@ -51,7 +63,8 @@ class PendingRocksSnapshot:
             StorageError: the checkpoint cannot be read, or the local disk does not take the blob.
             InternalError: a key is not of the subtask's key groups.
         """
-        blob = CanonicalBlob(self._directory.parent, self._groups, self._max_parallelism)
+        cut = self._cut
+        blob = CanonicalBlob(cut.directory.parent, cut.groups, cut.max_parallelism)
         try:
             self._add_states(blob)
             blob.add_all_of(self._timers_blob())
@@ -66,23 +79,26 @@ class PendingRocksSnapshot:
         """See :class:`~headgate.state.backend.PendingSnapshot`."""
         blob = self.write()
         try:
-            return store_blob(uid, files, self._groups, blob)
+            return store_blob(uid, files, self._cut.groups, blob)
         finally:
             blob.close()
 
     def release(self) -> None:
         """Let go of the checkpoint and the timers."""
         self._timers.release()
-        _discard(self._directory)
+        _discard(self._cut.directory)
 
     def _add_states(self, blob: CanonicalBlob) -> None:
-        database = Database(self._directory, self._targets, self._memory, Access.READ_ONLY)
+        cut = self._cut
+        names = [*cut.layouts, *cut.stored_timers]
+        database = Database(cut.directory, names, cut.memory, Access.READ_ONLY)
         try:
-            for name, target in self._targets.items():
+            for name, layout in cut.layouts.items():
                 store = database.stores[name]
-                check_nothing_outside(name, store, self._groups)
-                values = decoded(name, store, target.serializer.decode_stored, self._groups)
-                blob.add(name, target, values, self.keep)
+                check_nothing_outside(name, store, cut.groups)
+                blob.add(name, layout.versions.target, chunks_of(layout.rows(store, cut.groups)), self.keep)
+            for name, target in cut.stored_timers.items():
+                blob.add(name, target, timer_chunks(name, database.stores[name], cut.groups))
         finally:
             database.close()
 

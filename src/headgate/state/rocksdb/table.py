@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.serializer import TypeSerializer
-from headgate.serde.singles import Singles
 from headgate.state.heap.tables import MISSING
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.keys import key_of, storage_key, storage_keys
+from headgate.state.rocksdb.layout import VersionedValues
+from headgate.state.rocksdb.versions import decoded
 
 _UNKNOWN: Final = object()
 _PORTION_ENTRIES: Final = 256
@@ -25,35 +25,33 @@ class RocksTable:
     """The entries of one state.
 
     Args:
-        name: of the state, for messages.
         store: its column family.
-        serializer: of its values.
+        layout: how its values lie there.
         max_parallelism: number of key groups.
         cache_entries: keys that are kept as live values at most.
     """
 
     __slots__ = (
+        "_bytes",
         "_cache",
         "_changed",
         "_limit",
         "_max_parallelism",
-        "_name",
         "_older",
-        "_serializer",
-        "_singles",
         "_store",
+        "_versions",
+        "layout",
     )
 
     def __init__(
         self,
-        name: str,
         store: ColumnStore,
-        serializer: TypeSerializer[Any],
+        layout: VersionedValues,
         max_parallelism: int,
         cache_entries: int,
     ) -> None:
-        self._name, self._store, self._serializer = name, store, serializer
-        self._singles = Singles(serializer)
+        self.layout: VersionedValues = layout
+        self._store, self._versions = store, layout.versions
         self._max_parallelism, self._limit = max_parallelism, max(1, cache_entries // 2)
         # Key -> live value; MISSING where it is known that there is none. Two generations: what is
         # used moves to the younger one, and when that is full it becomes the older one. So keys in
@@ -61,11 +59,13 @@ class RocksTable:
         self._cache: dict[Any, Any] = {}
         self._older: dict[Any, Any] = {}
         self._changed: set[Any] = set()
+        # The bytes of keys that were read or written since the younger generation began.
+        self._bytes: dict[Any, bytes] = {}
 
-    def attach(self, store: ColumnStore) -> None:
+    def attach(self, store: ColumnStore, layout: VersionedValues) -> None:
         """Take over a column family that was restored, in place of an empty one."""
-        self._store = store
-        self._cache, self._older = {}, {}
+        self.layout, self._store, self._versions = layout, store, layout.versions
+        self._cache, self._older, self._bytes = {}, {}, {}
 
     @property
     def entries(self) -> RocksTable:
@@ -108,14 +108,23 @@ class RocksTable:
 
         Keys beyond what the cache holds are read one by one, when they are used.
         """
-        missing = list(set(keys).difference(self._cache, self._older))
+        needed = set(keys)
+        missing = needed.difference(self._cache, self._older)
         if not missing:
             return
         if len(self._cache) + len(missing) > self._limit:
-            self._make_room()
-        wanted = missing[: self._limit]
-        stored = self._store.get_many(storage_keys(wanted, self._max_parallelism))
+            self._make_room()  # the older generation is gone
+            missing = needed.difference(self._older)
+        wanted = self._in_order(list(missing)[: self._limit])
+        stored = self._store.get_many([self._bytes[key] for key in wanted])
         self._cache.update(zip(wanted, self._all_decoded(wanted, stored), strict=True))
+        if self._versions.older:
+            prefix = self._versions.prefix
+            self._changed.update(
+                key
+                for key, data in zip(wanted, stored, strict=True)
+                if data is not None and not data.startswith(prefix)
+            )
 
     def flush(self) -> None:
         """Write back what was changed. Values that are changed in place later must be owned again.
@@ -126,16 +135,15 @@ class RocksTable:
         """
         if not self._changed:
             return
-        keys = list(self._changed)
-        values = [self._cache[key] for key in keys]
-        encoded = self._encoded(values)
-        self._store.write(zip(storage_keys(keys, self._max_parallelism), encoded, strict=True))
+        keys = self._in_order(list(self._changed))
+        encoded = self._encoded([self._cache[key] for key in keys])
+        self._store.write(zip([self._bytes[key] for key in keys], encoded, strict=True))
         self._changed.clear()
 
     def load(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Put restored entries, past the cache."""
         self._store.write(
-            zip(storage_keys(keys, self._max_parallelism), self._singles.encode(values), strict=True)
+            zip(storage_keys(keys, self._max_parallelism), self._versions.encode(values), strict=True)
         )
 
     def keys(self) -> Iterator[Any]:
@@ -172,24 +180,35 @@ class RocksTable:
         if value is _UNKNOWN:
             data = self._store.get(storage_key(key, self._max_parallelism))
             value = MISSING if data is None else self._decoded(key, data)
+            if data is not None and not data.startswith(self._versions.prefix):
+                return self._hold(key, value, migrated=True)
+        return self._hold(key, value)
+
+    def _hold(self, key: Any, value: Any, migrated: bool = False) -> Any:
         if len(self._cache) >= self._limit:
             self._make_room()
         self._cache[key] = value
+        if migrated:  # written back, or a default that is made anew each time would change with every read
+            self._changed.add(key)
         return value
 
     def _make_room(self) -> None:
         self.flush()
-        self._older, self._cache = self._cache, {}
+        self._older, self._cache, self._bytes = self._cache, {}, {}
+
+    def _in_order(self, keys: Sequence[Any]) -> list[Any]:
+        """Keys in the order of their bytes, in which RocksDB reads and writes many of them sooner."""
+        known = self._bytes
+        new = [key for key in keys if key not in known]
+        if new:
+            known.update(zip(new, storage_keys(new, self._max_parallelism), strict=True))
+        return sorted(keys, key=known.__getitem__)
 
     def _encoded(self, values: list[Any]) -> list[bytes | None]:
         present = [value for value in values if value is not MISSING]
-        try:
-            # As a batch, because this is the only point where a wrong type can still be told.
-            self._serializer.encode_checked(present)
-            # Each as a batch of one, as batches are what other shapes and versions of a type are read from.
-            encoded = self._singles.encode(present)
-        except UsageError as error:
-            raise UsageError(f"state {self._name!r} cannot be stored: {error}") from None
+        encoded = self._versions.encode_checked(
+            present
+        )  # the only point where a wrong type can still be told
         if len(present) == len(values):
             return list(encoded)
         rest = iter(encoded)
@@ -198,8 +217,8 @@ class RocksTable:
     def _all_decoded(self, keys: Sequence[Any], stored: Sequence[bytes | None]) -> list[Any]:
         present = [data for data in stored if data is not None]
         try:
-            values = self._singles.decode(present)
-        except StorageError:
+            values = self._versions.decode(present)
+        except (StorageError, UsageError):
             values = [
                 self._decoded(key, data) for key, data in zip(keys, stored, strict=True) if data is not None
             ]
@@ -209,7 +228,4 @@ class RocksTable:
         return [MISSING if data is None else next(rest) for data in stored]
 
     def _decoded(self, key: Any, data: bytes) -> Any:
-        try:
-            return self._serializer.decode_stored(data, 1)[0]
-        except StorageError as error:
-            raise StorageError(f"state {self._name!r}, key {key!r}: {error}") from None
+        return decoded(self._versions, f"key {key!r}", data)

@@ -9,7 +9,7 @@ from typing import Any
 
 from headgate.api.state import StateDescriptor, StateKind, StateTtl
 from headgate.core.timers import TimerQueue
-from headgate.state.backend import BlobReader, KeyedBackend, PendingSnapshot, StoredValue
+from headgate.state.backend import BlobReader, KeyedBackend, MigrationProgress, PendingSnapshot, StoredValue
 from headgate.state.peek import stored_value
 from headgate.state.targets import Target, target_of
 from headgate.state.ttl.cleanup import SnapshotCleanup, StateCut
@@ -123,6 +123,10 @@ class TtlKeyedBackend:
     def settle(self) -> None:
         """See :class:`KeyedBackend`."""
         self._backend.settle()
+
+    def migration_progress(self) -> list[MigrationProgress]:
+        """See :class:`KeyedBackend`."""
+        return self._backend.migration_progress()
 
     def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
         """See :class:`KeyedBackend`. Entries without stamps count as written now."""

@@ -44,6 +44,7 @@ class NativeBench:
         stored: Iterable[KeyedStateHandle] = (),
         states: Mapping[str, StateDescriptor] = STATES,
         incremental: bool = True,
+        **options: Any,
     ) -> RocksKeyedBackend:
         """A backend in RocksDB, restored."""
         made = RocksKeyedBackend(
@@ -53,6 +54,7 @@ class NativeBench:
             directory=self.root / f"attempt-{next(self._numbers)}",
             memory=MEMORY,
             incremental=incremental,
+            **options,
         )
         self._open.append(made)
         made.restore([stored_state(self.disk, handle) for handle in stored])
@@ -67,13 +69,15 @@ class NativeBench:
         made.restore([readable(stored_state(self.disk, handle), states, GROUPS) for handle in stored])
         return made
 
-    def subtasks(self, parallelism: int, stored: Iterable[KeyedStateHandle]) -> list[RocksKeyedBackend]:
+    def subtasks(
+        self, parallelism: int, stored: Iterable[KeyedStateHandle], **options: Any
+    ) -> list[RocksKeyedBackend]:
         """All subtasks, each with those handles that the job master would give it."""
         made = []
         for index in range(parallelism):
             first, last = key_group_range(GROUPS, parallelism, index)
             mine = [h for h in stored if h.first_group <= last and first <= h.last_group]
-            made.append(self.backend((first, last), mine))
+            made.append(self.backend((first, last), mine, **options))
         return made
 
     def draw(

@@ -1,10 +1,11 @@
-"""The RocksDB backend does what a dict does, across restore, rescaling and change of backend."""
+"""What is the RocksDB backend's own: its cache, its use by the loop, its memory, and the common blob.
+
+What all backends have in common is tested by `test_suites_backends.py`.
+"""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count, pairwise
@@ -12,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
 from headgate.api.state import (
     ListState,
@@ -24,8 +23,7 @@ from headgate.api.state import (
     map_state,
     value_state,
 )
-from headgate.common.errors import ConfigError, InternalError, StorageError, UsageError
-from headgate.common.keygroups import key_group, key_group_range
+from headgate.common.errors import ConfigError
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
@@ -69,15 +67,6 @@ class Workbench:
         self._open.callback(made.close)
         return made
 
-    def subtasks(self, rocks: bool, parallelism: int, blobs: list[bytes]) -> list[Backend]:
-        """All subtasks of one backend, restored."""
-        made: list[Backend] = []
-        for index in range(parallelism):
-            groups = key_group_range(GROUPS, parallelism, index)
-            made.append(self.rocks(*groups) if rocks else HeapKeyedBackend(STATES, *groups, GROUPS))
-            made[-1].restore(blobs)
-        return made
-
     def close(self) -> None:
         """Close everything."""
         self._open.close()
@@ -106,98 +95,19 @@ def change(made: Backend, key: Any, action: str, number: int) -> None:
         handles["basket"].value.items.append(str(number))
     elif action == "add":
         handles["seen"].add(str(number))
-    elif action == "update":
-        handles["seen"].update([str(number)] * (number % 3))
     elif action == "put":
         handles["totals"].put(str(number), number)
-    elif action == "remove":
-        handles["totals"].remove(str(number))
-    elif action == "timer":
+    else:
         made.event_timers.register(number, key)
         made.processing_timers.register(-number, key)
-    else:
-        handles[action.removeprefix("clear ")].clear()
     made.store()
 
 
-def change_model(model: dict[Any, dict[str, Any]], key: Any, action: str, number: int) -> None:
-    """The same on plain dicts."""
-    state = model.setdefault(key, {"count": 0, "basket": [], "seen": [], "totals": {}, "timers": set()})
-    if action == "count":
-        state["count"] += number
-    elif action == "basket":
-        state["basket"].append(str(number))
-    elif action == "add":
-        state["seen"].append(str(number))
-    elif action == "update":
-        state["seen"] = [str(number)] * (number % 3)
-    elif action == "put":
-        state["totals"][str(number)] = number
-    elif action == "remove":
-        state["totals"].pop(str(number), None)
-    elif action == "timer":
-        state["timers"].add(number)
-    else:
-        name = action.removeprefix("clear ")
-        state[name] = type(state[name])()
-
-
-def seen_of(made: Backend, key: Any) -> dict[str, Any]:
+def count_of(made: Backend, key: Any) -> int:
     """What a program reads of a key."""
     made.bind(key)
-    handles: Any = made.handles
-    return {
-        "count": handles["count"].value,
-        "basket": list(handles["basket"].value.items),
-        "seen": handles["seen"].get(),
-        "totals": dict(handles["totals"].items()),
-        "timers": {timestamp for timestamp, owner in made.event_timers.snapshot() if owner == key},
-    }
-
-
-def owner_of(subtasks: list[Backend], key: Any) -> Backend:
-    """The subtask whose key it is."""
-    group = key_group(key, GROUPS)
-    return next(made for made in subtasks if made.groups[0] <= group <= made.groups[1])
-
-
-KEYS = ["a", 1, True, 1.0, ("b", 2), b"c", 2**70, "d", "e"]
-ACTIONS = [
-    "count", "basket", "add", "update", "put", "remove", "timer", "clear count", "clear basket", "clear seen",
-    "clear totals",
-]  # fmt: skip
-steps = st.lists(
-    st.one_of(
-        *[st.tuples(st.sampled_from(KEYS), st.sampled_from(ACTIONS), st.integers(1, 9))] * 7,
-        st.tuples(st.just("restore"), st.booleans(), st.integers(1, 3)),
-    ),
-    min_size=10,
-    max_size=40,
-)
-
-
-# Shrinking would open hundreds of databases and run into the time limit of a test; programs are short.
-@settings(
-    max_examples=10, derandomize=True, deadline=None, database=None, phases=[Phase.explicit, Phase.generate]
-)
-@given(steps)
-def test_it_is_a_dict_across_restore_rescaling_and_change_of_backend(taken: list[Any]) -> None:
-    """Random programs read what a dict would hold, whichever backend stores and restores it."""
-    with tempfile.TemporaryDirectory() as root:
-        bench = Workbench(Path(root))
-        model: dict[Any, dict[str, Any]] = {}
-        subtasks = bench.subtasks(True, 1, [])
-        for key, action, number in [*taken, ("restore", True, 2), ("restore", False, 1)]:
-            if key == "restore":
-                subtasks = bench.subtasks(action, number, [blob_of(made) for made in subtasks])
-            else:
-                change(owner_of(subtasks, key), key, action, number)
-                change_model(model, key, action, number)
-                assert seen_of(owner_of(subtasks, key), key) == model[key]
-        for key, expected in model.items():
-            assert seen_of(owner_of(subtasks, key), key) == expected
-        bench.close()
-        assert list(Path(root).iterdir()) == []
+    handle: Any = made.handles["count"]
+    return int(handle.value)
 
 
 def test_both_backends_write_the_same_blob_for_one_key(bench: Workbench) -> None:
@@ -238,81 +148,7 @@ def test_prefetch_reads_what_is_stored_and_keeps_what_was_changed(bench: Workben
     change(made, "a", "count", 10)
     made.prefetch("abcdefghij")
     made.prefetch([])
-    assert [seen_of(made, key)["count"] for key in "abcdefg"] == [11, 2, 3, 4, 5, 6, 0]
-
-
-def test_changes_after_the_cut_do_not_reach_the_snapshot(bench: Workbench) -> None:
-    """Two snapshots pending at once, and changes in place in between: each holds its own moment."""
-    made = bench.rocks(cache=100)
-    cuts, expected = [], []
-    for round_ in range(1, 4):
-        for key in "abcde":
-            for action in ("count", "basket", "add", "put", "timer"):
-                change(made, key, action, round_)
-        expected.append({key: seen_of(made, key) for key in "abcde"})
-        cuts.append(made.snapshot_sync())
-    for key in "abcde":
-        change(made, key, "clear basket", 1)
-    for cut, wanted in reversed(list(zip(cuts, expected, strict=True))):
-        (restored,) = bench.subtasks(False, 1, [b"".join(cut.write())])
-        assert {key: seen_of(restored, key) for key in "abcde"} == wanted
-
-
-def test_a_snapshot_is_written_while_the_loop_goes_on(bench: Workbench) -> None:
-    """The thread that writes sees the cut alone, whatever is written, flushed and deleted meanwhile."""
-    made = bench.rocks(cache=50)
-    table: Any = made.handles["count"].table  # type: ignore[union-attr]
-    for key in range(3000):
-        table[key] = key
-    pending = made.snapshot_sync()
-    with ThreadPoolExecutor(1) as beside:
-        blob = beside.submit(pending.write)
-        rounds = count()
-        while not blob.done() or next(rounds) < 2:
-            for key in range(0, 3000, 2):
-                table[key] = -1
-                table.pop(key + 1, None)
-            made.snapshot_sync().release()
-    (restored,) = bench.subtasks(False, 1, [b"".join(blob.result())])
-    assert restored.handles["count"].table == {key: key for key in range(3000)}  # type: ignore[union-attr]
-
-
-def test_values_of_another_type_fail_by_state_name(bench: Workbench) -> None:
-    """What could not be read back is refused when it leaves the cache."""
-    made = bench.rocks()
-    made.bind("a")
-    made.handles["count"].value = "many"  # type: ignore[union-attr,assignment]
-    made.store()
-    with pytest.raises(UsageError, match=r"state 'count' cannot be stored: 'many' of type str is not a int"):
-        made.snapshot_sync()
-
-
-def test_only_an_empty_backend_is_restored(bench: Workbench) -> None:
-    """A restore over state is refused, also when the state was written back already."""
-    made = bench.rocks()
-    change(made, "a", "count", 1)
-    made.snapshot_sync().release()
-    with pytest.raises(InternalError, match="already holds some"):
-        made.restore([])
-
-
-def test_foreign_keys_fail_the_snapshot(bench: Workbench) -> None:
-    """A key outside the subtask's groups would be lost at the next rescaling."""
-    group = (key_group("a", GROUPS) + 1) % GROUPS
-    made = bench.rocks(group, group)
-    change(made, "a", "count", 1)
-    with pytest.raises(InternalError, match="'a' outside its key groups"):
-        made.snapshot_sync().write()
-
-
-def test_a_damaged_blob_is_refused(bench: Workbench) -> None:
-    """Damage is found before anything is decoded."""
-    made = bench.rocks()
-    change(made, "a", "count", 1)
-    blob = bytearray(blob_of(made))
-    blob[-1] ^= 1
-    with pytest.raises(StorageError, match="checksum does not fit"):
-        bench.rocks().restore([bytes(blob)])
+    assert [count_of(made, key) for key in "abcdefg"] == [11, 2, 3, 4, 5, 6, 0]
 
 
 def test_memory_is_one_bound_for_all(tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ def test_any_course_of_checkpoints_restores_what_was_there(data: st.DataObject) 
 def test_a_long_restore_says_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
     """Every five seconds, with counts."""
     now = [0.0]
-    progress = Progress("v", "copied", 5000, lambda: now[0])
+    progress = Progress("v", 5000, lambda: now[0])
     with caplog.at_level("INFO", "headgate.state.rocksdb.native_restore"):
         for _ in range(12):
             now[0] += 1

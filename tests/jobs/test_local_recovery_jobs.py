@@ -205,7 +205,8 @@ def test_a_local_folder_that_cannot_be_used_changes_nothing(
     blocked = tmp_path / "blocked"
     blocked.write_text("a file")
     caplog.set_level(logging.INFO, "headgate")
-    run(tmp_path, 1369, sound, **{"execution.checkpointing.local-backup.dirs": str(blocked)})
+    config: dict[str, Any] = {"execution.checkpointing.local-backup.dirs": str(blocked)}
+    run(tmp_path, 1369, sound, **config)
     assert restored_bytes(caplog) == {}
     assert sum(line.startswith(f"no local copies can be kept in {blocked}") for line in caplog.messages) >= 2
 
@@ -214,7 +215,7 @@ def test_a_local_folder_that_cannot_be_used_changes_nothing(
 def test_copies_are_made_for_the_asking(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """With copies but without their use a restore reads the storage, as with neither."""
     caplog.set_level(logging.INFO, "headgate")
-    config = {
+    config: dict[str, Any] = {
         "execution.checkpointing.local-backup.enabled": True,
         "execution.state-recovery.from-local": False,
     }

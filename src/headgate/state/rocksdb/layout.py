@@ -1,0 +1,146 @@
+"""How the value of a key lies in a column family: as one entry, today with its type's number in front."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, Protocol
+
+from headgate.state.heap.restore import Target
+from headgate.state.rocksdb.database import ColumnStore
+from headgate.state.rocksdb.keys import group_of, groups_range
+from headgate.state.rocksdb.versions import Versions, decoded
+
+Entries = Iterator[tuple[bytes, bytes]]
+"""What is put into a column family."""
+
+PLAIN_VALUES: Final = 1
+VERSIONED_VALUES: Final = 2
+
+
+class Row(NamedTuple):
+    """What one state holds under one key.
+
+    Attributes:
+        stored: the key's bytes, as :func:`~headgate.state.rocksdb.keys.storage_key` gives them.
+        value: of the declared type.
+        weight: how many things are in it, to bound what is held at a time.
+    """
+
+    stored: bytes
+    value: Any
+    weight: int = 1
+
+
+class Layout(Protocol):
+    """How a state's values are written to and read from its column family.
+
+    Attributes:
+        format: its number in checkpoints, for ever.
+        versions: of which types the values are.
+    """
+
+    format: int
+    versions: Versions
+
+    def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
+        """All keys of some key groups with their values, in order of the keys' bytes.
+
+        Raises:
+            StorageError: an entry is damaged.
+            UsageError: a value of an older type cannot become one of the declared type.
+        """
+        ...
+
+    def entries(self, stored: bytes, value: Any) -> Entries:
+        """What to put for a key that had nothing."""
+        ...
+
+    def numbered(self, data: bytes) -> bytes:
+        """An entry with the number of its type in front."""
+        ...
+
+    def migrated(self, stored: bytes, data: bytes) -> bytes:
+        """An entry of an older type as one of the declared type.
+
+        Raises:
+            StorageError: the entry is damaged.
+            UsageError: it cannot become one.
+        """
+        ...
+
+    def at_cut(self) -> Layout:
+        """As it is now, for a snapshot."""
+        ...
+
+
+class VersionedValues:
+    """Format 2: the number of the type, then the batch of one."""
+
+    format = VERSIONED_VALUES
+
+    def __init__(self, versions: Versions) -> None:
+        self.versions = versions
+
+    def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
+        """See :class:`Layout`."""
+        for stored, data in store.items(*groups_range(*groups)):
+            yield Row(stored, decoded(self.versions, where(stored), self.numbered(data)))
+
+    def entries(self, stored: bytes, value: Any) -> Entries:
+        """See :class:`Layout`."""
+        yield stored, self.versions.encode((value,))[0]
+
+    def numbered(self, data: bytes) -> bytes:
+        """See :class:`Layout`."""
+        return data
+
+    def migrated(self, stored: bytes, data: bytes) -> bytes:
+        """See :class:`Layout`."""
+        return self.versions.encode((decoded(self.versions, where(stored), data),))[0]
+
+    def at_cut(self) -> VersionedValues:
+        """See :class:`Layout`."""
+        return type(self)(self.versions.at_cut())
+
+
+class PlainValues(VersionedValues):
+    """Format 1, which is only read: the batch of one alone. All values are of the type with number 0."""
+
+    format = PLAIN_VALUES
+
+    def numbered(self, data: bytes) -> bytes:
+        """See :class:`Layout`."""
+        return b"\0" + data
+
+
+LAYOUTS: Final[dict[int, Callable[[Versions], VersionedValues]]] = {
+    PLAIN_VALUES: PlainValues,
+    VERSIONED_VALUES: VersionedValues,
+}
+"""Format -> what reads it; all formats that this Headgate reads."""
+
+
+def layout_of(name: str, target: Target) -> VersionedValues:
+    """How values of a declared state are kept from now on, where there are none yet."""
+    return VersionedValues(Versions(name, target))
+
+
+def transferred(theirs: Layout, store: ColumnStore, mine: Layout, groups: tuple[int, int]) -> Entries:
+    """The entries of some key groups of one column family, for another one that has none of these keys.
+
+    Raises:
+        StorageError: an entry is damaged.
+        UsageError: a value of an older type cannot become one of the declared type.
+    """
+    numbers = mine.versions.renumbered(theirs.versions)
+    for stored, data in store.items(*groups_range(*groups)):
+        numbered = theirs.numbered(data)
+        number = numbers.get(numbered[:1])
+        if number is None:
+            raise theirs.versions.unknown(numbered[:1])
+        yield stored, number + numbered[1:]
+
+
+def where(stored: bytes) -> str:
+    """Whose entry it is, for messages; the key itself may be what is damaged."""
+    return f"key group {group_of(stored)}"

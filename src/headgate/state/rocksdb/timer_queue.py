@@ -1,0 +1,284 @@
+"""Timers of one time domain in RocksDB: all of them on the local disk, the next ones in memory as well.
+
+It is used like :class:`headgate.core.timers.TimerQueue` and fires the same timers. Those of one timestamp
+come in the order of their key groups and keys, and not in that of their registration.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush, nsmallest
+from itertools import islice
+from typing import Any, Final
+
+from headgate.common.errors import StorageError
+from headgate.common.keygroups import key_group
+from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+from headgate.core.timers import check_timestamp
+from headgate.serde.dynamic import decode_tagged, encode_tagged
+from headgate.serde.undecodable import UNDECODABLE
+from headgate.state.rocksdb.database import ColumnStore
+from headgate.state.rocksdb.keys import one_form
+
+HEAD_ENTRIES: Final = 8_192
+"""Timers that are read ahead; twice as many are kept at most."""
+
+PENDING_ENTRIES: Final = 4_096
+"""Changes that wait to be written with one call."""
+
+BEYOND_ALL_TIMERS: Final = b"\xff" * 9
+"""Behind every stored timer: no key group begins so."""
+
+_HEAD: Final = struct.Struct(">QH")
+_ORIGIN: Final = 1 << 63
+_STALE_MIN: Final = 64
+_UNKNOWN: Final = object()
+
+
+def stored_timer(timestamp: int, key: Any, max_parallelism: int) -> tuple[bytes, bytes]:
+    """A timer's entry. Its key: eight bytes in the order of timestamps, two of the key group, the key.
+
+    The value holds the key itself where another one, which is equal to it, stands for it.
+
+    Example:
+        >>> stored_timer(1000, True, 128)[0].hex()
+        '80000000000003e8005601'
+        >>> stored_timer(1000, True, 128)[0] == stored_timer(1000, 1.0, 128)[0]
+        True
+    """
+    form = one_form(key)
+    stored = _HEAD.pack(timestamp + _ORIGIN, key_group(key, max_parallelism)) + encode_tagged(form)
+    return stored, b"" if form is key else encode_tagged(key)
+
+
+def timer_of(stored: bytes, data: bytes) -> tuple[int, Any]:
+    """Timestamp and key of an entry.
+
+    Raises:
+        StorageError: it is no such entry.
+    """
+    try:
+        return time_of(stored), decode_tagged(data or stored[_HEAD.size :])
+    except UNDECODABLE as error:
+        raise StorageError(f"a timer stored in RocksDB does not decode ({error}); it is damaged") from None
+
+
+def time_of(stored: bytes) -> int:
+    """The timestamp of an entry's key."""
+    return int.from_bytes(stored[:8], "big") - _ORIGIN
+
+
+def group_of_timer(stored: bytes) -> int:
+    """The key group of an entry's key."""
+    return int.from_bytes(stored[8:10], "big")
+
+
+class RocksTimerQueue:
+    """See the module.
+
+    The head holds every timer before the horizon, so what fires next is found in memory. When it is used up,
+    the next ones are read from the horizon on; what was fired lies before it and is not come across again.
+
+    Args:
+        store: the column family.
+        max_parallelism: number of key groups.
+        head_entries: timers that are read ahead.
+        pending_entries: changes that are written at once.
+
+    Attributes:
+        limit: as of :class:`headgate.core.timers.TimerQueue`.
+        interrupt: likewise.
+    """
+
+    __slots__ = (
+        "_count",
+        "_head",
+        "_head_entries",
+        "_horizon",
+        "_live",
+        "_max_parallelism",
+        "_pending",
+        "_pending_entries",
+        "_store",
+        "interrupt",
+        "limit",
+    )
+
+    def __init__(
+        self,
+        store: ColumnStore,
+        max_parallelism: int,
+        head_entries: int = HEAD_ENTRIES,
+        pending_entries: int = PENDING_ENTRIES,
+    ) -> None:
+        self.limit, self.interrupt = WATERMARK_MIN, False
+        self._store, self._max_parallelism = store, max_parallelism
+        self._head_entries, self._pending_entries = head_entries, pending_entries
+        # Invariants: `_live` has all timers whose bytes are less than `_horizon`; None: all that there are.
+        # All of `_live` is in the heap `_head`, besides what was deleted. A pending put is of what the
+        # column family has not, a pending deletion of what it has.
+        self._live: dict[bytes, Any] = {}
+        self._head: list[bytes] = []
+        self._horizon: bytes | None = None
+        self._pending: dict[bytes, bytes | None] = {}
+        self._count: int | None = 0
+
+    def attach(self, store: ColumnStore) -> None:
+        """Take over a column family that was restored, in place of an empty one."""
+        self._store, self._count = store, None
+        self._read_anew()
+
+    def _read_anew(self) -> None:
+        self._live, self._head, self._horizon = {}, [], b""
+
+    def __len__(self) -> int:
+        """After a restore this reads all of them, once."""
+        if self._count is None:
+            self._count = sum(1 for _ in self.entries())
+        return self._count
+
+    def register(self, timestamp: int, key: Any) -> bool:
+        """See :class:`headgate.core.timers.TimerQueue`."""
+        check_timestamp(timestamp)
+        stored, data = stored_timer(timestamp, key, self._max_parallelism)
+        if self._horizon is None or stored < self._horizon:
+            if stored in self._live:
+                return False
+            self._live[stored] = key
+            heappush(self._head, stored)
+        elif self._is_stored(stored):
+            return False
+        if stored in self._pending:
+            del self._pending[stored]  # the deletion of what the column family has
+        else:
+            self._note(stored, data)
+        self._counted(1)
+        if len(self._live) > 2 * self._head_entries:
+            self._shrink()
+        if timestamp <= self.limit:
+            self.interrupt = True
+        return True
+
+    def delete(self, timestamp: int, key: Any) -> bool:
+        """See :class:`headgate.core.timers.TimerQueue`."""
+        time = one_form(timestamp)  # as a dict would find it
+        if type(time) is not int or not WATERMARK_MIN <= time <= WATERMARK_MAX:
+            return False
+        stored, _ = stored_timer(time, key, self._max_parallelism)
+        if self._horizon is None or stored < self._horizon:
+            if self._live.pop(stored, _UNKNOWN) is _UNKNOWN:
+                return False
+            if len(self._head) > 2 * len(self._live) + _STALE_MIN:
+                self._use(self._live)
+        elif not self._is_stored(stored):
+            return False
+        self._remove(stored)
+        return True
+
+    @property
+    def next_time(self) -> int | None:
+        """See :class:`headgate.core.timers.TimerQueue`."""
+        first = self._first()
+        return None if first is None else time_of(first)
+
+    def has_due(self, up_to: int) -> bool:
+        """See :class:`headgate.core.timers.TimerQueue`."""
+        first = self._first()
+        return first is not None and time_of(first) <= up_to
+
+    def pop_due(self, up_to: int) -> Iterator[tuple[int, Any]]:
+        """See :class:`headgate.core.timers.TimerQueue`."""
+        behind = BEYOND_ALL_TIMERS if up_to >= WATERMARK_MAX else (up_to + 1 + _ORIGIN).to_bytes(8, "big")
+        while (first := self._first()) is not None and first < behind:
+            heappop(self._head)
+            key = self._live.pop(first)
+            self._remove(first)
+            yield time_of(first), key
+
+    def settle(self, budget: int) -> bool:
+        """See :class:`headgate.core.timers.TimerQueue`; a snapshot leaves nothing to be done."""
+        return True
+
+    def frozen(self) -> tuple[list[int], list[Any]]:
+        """See :class:`headgate.core.timers.TimerQueue`; all of them in memory."""
+        timers = self.snapshot()
+        return [timestamp for timestamp, _ in timers], [key for _, key in timers]
+
+    def snapshot(self) -> list[tuple[int, Any]]:
+        """See :class:`headgate.core.timers.TimerQueue`."""
+        return [timer_of(stored, data) for stored, data in self.entries()]
+
+    def restore(self, timers: Iterable[tuple[int, Any]]) -> None:
+        """Add timers of a snapshot, none of which is there yet."""
+        self.flush()
+        for timestamp, key in timers:
+            stored, data = stored_timer(timestamp, key, self._max_parallelism)
+            self._note(stored, data)
+            self._counted(1)
+        self._read_anew()
+
+    def entries(self) -> Iterator[tuple[bytes, bytes]]:
+        """All timers as they are stored, in order; as they are when the first one is asked for."""
+        self.flush()
+        yield from self._store.items(stop=BEYOND_ALL_TIMERS)
+
+    def flush(self) -> None:
+        """Write what waits.
+
+        Raises:
+            StorageError: RocksDB cannot write.
+        """
+        if self._pending:
+            self._store.write(self._pending.items())
+            self._pending.clear()
+
+    def _first(self) -> bytes | None:
+        """The next timer, at the top of the heap; None without any."""
+        if not self._live and self._horizon is not None:
+            self._refill(self._horizon)
+        while self._head:
+            if self._head[0] in self._live:
+                return self._head[0]
+            heappop(self._head)
+        return None
+
+    def _refill(self, horizon: bytes) -> None:
+        self.flush()
+        ahead = self._store.items(horizon, BEYOND_ALL_TIMERS, ahead=False)
+        part = list(islice(ahead, self._head_entries))
+        self._live = {stored: timer_of(stored, data)[1] for stored, data in part}
+        self._head = [stored for stored, _ in part]  # in order, so it is a heap
+        self._horizon = part[-1][0] + b"\0" if len(part) == self._head_entries else None
+
+    def _shrink(self) -> None:
+        """Leave the later half to the column family."""
+        kept = nsmallest(self._head_entries, self._live)
+        self._horizon = kept[-1] + b"\0"
+        self._use({stored: self._live[stored] for stored in kept})
+
+    def _use(self, live: dict[bytes, Any]) -> None:
+        self._live, self._head = live, list(live)
+        heapify(self._head)
+
+    def _is_stored(self, stored: bytes) -> bool:
+        waiting = self._pending.get(stored, _UNKNOWN)
+        if waiting is _UNKNOWN:
+            return self._store.get(stored) is not None
+        return waiting is not None
+
+    def _remove(self, stored: bytes) -> None:
+        if self._pending.get(stored) is not None:
+            del self._pending[stored]  # nobody has seen it
+        else:
+            self._note(stored, None)
+        self._counted(-1)
+
+    def _note(self, stored: bytes, data: bytes | None) -> None:
+        self._pending[stored] = data
+        if len(self._pending) >= self._pending_entries:
+            self.flush()
+
+    def _counted(self, change: int) -> None:
+        if self._count is not None:
+            self._count += change

@@ -1,0 +1,235 @@
+"""Values of several types in one column family: one byte in front of each tells of which it is.
+
+So a change of type needs no rewriting before processing: what an earlier program wrote is read by a
+reader of its own, what is written is of the declared type, and a type that no value is left of goes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from headgate.common.errors import StorageError, UsageError
+from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Reconfigured, compare
+from headgate.serde.evolution import Reader
+from headgate.serde.singles import Singles
+from headgate.state.heap.blob import Section
+from headgate.state.heap.restore import Target, value_reader, value_verdict
+
+NUMBERS: Final = 256
+"""What one byte tells apart."""
+
+
+class Older(msgspec.Struct, frozen=True):
+    """A type of an earlier program that values may be left of.
+
+    Attributes:
+        number: the byte in front of them.
+        schema: kind and description of their serializers.
+        changes: what reading them as the newest type does to them, in words.
+    """
+
+    number: int
+    schema: dict[str, Any]
+    changes: tuple[str, ...] = ()
+
+
+class StoredVersions(msgspec.Struct, frozen=True):
+    """What a checkpoint says of a column family's types.
+
+    Attributes:
+        current: the number of the type that the checkpoint's program declared.
+        older: the others.
+    """
+
+    current: int = 0
+    older: tuple[Older, ...] = ()
+
+
+class _Known(NamedTuple):
+    schema: dict[str, Any]
+    changes: tuple[str, ...]
+    read: Reader
+
+
+class Versions:
+    """How the values of one column family are written and read.
+
+    Args:
+        name: of the state, for messages.
+        target: what the program declares.
+
+    Attributes:
+        name: see above.
+        target: see above.
+        current: the number of the declared type.
+    """
+
+    def __init__(self, name: str, target: Target) -> None:
+        self.name, self.target = name, target
+        # Replaced and never changed: a snapshot beside the loop may hold it.
+        self._older: dict[int, _Known] = {}
+        self._singles = Singles(target.serializer)
+        self._use(0)
+
+    def _use(self, number: int) -> None:
+        self.current, self.prefix = number, bytes((number,))
+
+    @classmethod
+    def restored(cls, name: str, target: Target, schema: dict[str, Any], stored: StoredVersions) -> Versions:
+        """Those of a column family with entries, under the type that the program declares.
+
+        Args:
+            name: of the state.
+            target: what the program declares.
+            schema: the newest type of the checkpoint.
+            stored: the numbers.
+
+        Raises:
+            UsageError: a type that values may be left of does not fit; names the state.
+        """
+        made = cls(name, target)
+        # The newest first: where a serializer is reconfigured, it is by what it has to follow.
+        types = {stored.current: schema} | {older.number: older.schema for older in stored.older}
+        readers = {number: value_reader(Section(name, each, []), target) for number, each in types.items()}
+        verdicts = {number: value_verdict(each, target) for number, each in types.items()}
+        # After all verdicts, as each may have reconfigured the declared serializer.
+        same = [n for n, each in types.items() if isinstance(compare(each, target.schema), AsIs)]
+        for older in stored.older:
+            if older.number not in same:
+                _check_way(name, older, verdicts[stored.current], verdicts[older.number])
+        made._use(same[0] if same else _free_number(name, types))
+        made._older = {
+            number: _Known(each, _changes(verdicts[number]), readers[number])
+            for number, each in types.items()
+            if number != made.current
+        }
+        return made
+
+    @property
+    def older(self) -> bool:
+        """Whether values of another type may be left."""
+        return bool(self._older)
+
+    def encode(self, values: Sequence[Any]) -> list[bytes]:
+        """Values of the declared type, trusted to be such, each for itself.
+
+        Raises:
+            UsageError: a value cannot be encoded.
+        """
+        # Each as a batch of one, as batches are what other shapes and versions of a type are read from.
+        prefix = self.prefix
+        return [prefix + data for data in self._singles.encode(values)]
+
+    def encode_checked(self, values: Sequence[Any]) -> list[bytes]:
+        """The same, once it is certain that they are of the declared type.
+
+        Raises:
+            UsageError: a value is not; names the state.
+        """
+        try:
+            self.target.serializer.encode_checked(values)
+            return self.encode(values)
+        except UsageError as error:
+            raise UsageError(f"state {self.name!r} cannot be stored: {error}") from None
+
+    def decode(self, stored: Sequence[bytes]) -> list[Any]:
+        """Values of the declared type out of stored bytes of any of the types.
+
+        Raises:
+            StorageError: bytes are no such value.
+            UsageError: a value of an older type cannot become one of the declared type.
+        """
+        if self._older or not all(data.startswith(self.prefix) for data in stored):
+            return [self.decode_one(data) for data in stored]
+        return self._singles.decode([data[1:] for data in stored])
+
+    def decode_one(self, data: bytes) -> Any:
+        """The value in stored bytes; see :meth:`decode`."""
+        prefix = data[:1]
+        if prefix == self.prefix:
+            return self._singles.decode((data[1:],))[0]
+        known = self._older.get(prefix[0]) if prefix else None
+        if known is None:
+            raise self.unknown(prefix)
+        return known.read(memoryview(data)[1:], 1)[0]
+
+    def unknown(self, prefix: bytes) -> StorageError:
+        """What to raise for a first byte that is the number of no type."""
+        known = ", ".join(map(str, sorted([self.current, *self._older])))
+        return StorageError(
+            f"a stored value begins with byte {prefix[0] if prefix else None}, and the types of its state "
+            f"have numbers {known}; it is damaged"
+        )
+
+    def renumbered(self, others: Versions) -> dict[bytes, bytes]:
+        """First byte of another column family's values -> what it is here, where all come to be known."""
+        numbers = {others.prefix: self.prefix}
+        for number, known in others._older.items():
+            numbers[bytes((number,))] = bytes((self._adopt(known),))
+        return numbers
+
+    def _adopt(self, known: _Known) -> int:
+        for number, mine in self._older.items():
+            if isinstance(compare(known.schema, mine.schema), AsIs):
+                return number
+        number = _free_number(self.name, {self.current, *self._older})
+        self._older = self._older | {number: known}
+        return number
+
+    def forget_older(self) -> None:
+        """No value of another type is left."""
+        self._older = {}
+
+    def at_cut(self) -> Versions:
+        """As they are now, for a snapshot."""
+        return copy.copy(self)
+
+    def stored(self) -> StoredVersions:
+        """For a checkpoint's details."""
+        older = (Older(n, dict(known.schema), known.changes) for n, known in self._older.items())
+        return StoredVersions(self.current, tuple(older))
+
+
+def decoded(versions: Versions, where: str, data: bytes) -> Any:
+    """:meth:`Versions.decode_one`, with an error that says whose value it is."""
+    try:
+        return versions.decode_one(data)
+    except StorageError as error:
+        raise StorageError(f"state {versions.name!r}, {where}: {error}") from None
+    except UsageError as error:
+        raise UsageError(f"state {versions.name!r} of the checkpoint cannot be read: {error}") from None
+
+
+def _free_number(name: str, taken: Iterable[int]) -> int:
+    used = set(taken)
+    number = next((number for number in range(NUMBERS) if number not in used), None)
+    if number is None:
+        raise UsageError(
+            f"state {name!r} of the checkpoint holds values of {len(used)} types; let the program that drew "
+            "it run until its log says that they are rewritten, and change the type then"
+        )
+    return number
+
+
+def _changes(verdict: Compatibility) -> tuple[str, ...]:
+    return verdict.changes if isinstance(verdict, AfterMigration | Reconfigured) else ()
+
+
+def _check_way(name: str, older: Older, newest: Compatibility, direct: Compatibility) -> None:
+    """Refuse what would not come to be what it had become by way of the type in between.
+
+    A field that was renamed twice and keeps its last alias only, or that was removed and came back,
+    would read as an added or a kept one. So the direct changes have to be those of both steps.
+    """
+    steps = {*older.changes, *_changes(newest)}
+    if isinstance(direct, AfterMigration) and set(direct.changes) != steps:
+        lost = sorted(steps.symmetric_difference(direct.changes))
+        raise UsageError(
+            f"state {name!r} of the checkpoint holds values that were not rewritten yet to the type that its "
+            f"program declared, and this one would read them in another way ({'; '.join(lost)}); let that "
+            "program run until its log says that they are rewritten, and change the type then"
+        )
