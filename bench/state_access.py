@@ -13,6 +13,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,31 +29,43 @@ MEMORY_BYTES: Final = 256 << 20
 _NUMBER: Final = struct.Struct(">q")
 
 Batches = list[list[int]]
-Form = Callable[[Batches], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to count.
+
+    Attributes:
+        run: counts the records of batches.
+        read: the count of a key, for tests.
+    """
+
+    run: Callable[[Batches], None]
+    read: Callable[[int], int]
 
 
 def by_dict() -> Form:
     """A plain dict: get and set per record."""
     counts: dict[int, int] = {}
 
-    def form(batches: Batches) -> None:
+    def run(batches: Batches) -> None:
         get = counts.get
         for keys in batches:
             for key in keys:
                 counts[key] = get(key, 0) + 1
 
-    return form
+    return Form(run, counts.__getitem__)
 
 
 def by_operator(backends: Any = None) -> Form:
     """The keyed operator and the function of a user."""
     subtask = Subtask(backends)
 
-    def form(batches: Batches) -> None:
+    def run(batches: Batches) -> None:
         for keys in batches:
             subtask.take(keys)
 
-    return form
+    return Form(run, subtask.operator._backend.handles["count"].table.get)
 
 
 def by_rocksdict(folder: str, *, batched: bool) -> Form:
@@ -95,7 +108,7 @@ def by_rocksdict(folder: str, *, batched: bool) -> Form:
                 value = raw.get(packed)
                 raw.put(packed, pack(1 if value is None else unpack(value)[0] + 1), options)
 
-    return in_batches if batched else one_by_one
+    return Form(in_batches if batched else one_by_one, lambda key: unpack(raw.get(pack(key)))[0])
 
 
 def compared(forms: dict[str, Form], keys: int, batches: int, rounds: int) -> dict[str, Any]:
@@ -111,7 +124,7 @@ def compared(forms: dict[str, Form], keys: int, batches: int, rounds: int) -> di
     everything = rng.permutation(keys).tolist()
     chosen = rng.integers(0, keys, (batches, BATCH)).tolist()
     for form in forms.values():
-        form([everything[at : at + LOADED_AT_ONCE] for at in range(0, keys, LOADED_AT_ONCE)])
+        form.run([everything[at : at + LOADED_AT_ONCE] for at in range(0, keys, LOADED_AT_ONCE)])
     wall: dict[str, list[float]] = {name: [] for name in forms}
     cpu: dict[str, list[float]] = {name: [] for name in forms}
     names = list(forms)
@@ -119,7 +132,7 @@ def compared(forms: dict[str, Form], keys: int, batches: int, rounds: int) -> di
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             began, cpu_began = time.perf_counter(), time.thread_time()
-            forms[name](chosen)
+            forms[name].run(chosen)
             if number:  # the first round fills caches
                 wall[name].append((time.perf_counter() - began) / batches / BATCH * 1e6)
                 cpu[name].append((time.thread_time() - cpu_began) / batches / BATCH * 1e6)

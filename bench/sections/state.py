@@ -7,7 +7,7 @@ fifty million keys under a bound of memory, is a section of its own.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -232,7 +232,7 @@ def restore_rows(what: str, told: dict[str, Any]) -> list[Row]:
     return rows
 
 
-def job_rows(pairs: list[tuple[Run, Run | None]]) -> list[Row]:
+def job_rows(pairs: Sequence[tuple[Run, Run | None]]) -> list[Row]:
     """A whole job, and Spark's own state store on the same data."""
     ours = [_rate(done, "events_per_s") for done, _ in pairs]
     theirs = [None if done is None else _rate(done, "steady_per_s") for _, done in pairs]

@@ -159,13 +159,14 @@ class RocksKeyedBackend:
         return self._tables[name].scan()
 
     def prefetch(self, keys: Iterable[Any]) -> None:
-        """Read every state of the keys that a batch is about to use, with one call per state.
+        """Read what a batch is about to use, with one call per state; call it between records.
 
-        Call it between records.
+        States that can only be replaced are loaded for every record, the others where the program
+        touches them.
         """
-        wanted = list(dict.fromkeys(keys))
-        for table in self._tables.values():
-            table.prefetch(wanted)
+        wanted = set(keys)
+        for name, table in self._tables.items():
+            table.prefetch(wanted, certain=self.handles[name].immutable)
 
     def peek(self, name: str, key: Any) -> StoredValue | None:
         """See :class:`~headgate.state.backend.KeyedBackend`."""

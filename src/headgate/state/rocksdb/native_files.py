@@ -98,18 +98,16 @@ class Uploads:
 
     def __init__(self) -> None:
         self._files: dict[int, dict[str, StateHandle]] = {}
-        self._restored: tuple[int, str] | None = None
+        # Apart from the others: another job's checkpoints have numbers of their own.
+        self._restored: tuple[int, dict[str, StateHandle], str] | None = None
 
     def restored(self, checkpoint: int, files: Mapping[str, StateHandle], root: str) -> None:
         """The database was made of these files, which are in storage `root`."""
-        self._files[checkpoint] = dict(files)
-        self._restored = checkpoint, root
+        self._restored = checkpoint, dict(files), root
 
     def stored(self, checkpoint: int, files: Mapping[str, StateHandle]) -> None:
         """All files of a snapshot are durable; whether it completes is not known yet."""
         self._files[checkpoint] = dict(files)
-        if self._restored is not None and self._restored[0] == checkpoint:
-            self._restored = None
 
     def base(self, completed: int) -> tuple[dict[str, StateHandle], str | None]:
         """What a snapshot may refer to when `completed` is complete, and the root it was restored from.
@@ -119,7 +117,10 @@ class Uploads:
         """
         for older in [number for number in self._files if number < completed]:
             del self._files[older]
-        files = self._files.get(completed, {})
+        files, root = self._files.get(completed, {}), None
+        if completed in self._files:
+            self._restored = None
+        elif self._restored is not None and self._restored[0] == completed:
+            _, files, root = self._restored
         later = [other for number, other in self._files.items() if number > completed]
-        root = self._restored[1] if self._restored and self._restored[0] == completed else None
         return {n: h for n, h in files.items() if all(o.get(n) == h for o in later)}, root

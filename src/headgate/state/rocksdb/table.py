@@ -15,6 +15,7 @@ from headgate.state.heap.tables import MISSING
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.keys import key_of, storage_key, storage_keys
 from headgate.state.rocksdb.layout import VersionedValues
+from headgate.state.rocksdb.read_ahead import ReadAhead
 from headgate.state.rocksdb.versions import decoded
 
 _UNKNOWN: Final = object()
@@ -32,6 +33,7 @@ class RocksTable:
     """
 
     __slots__ = (
+        "_ahead",
         "_bytes",
         "_cache",
         "_changed",
@@ -61,6 +63,7 @@ class RocksTable:
         self._changed: set[Any] = set()
         # The bytes of keys that were read or written since the younger generation began.
         self._bytes: dict[Any, bytes] = {}
+        self._ahead = ReadAhead()
 
     def attach(self, store: ColumnStore, layout: VersionedValues) -> None:
         """Take over a column family that was restored, in place of an empty one."""
@@ -103,14 +106,18 @@ class RocksTable:
             self._changed.add(key)
         return value
 
-    def prefetch(self, keys: Iterable[Any]) -> None:
+    def prefetch(self, keys: Iterable[Any], *, certain: bool = False) -> None:
         """Read what a batch of records is about to need, with one call.
 
         Keys beyond what the cache holds are read one by one, when they are used.
+
+        Args:
+            keys: of the records.
+            certain: whether all of them will be read; else it is judged by earlier batches.
         """
         needed = set(keys)
         missing = needed.difference(self._cache, self._older)
-        if not missing:
+        if not missing or not (certain or self._ahead.wanted(len(missing))):
             return
         if len(self._cache) + len(missing) > self._limit:
             self._make_room()  # the older generation is gone
@@ -179,6 +186,7 @@ class RocksTable:
         value = self._older.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             data = self._store.get(storage_key(key, self._max_parallelism))
+            self._ahead.reads += 1
             value = MISSING if data is None else self._decoded(key, data)
             if data is not None and not data.startswith(self._versions.prefix):
                 return self._hold(key, value, migrated=True)

@@ -136,6 +136,20 @@ def test_files_of_another_job_or_storage_are_never_referred_to(
     assert all("chk-2" in handle.file for handle in tables(two).values())
 
 
+def test_after_a_restore_from_another_job_checkpoints_build_on_each_other(bench: NativeBench) -> None:
+    """Its checkpoint has a number of that job: that it is greater says nothing of what came later."""
+    made = bench.backend()
+    put(made, numbered(0, 1000))
+    theirs = bench.snapshot(made, 1_000)
+    bench.job = "later"
+    again = bench.backend(stored=[keyed(theirs)])
+    one = bench.snapshot(again, 1)
+    assert one.files_shared == 0
+    two = bench.snapshot(again, 2, completed=1)
+    assert two.files_shared == 1
+    assert tables(two) == tables(one)
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [(1, 3), (2, 1), *[pytest.param(*each, marks=pytest.mark.ci) for each in [(2, 3), (3, 2), (4, 4)]]],

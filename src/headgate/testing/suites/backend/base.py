@@ -1,0 +1,66 @@
+"""What all parts of the backend suite share: the hooks, and a bench for each test."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headgate.testing.suites.backend.bench import Bench
+
+if TYPE_CHECKING:  # the contract of backends is internal, and no part of what the test kit offers
+    from headgate.api.state import StateDescriptor
+    from headgate.state.backend import KeyedBackend
+
+
+class BackendTests(ABC):
+    """Hooks of the backend suite.
+
+    Attributes:
+        folder: a folder of the test's own on the local disk.
+    """
+
+    folder: Path
+
+    @abstractmethod
+    def new_backend(
+        self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
+    ) -> KeyedBackend:
+        """An empty backend, which the suite closes.
+
+        Args:
+            descriptors: the declared states, by name.
+            groups: first and last key group (inclusive).
+            max_parallelism: number of key groups.
+        """
+
+    def local_files(self) -> Iterable[Path]:
+        """What the backends have left on the local disk, when all of them are closed: nothing is right."""
+        return self.folder.rglob("*")
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> Iterator[Bench]:
+        """Makes backends and takes their checkpoints; at the end nothing of them may be left."""
+        with self.opened(tmp_path) as made:
+            yield made
+
+    @contextmanager
+    def opened(self, root: Path) -> Iterator[Bench]:
+        """The bench of one test; after a test that went well it looks for files that are left.
+
+        Args:
+            root: a folder for the test alone.
+        """
+        self.folder = root / "backends"
+        self.folder.mkdir()
+        made = Bench(self.new_backend)
+        try:
+            yield made
+        finally:
+            made.close()
+        left = sorted(map(str, self.local_files()))
+        assert left == [], f"closed backends left {len(left)} files and folders, the first is {left[0]}"

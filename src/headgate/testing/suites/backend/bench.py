@@ -1,0 +1,135 @@
+"""Backends of a test, the storage of their checkpoints, and what became of each checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from headgate.api.state import StateDescriptor
+from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
+from headgate.common.keygroups import key_group, key_group_range
+from headgate.runtime.control.messages import Counters
+from headgate.runtime.drawing import BarrierMetrics, DrawnSnapshot
+from headgate.runtime.operators.keyed_state import PendingKeyedState
+from headgate.runtime.operators.stored_state import stored_state
+from headgate.runtime.snapshots import SnapshotWriter
+from headgate.state.backend import KeyedBackend, PendingSnapshot
+from headgate.state.snapshots import FileRange, KeyedStateHandle
+from headgate.testing.manual_clock import ManualClock
+from headgate.testing.simulation.disk import SimDisk, SimFiles, Verdict
+from headgate.testing.suites.backend.states import GROUPS, STATES
+
+ALL: Final = (0, GROUPS - 1)
+
+NewBackend = Callable[[Mapping[str, StateDescriptor], tuple[int, int], int], KeyedBackend]
+
+
+class Bench:
+    """Makes backends and takes their checkpoints, by the code that takes those of a job.
+
+    Args:
+        new_backend: the hook of the suite.
+
+    Attributes:
+        files: of the checkpoint storage, by name; they may be changed and removed.
+        storage_works: whether the storage takes files.
+    """
+
+    def __init__(self, new_backend: NewBackend) -> None:
+        self._new_backend = new_backend
+        self._open: list[KeyedBackend] = []
+        stored = SimFiles()
+        self.files = stored.files
+        self.storage_works = True
+        self._disk = SimDisk(stored, self._gate)
+        fence = Fence(JobId("job"), Generation(1), AttemptId(1))
+        self._writer = SnapshotWriter(self._disk, 0, fence)
+
+    def backend(
+        self,
+        states: Mapping[str, StateDescriptor] = STATES,
+        groups: tuple[int, int] = ALL,
+        stored: Iterable[KeyedStateHandle] | None = None,
+        max_parallelism: int = GROUPS,
+    ) -> Any:
+        """A backend, restored if anything is given; its handles are those of the program."""
+        made = self.adopted(self._new_backend(states, groups, max_parallelism))
+        if stored is not None:
+            self.restore(made, stored)
+        return made
+
+    def adopted(self, backend: KeyedBackend) -> KeyedBackend:
+        """A backend that is closed with the others."""
+        self._open.append(backend)
+        return backend
+
+    def restore(self, backend: KeyedBackend, stored: Iterable[KeyedStateHandle]) -> None:
+        """Fill an empty backend."""
+        backend.restore([stored_state(self._disk, handle) for handle in stored])
+
+    def subtasks(
+        self,
+        parallelism: int,
+        stored: Iterable[KeyedStateHandle] = (),
+        states: Mapping[str, StateDescriptor] = STATES,
+    ) -> list[Any]:
+        """All subtasks of an operator, each with the handles that the job master would give it."""
+        made = []
+        for index in range(parallelism):
+            first, last = key_group_range(GROUPS, parallelism, index)
+            mine = [one for one in stored if one.first_group <= last and first <= one.last_group]
+            made.append(self.backend(states, (first, last), mine))
+        return made
+
+    def store(
+        self, backend: KeyedBackend, checkpoint: int = 1, completed: int = 0, subtask: int = 0
+    ) -> KeyedStateHandle:
+        """A whole checkpoint of one subtask."""
+        return self.finish(backend, backend.snapshot_sync(checkpoint, completed), checkpoint, subtask)
+
+    def finish(
+        self, backend: KeyedBackend, pending: PendingSnapshot, checkpoint: int = 1, subtask: int = 0
+    ) -> KeyedStateHandle:
+        """The asynchronous part of a checkpoint of one subtask."""
+        drawn = DrawnSnapshot(
+            SubtaskId(VertexId(0), SubtaskIndex(subtask)),
+            checkpoint,
+            [PendingKeyedState("operator", backend.groups, pending, 0)],
+            0.0,
+            Counters(0, subtask, 0, 0, 0, None, 0, 0, 0.0),
+            {},
+            False,
+            BarrierMetrics(0.0, 0.0, False),
+        )
+        keyed = self._writer.finish(drawn, ManualClock()).operators[0].keyed
+        assert keyed is not None
+        return keyed
+
+    def store_all(self, backends: Iterable[KeyedBackend], checkpoint: int = 1) -> list[KeyedStateHandle]:
+        """A whole checkpoint of all subtasks."""
+        return [self.store(one, checkpoint, subtask=index) for index, one in enumerate(backends)]
+
+    def keep_only(self, stored: Iterable[KeyedStateHandle]) -> None:
+        """Remove the files that these do not refer to, as the retention of checkpoints does."""
+        kept = {handle.file for one in stored for handle in one.handles() if isinstance(handle, FileRange)}
+        for name in self.files.keys() - kept:
+            del self.files[name]
+
+    def abort(self, checkpoint: int, stored: KeyedStateHandle) -> None:
+        """Remove what was written for a checkpoint that does not complete."""
+        self._writer.discard(checkpoint, stored.handles())
+
+    def close(self) -> None:
+        """Close all backends."""
+        for backend in self._open:
+            backend.close()
+        self._open.clear()
+
+    def _gate(self, operation: str, _name: str) -> Verdict:
+        return "fails" if operation == "create" and not self.storage_works else "works"
+
+
+def owner_of(subtasks: Iterable[KeyedBackend], key: Any) -> Any:
+    """The subtask whose key it is."""
+    group = key_group(key, GROUPS)
+    return next(one for one in subtasks if one.groups[0] <= group <= one.groups[1])

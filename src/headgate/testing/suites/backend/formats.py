@@ -1,0 +1,147 @@
+"""A serializer with several formats, whose snapshot judges as a test wants it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headgate.api.state import (
+    AggregateFunction,
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    StateDescriptor,
+    ValueState,
+    aggregating_state,
+    declared_state,
+    list_state,
+    map_state,
+    reducing_state,
+    value_state,
+)
+from headgate.serde.serializer import TypeSerializer
+from headgate.serde.snapshot import TypeSerializerSchemaCompatibility, TypeSerializerSnapshot
+from headgate.serde.snapshot_views import DataInputView, DataOutputView
+
+Value = tuple[str, int]
+Compatibility = TypeSerializerSchemaCompatibility[Value]
+
+
+class VersionedSerializer(TypeSerializer[Value]):
+    """A text and a number; the version of the format is their order.
+
+    Args:
+        version: odd ones write the text first, even ones the number.
+        migrates: versions that it takes over by migration.
+        reconfigures: versions in whose place it goes on with their format.
+    """
+
+    immutable = True
+
+    def __init__(
+        self, version: int, migrates: tuple[int, ...] = (), reconfigures: tuple[int, ...] = ()
+    ) -> None:
+        self.version, self.migrates, self.reconfigures = version, migrates, reconfigures
+
+    def encode(self, value: Value) -> bytes:
+        """Text with a bar between."""
+        text, number = value
+        return "|".join((text, str(number)) if self.version % 2 else (str(number), text)).encode()
+
+    def decode(self, data: bytes) -> Value:
+        """In the order of the version."""
+        first, second = data.decode().split("|")
+        return (first, int(second)) if self.version % 2 else (second, int(first))
+
+    def snapshot(self) -> VersionedSnapshot:
+        """The version."""
+        return VersionedSnapshot(self)
+
+
+class VersionedSnapshot(TypeSerializerSnapshot[Value]):
+    """Which version wrote the values."""
+
+    def __init__(self, serializer: VersionedSerializer | None = None) -> None:
+        self.serializer = serializer or VersionedSerializer(0)
+
+    def current_version(self) -> int:
+        """The first one."""
+        return 1
+
+    def write_snapshot(self, out: DataOutputView) -> None:
+        """The serializer's version."""
+        out.write_int(self.serializer.version)
+
+    def read_snapshot(self, read_version: int, in_: DataInputView) -> None:
+        """The serializer's version."""
+        self.serializer = VersionedSerializer(in_.read_int())
+
+    def restore_serializer(self) -> VersionedSerializer:
+        """Of the version that was stored."""
+        return self.serializer
+
+    def resolve_schema_compatibility(self, old_snapshot: TypeSerializerSnapshot[Any]) -> Compatibility:
+        """As the new serializer was told."""
+        if not isinstance(old_snapshot, VersionedSnapshot):
+            return TypeSerializerSchemaCompatibility.incompatible("these values had no version")
+        old, new = old_snapshot.serializer.version, self.serializer
+        if old == new.version:
+            return TypeSerializerSchemaCompatibility.compatible_as_is()
+        if old in new.migrates:
+            return TypeSerializerSchemaCompatibility.compatible_after_migration("the order changed")
+        if old in new.reconfigures:
+            return TypeSerializerSchemaCompatibility.compatible_with_reconfigured_serializer(
+                VersionedSerializer(old)
+            )
+        return TypeSerializerSchemaCompatibility.incompatible(f"version {old} is not known")
+
+
+class _Last(AggregateFunction[Value, Value, Value]):
+    def create_accumulator(self) -> Value:
+        return "", 0
+
+    def add(self, value: Value, accumulator: Value) -> Value:
+        return value
+
+    def get_result(self, accumulator: Value) -> Value:
+        return accumulator
+
+
+KINDS = ["one", "many", "named", "keyed", "most", "last"]
+"""States of :func:`versioned`; the fourth has the serializer for the keys of a map."""
+
+
+def versioned(kind: str, serializer: Any) -> dict[str, StateDescriptor]:
+    """A program with one state whose values, or keys, have a serializer."""
+
+    class Program:
+        one: ValueState[Any] = value_state(serializer=serializer)
+        many: ListState[Any] = list_state(serializer=serializer)
+        named: MapState[str, Any] = map_state(serializer=serializer)
+        keyed: MapState[Any, int] = map_state(key_serializer=serializer)
+        most: ReducingState[Any] = reducing_state(max, serializer=serializer)
+        last: AggregatingState[Any, Any] = aggregating_state(_Last(), serializer=serializer)
+
+    return {kind: declared_state(Program())[kind]}
+
+
+def put(kind: str, handle: Any, value: Any) -> None:
+    """Put a value into a state, in addition to what it holds where it can hold several."""
+    if kind == "one":
+        handle.value = value
+    elif kind == "named":
+        handle.put(value[0], value)
+    elif kind == "keyed":
+        handle.put(value, value[1])
+    else:
+        handle.add(value)
+
+
+def held(kind: str, handle: Any) -> list[Any]:
+    """The values that a state holds."""
+    if kind == "many":
+        found: list[Any] = handle.get()
+        return found
+    if kind in ("named", "keyed"):
+        return [entry[0] if kind == "keyed" else entry[1] for entry in handle.items()]
+    return [handle.value if kind == "one" else handle.get()]

@@ -1,0 +1,199 @@
+"""What a program sees through its handles: values by key, of every kind of state."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.common.errors import InternalError, UsageError
+from headgate.common.keygroups import key_group
+from headgate.serde.resolve import serializer_for
+from headgate.testing.suites.backend.base import BackendTests
+from headgate.testing.suites.backend.bench import Bench
+from headgate.testing.suites.backend.states import GROUPS, KEYS, STATES, Basket, contents, touch
+
+
+class HandleTests(BackendTests):
+    """Keys are apart, kinds do what they say, and looks from outside change nothing."""
+
+    def test_value_state_reads_its_default_and_drops_it(self, bench: Bench) -> None:
+        """An absent key reads as the default; storing the default, or clearing, removes the entry."""
+        backend = bench.backend()
+        count = backend.handles["count"]
+        for key, value in (("a", 5), ("b", 6)):
+            backend.bind(key)
+            assert count.value == 0
+            count.value = value
+            backend.store()
+        assert dict(backend.scan("count")) == {"a": 5, "b": 6}
+        backend.bind("a")
+        count.clear()
+        backend.store()
+        backend.bind("b")
+        count.value = 0
+        backend.store()
+        assert dict(backend.scan("count")) == {}
+
+    def test_what_is_changed_in_place_is_kept(self, bench: Bench) -> None:
+        """Also in a default that was read, of which each key has its own."""
+        backend = bench.backend()
+        for key in ("a", "b", "a"):
+            backend.bind(key)
+            backend.handles["basket"].value.items.append(key)
+            backend.store()
+        assert dict(backend.scan("basket")) == {"a": Basket(["a", "a"]), "b": Basket(["b"])}
+        backend.bind("a")
+        backend.handles["basket"].clear()
+        assert backend.handles["basket"].value == Basket()
+
+    def test_a_default_that_cannot_be_changed_is_not_stored_by_reading(self, bench: Bench) -> None:
+        """Keys that are only asked for take no memory."""
+        backend = bench.backend()
+        backend.bind("a")
+        assert backend.handles["free"].value is None
+        assert backend.handles["best"].get() is None
+        assert backend.handles["names"].get() == []
+        backend.store()
+        assert {name: list(backend.keys(name)) for name in STATES} == {name: [] for name in STATES}
+
+    def test_list_state_does_what_it_says(self, bench: Bench) -> None:
+        """Add, extend, get, update and clear; an empty list leaves no entry; get gives a list of its own."""
+        backend = bench.backend()
+        names = backend.handles["names"]
+        backend.bind("a")
+        names.add("1")
+        names.extend(["2", "3"])
+        names.get().append("not stored")
+        assert names.get() == ["1", "2", "3"]
+        backend.bind("b")
+        names.extend([])
+        names.extend(iter(["9"]))
+        assert names.get() == ["9"]
+        names.update([])
+        backend.bind("a")
+        names.update(["4"])
+        backend.store()
+        assert dict(backend.scan("names")) == {"a": ["4"]}
+        backend.bind("a")
+        names.clear()
+        assert dict(backend.scan("names")) == {}
+
+    def test_map_state_does_what_it_says(self, bench: Bench) -> None:
+        """Put, get, remove, membership, order and length; an empty map leaves no entry."""
+        backend = bench.backend()
+        totals = backend.handles["totals"]
+        backend.bind("a")
+        assert (totals.get("x"), totals.get("x", 7), len(totals), "x" in totals) == (None, 7, 0, False)
+        for name, number in [("z", 1), ("x", 2), ("y", 3), ("z", 4)]:
+            totals.put(name, number)
+        assert (list(totals), len(totals), "y" in totals) == (["z", "x", "y"], 3, True)
+        assert list(totals.items()) == [("z", 4), ("x", 2), ("y", 3)]
+        totals.remove("x")
+        totals.remove("absent")
+        totals.put("x", 5)
+        assert list(totals) == ["z", "y", "x"]
+        for name in totals:
+            totals.remove(name)
+        backend.store()
+        assert dict(backend.scan("totals")) == {}
+
+    def test_folding_states_do_what_they_say(self, bench: Bench) -> None:
+        """Add reduces or aggregates, get tells the result, clear begins anew."""
+        backend = bench.backend()
+        handles = backend.handles
+        for number in (3, 8, 5):
+            backend.bind("a")
+            for name in ("best", "mean", "spread"):
+                handles[name].add(number)
+            handles["bag"].add([number])
+            backend.store()
+        backend.bind("a")
+        found = {name: handles[name].get() for name in ("best", "mean", "spread", "bag")}
+        assert found == {"best": 8, "mean": 16 / 3, "spread": 5, "bag": [3, 8, 5]}
+        for name in found:
+            handles[name].clear()
+        backend.store()
+        backend.bind("a")
+        assert [handles[name].get() for name in found] == [None] * 4
+
+    def test_keys_of_every_sort_are_apart(self, bench: Bench) -> None:
+        """Equal keys are one, as in a dict, whatever their class; others are not mixed up."""
+        backend = bench.backend()
+        for number, key in enumerate([*KEYS, "1", (1,), b"1"], 1):
+            touch(backend, key, number)
+        for number, key in enumerate([*KEYS, "1", (1,), b"1"], 1):
+            backend.bind(key)
+            assert backend.handles["count"].value == number
+        for equal in (1, 1.0, True):
+            backend.bind(equal)
+            backend.handles["names"].add("again")
+            backend.store()
+        assert dict(backend.scan("names"))[1] == ["s2", "again", "again", "again"]
+
+    def test_many_keys_are_all_there(self, bench: Bench) -> None:
+        """More than a cache may hold, changed again in another order."""
+        backend, count = bench.backend(), 2_000
+        for step in (1, 7):
+            for key in range(count):
+                backend.bind(key * step % count)
+                backend.handles["count"].value += key * step % count + 1
+                backend.store()
+        assert dict(backend.scan("count")) == {key: 2 * (key + 1) for key in range(count)}
+        assert sorted(backend.keys("count")) == list(range(count))
+
+    def test_a_walk_may_be_put_aside(self, bench: Bench) -> None:
+        """Keys and values that stay are seen once, while others come, change and go."""
+        backend = bench.backend()
+        for key in range(100):
+            touch(backend, key, key + 1)
+        walk = backend.scan("totals")
+        seen = [next(walk)[0] for _ in range(10)]
+        for key in range(100, 120):
+            touch(backend, key, 1)
+        left = [key for key in range(100) if key not in seen]
+        backend.bind(left[0])
+        backend.handles["totals"].clear()
+        backend.store()
+        seen += [key for key, _ in walk]
+        assert len(seen) == len(set(seen))
+        assert set(range(100)) - {left[0]} <= set(seen)
+
+    def test_a_look_from_outside_gives_stored_bytes(self, bench: Bench) -> None:
+        """Peek shows what a key holds, and changes neither state nor what is absent."""
+        backend = bench.backend()
+        touch(backend, "a", 3)
+        before = contents([backend])
+        for name in STATES:
+            assert backend.peek(name, "absent") is None
+            shown = backend.peek(name, "a")
+            assert shown.schema == backend.state_types()[name]
+        assert serializer_for(int).decode_many(backend.peek("count", "a").data, 1) == [3]
+        assert contents([backend]) == before
+
+    def test_state_types_describe_every_state(self, bench: Bench) -> None:
+        """In the order of the declarations, with kind and types, and no timers."""
+        types = bench.backend().state_types()
+        assert list(types) == list(STATES)
+        assert types["totals"] == {
+            "kind": "map",
+            "of": [{"kind": "str", "version": 1}, {"kind": "int", "version": 1}],
+        }
+
+    def test_a_value_of_another_type_fails_the_checkpoint_by_state_name(self, bench: Bench) -> None:
+        """What could not be read back is refused when it is written."""
+        backend = bench.backend()
+        backend.bind("a")
+        backend.handles["count"].value = "many"
+        backend.store()
+        why = r"state 'count' cannot be stored: 'many' of type str is not a int"
+        with pytest.raises(UsageError, match=why):
+            bench.store(backend)
+
+    def test_a_foreign_key_fails_the_checkpoint(self, bench: Bench) -> None:
+        """A key outside the subtask's groups would be lost at the next rescaling."""
+        group = (key_group("a", GROUPS) + 1) % GROUPS
+        backend = bench.backend(groups=(group, group))
+        backend.bind("a")
+        backend.handles["count"].value = 1
+        backend.store()
+        with pytest.raises(InternalError, match="outside its key groups"):
+            bench.store(backend)

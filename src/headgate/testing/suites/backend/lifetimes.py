@@ -1,0 +1,110 @@
+"""States with a time to live, around the backend under test as an operator has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headgate.api.state import StateDescriptor
+from headgate.api.state_ttl import StateTtl
+from headgate.state.snapshots import KeyedStateHandle
+from headgate.state.ttl.backend import TtlKeyedBackend
+from headgate.state.ttl.declared import with_stamps
+from headgate.testing.manual_clock import ManualClock
+from headgate.testing.suites.backend.base import BackendTests
+from headgate.testing.suites.backend.bench import Bench
+from headgate.testing.suites.backend.states import STATES, touch
+
+LIVING = {name: replace(state, ttl=StateTtl(10)) for name, state in STATES.items()}
+"""All states of the suite, with a time to live of 10 ms."""
+
+
+class LifetimeTests(BackendTests):
+    """Entries end by the clock, also across checkpoints, and take their memory along."""
+
+    def test_entries_end(self, bench: Bench) -> None:
+        """Written at 0 for 10 ms: there at 9, gone at 10, in every kind of state."""
+        clock = ManualClock()
+        backend = _backend(bench, clock, LIVING)
+        touch(backend, "a", 3)
+        clock.advance(9)
+        assert _held(backend, "a") == _held(_touched(bench), "a")
+        clock.advance(1)
+        assert _held(backend, "a") == _held(bench.backend(), "a")
+
+    @pytest.mark.parametrize("changed", [LIVING, STATES], ids=["kept", "switched off"])
+    def test_time_goes_on_across_a_checkpoint(
+        self, bench: Bench, changed: Mapping[str, StateDescriptor]
+    ) -> None:
+        """What was written at 0 ends at 10 in the restored job, unless entries do not end there."""
+        clock = ManualClock()
+        backend = _backend(bench, clock, LIVING)
+        touch(backend, "a", 3)
+        clock.advance(5)
+        restored = _backend(bench, clock, changed, bench.store(backend))
+        clock.advance(4)
+        assert _held(restored, "a") == _held(_touched(bench), "a")
+        clock.advance(1)
+        ended = changed is LIVING
+        assert _held(restored, "a") == _held(bench.backend() if ended else _touched(bench), "a")
+
+    def test_what_has_ended_is_not_in_a_whole_snapshot(self, bench: Bench) -> None:
+        """It is left out where it is written, and never restored."""
+        clock = ManualClock()
+        backend = _backend(bench, clock, LIVING)
+        touch(backend, "a", 3)
+        clock.advance(10)
+        touch(backend, "b", 3)
+        blob = b"".join(bytes(part) for part in backend.snapshot_sync().write())
+        plain = bench.backend()
+        plain.restore([blob])
+        assert {name: list(plain.keys(name)) for name in STATES} == {name: ["b"] for name in STATES}
+
+    def test_state_without_stamps_counts_as_written_at_the_restore(self, bench: Bench) -> None:
+        """A time to live that is switched on ends nothing at once."""
+        clock = ManualClock(100)
+        stored = bench.store(_touched(bench))
+        backend = _backend(bench, clock, LIVING, stored)
+        clock.advance(9)
+        assert _held(backend, "a") == _held(_touched(bench), "a")
+        clock.advance(1)
+        assert _held(backend, "a") == _held(bench.backend(), "a")
+
+
+def _backend(
+    bench: Bench,
+    clock: ManualClock,
+    states: Mapping[str, StateDescriptor],
+    stored: KeyedStateHandle | None = None,
+) -> Any:
+    """The backend of an operator with such states."""
+    backend: Any = bench.backend(with_stamps(states))
+    if states is not STATES:
+        backend = TtlKeyedBackend(backend, states, clock.now_ms, clock.now_ms)
+    if stored is not None:
+        bench.restore(backend, [stored])
+    return backend
+
+
+def _touched(bench: Bench) -> Any:
+    """A backend whose entries do not end."""
+    backend = bench.backend()
+    touch(backend, "a", 3)
+    return backend
+
+
+def _held(backend: Any, key: str) -> dict[str, Any]:
+    """What a program reads of a key."""
+    backend.bind(key)
+    found: dict[str, Any] = {}
+    for name, handle in backend.handles.items():
+        kind = STATES[name].kind
+        if kind == "value":
+            found[name] = repr(handle.value)
+        else:
+            found[name] = list(handle.items()) if kind == "map" else handle.get()
+    backend.store()
+    return found

@@ -1,0 +1,165 @@
+"""State whose type or serializer changed between a checkpoint and its restore: the four verdicts."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from headgate.api.state import StateDescriptor
+from headgate.common.errors import UsageError
+from headgate.serde.snapshot_wire import snapshot_from_bytes
+from headgate.state.heap.blob import BytesBlob, read_header
+from headgate.state.snapshots import KeyedStateHandle
+from headgate.testing.suites.backend.base import BackendTests
+from headgate.testing.suites.backend.bench import Bench
+from headgate.testing.suites.backend.formats import KINDS, VersionedSerializer, held, put, versioned
+from headgate.testing.suites.backend.states import GROUPS
+
+VALUES: Final = {1: ("foo", 1456), 2: ("bar", 478), 3: ("hello", 189)}
+FIRST: Final = VersionedSerializer(1)
+SECOND: Final = VersionedSerializer(2, migrates=(1,))
+RECONFIGURING: Final = VersionedSerializer(4, reconfigures=(1,))
+STRANGER: Final = VersionedSerializer(6)
+MIGRATED: Final = [kind for kind in KINDS if kind != "keyed"]
+
+
+class SchemaTests(BackendTests):
+    """Values of an older format become those of the program, or the job does not start."""
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_ss7_values_are_read_as_they_are(self, bench: Bench, kind: str) -> None:
+        """An unchanged serializer of the user's, in every kind of state."""
+        backend = bench.backend(versioned(kind, FIRST), stored=[_written(bench, kind)])
+        _check(backend, kind)
+        assert _version_of(backend, kind) == 1
+
+    @pytest.mark.parametrize("kind", MIGRATED)
+    def test_ss7_values_are_migrated(self, bench: Bench, kind: str) -> None:
+        """Read by the old serializer, written by the new one; updates and further snapshots work."""
+        backend = bench.backend(versioned(kind, SECOND), stored=[_written(bench, kind)])
+        _check(backend, kind)
+        backend.bind(1)
+        put(kind, backend.handles[kind], ("new", 9))
+        expected = held(kind, backend.handles[kind])
+        backend.store()
+        assert _version_of(backend, kind) == 2
+        later = bench.backend(versioned(kind, SECOND), stored=[bench.store(backend, 2, 1)])
+        later.bind(1)
+        assert held(kind, later.handles[kind]) == expected
+        assert _version_of(later, kind) == 2
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_ss7_a_reconfigured_serializer_goes_on(self, bench: Bench, kind: str) -> None:
+        """It reads and writes in place of the declared one, for keys of map state, too (G25)."""
+        backend = bench.backend(versioned(kind, RECONFIGURING), stored=[_written(bench, kind)])
+        _check(backend, kind)
+        assert _version_of(backend, kind) == 1
+        assert backend.state_types() == bench.backend(versioned(kind, FIRST)).state_types()
+        _check(bench.backend(versioned(kind, FIRST), stored=[bench.store(backend, 2, 1)]), kind)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_ss7_an_incompatible_serializer_is_refused(self, bench: Bench, kind: str) -> None:
+        """The error names the state, both serializers and why (G8)."""
+        name = VersionedSerializer.__name__
+        why = f"state '{kind}' .*serializer .*{name}.*{name}.* which wrote.*version 1 is not known"
+        with pytest.raises(UsageError, match=why):
+            bench.backend(versioned(kind, STRANGER), stored=[_written(bench, kind)])
+
+    def test_g25_keys_of_map_state_are_not_migrated(self, bench: Bench) -> None:
+        """They decide what an entry is."""
+        why = r"state 'keyed' .* the type of its keys changed .*the order changed"
+        with pytest.raises(UsageError, match=why):
+            bench.backend(versioned("keyed", SECOND), stored=[_written(bench, "keyed")])
+
+    def test_declared_types_may_become_wider(self, bench: Bench) -> None:
+        """Values of an annotation follow its change, and stay changed."""
+        stored, widened = [_ints(bench)], _of("value", float)
+        for number in (2, 3):
+            backend = bench.backend(widened, stored=stored)
+            found = dict(backend.scan("v"))
+            assert found == {key: float(key) for key in range(50)}
+            assert {type(value) for value in found.values()} == {float}
+            stored = [bench.store(backend, number, number - 1)]
+
+    @pytest.mark.parametrize(
+        ("changed", "why"),
+        [(("value", str), "was int and is str"), (("list", int), "kind was value and is list")],
+        ids=["type", "kind"],
+    )
+    def test_declared_types_that_do_not_fit_are_refused(
+        self, bench: Bench, changed: tuple[str, Any], why: str
+    ) -> None:
+        """By the state's name, before anything is read."""
+        with pytest.raises(UsageError, match=f"state 'v' of the checkpoint .*{why}"):
+            bench.backend(_of(*changed), stored=[_ints(bench)])
+
+    def test_state_without_entries_may_change_in_any_way(self, bench: Bench) -> None:
+        """Nothing of it has to be read."""
+        stored = bench.store(bench.backend(versioned("one", FIRST)))
+        assert _version_of(bench.backend(versioned("one", STRANGER), stored=[stored]), "one") == 6
+
+    def test_all_subtasks_write_one_format(self, bench: Bench) -> None:
+        """One without entries is reconfigured like its neighbours, so the next restore reads one format."""
+        stored = [_written(bench, "one")]
+        for number, parallelism in enumerate((3, 5), 2):
+            subtasks = bench.subtasks(parallelism, stored, versioned("one", RECONFIGURING))
+            assert [_version_of(one, "one") for one in subtasks] == [1] * parallelism
+            stored = bench.store_all(subtasks, number)
+
+    def test_two_formats_in_one_checkpoint_are_both_read(self, bench: Bench) -> None:
+        """Parts of one checkpoint that were written by different versions of a serializer."""
+        halves = [(0, GROUPS // 2 - 1), (GROUPS // 2, GROUPS - 1)]
+        whole, parts = _written(bench, "one"), []
+        for subtask, (groups, version) in enumerate(zip(halves, (1, 8), strict=True)):
+            states = versioned("one", VersionedSerializer(version, migrates=(1,)))
+            parts.append(bench.store(bench.backend(states, groups, [whole]), 2, subtask=subtask))
+        both = versioned("one", VersionedSerializer(2, migrates=(1, 8)))
+        backend = bench.backend(both, stored=parts)
+        _check(backend, "one")
+        assert _version_of(backend, "one") == 2
+
+
+def _written(bench: Bench, kind: str) -> KeyedStateHandle:
+    """A checkpoint in the first version."""
+    backend = bench.backend(versioned(kind, FIRST))
+    for key, value in VALUES.items():
+        backend.bind(key)
+        put(kind, backend.handles[kind], value)
+        backend.store()
+    return bench.store(backend)
+
+
+def _check(backend: Any, kind: str) -> None:
+    """What was written is there."""
+    for key, value in VALUES.items():
+        backend.bind(key)
+        assert held(kind, backend.handles[kind]) == [value]
+        backend.store()
+
+
+def _version_of(backend: Any, kind: str) -> int:
+    """The version in which a whole snapshot stores the state."""
+    blob = b"".join(bytes(part) for part in backend.snapshot_sync().write())
+    (section,) = [one for one in read_header(BytesBlob(blob))[0].sections if one.name == kind]
+    (part,) = [part for part in section.schema["of"] if part["kind"] == "custom"]
+    snapshot: Any = snapshot_from_bytes(part["snapshot"])
+    return int(snapshot.serializer.version)
+
+
+def _of(kind: str, hint: Any) -> dict[str, StateDescriptor]:
+    return {"v": StateDescriptor("v", kind, (hint,), _nothing)}
+
+
+def _ints(bench: Bench) -> KeyedStateHandle:
+    """A checkpoint of numbers under themselves."""
+    backend = bench.backend(_of("value", int))
+    for key in range(50):
+        backend.bind(key)
+        backend.handles["v"].value = key
+        backend.store()
+    return bench.store(backend)
+
+
+def _nothing() -> None:
+    """The default."""

@@ -1,0 +1,186 @@
+"""A snapshot is the state at its cut, and lets go of everything when it is done with."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from headgate.common.errors import StorageError
+from headgate.testing.suites.backend.base import BackendTests
+from headgate.testing.suites.backend.bench import Bench
+from headgate.testing.suites.backend.states import KEYS, Basket, contents, touch
+
+
+class SnapshotTests(BackendTests):
+    """Isolation, release, failure, and files that checkpoints share."""
+
+    @pytest.mark.parametrize("turned", [False, True], ids=["oldest first", "newest first"])
+    def test_a18_later_changes_do_not_reach_a_snapshot(self, bench: Bench, turned: bool) -> None:
+        """Several snapshots are under way, values are changed in place: each holds its own moment."""
+        backend, cuts = bench.backend(), []
+        for number in (1, 2, 3):
+            for key in KEYS:
+                touch(backend, key, number)
+            backend.event_timers.delete(number - 1, "a")
+            cuts.append((number, contents([backend]), backend.snapshot_sync(number)))
+        for key in KEYS[::2]:
+            touch(backend, key, 9)
+            for handle in backend.handles.values():
+                handle.bind(key)
+                handle.clear()
+            backend.store()
+        list(backend.event_timers.pop_due(2))
+        for number, expected, pending in reversed(cuts) if turned else cuts:
+            stored = bench.finish(backend, pending, number)
+            assert contents([bench.backend(stored=[stored])]) == expected
+            backend.settle()
+
+    def test_a18_a_thread_writes_while_the_loop_goes_on(self, bench: Bench) -> None:
+        """Whatever is written, deleted, snapshotted and given up meanwhile."""
+        backend = bench.backend()
+        for key in range(1500):
+            backend.bind(key)
+            backend.handles["count"].value = key + 1
+            backend.handles["basket"].value.items.append(str(key))
+            backend.store()
+        expected, pending = contents([backend]), backend.snapshot_sync(1)
+        with ThreadPoolExecutor(1) as beside:
+            stored = beside.submit(bench.finish, backend, pending)
+            rounds = 0
+            while not stored.done() or rounds < 2:
+                for key in range(0, 1500, 5):
+                    backend.bind(key)
+                    backend.handles["count"].clear()
+                    backend.handles["basket"].value.items.append("late")
+                    backend.store()
+                backend.snapshot_sync(2).release()
+                backend.settle()
+                rounds += 1
+        assert contents([bench.backend(stored=[stored.result()])]) == expected
+
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_a19_a_snapshot_may_be_given_up(self, bench: Bench, times: int) -> None:
+        """Before it is written, more than once; the state goes on, and so does the next snapshot."""
+        backend = bench.backend()
+        for key in KEYS:
+            touch(backend, key, 1)
+        pending = backend.snapshot_sync(1)
+        touch(backend, "a", 2)
+        for _ in range(times):
+            pending.release()
+        touch(backend, "a", 3)
+        expected = contents([backend])
+        assert contents([bench.backend(stored=[bench.store(backend, 2)])]) == expected
+        pending.release()
+        assert contents([backend]) == expected
+
+    @pytest.mark.parametrize("end", ["release", "store", "fail"])
+    def test_a19_what_is_done_with_is_let_go(self, bench: Bench, end: str) -> None:
+        """A value that is in no state any more is in no snapshot either: its memory is free."""
+        backend = bench.backend()
+        backend.bind("a")
+        basket = backend.handles["basket"].value
+        basket.items.append("x")
+        backend.store()
+        gone = weakref.ref(basket)
+        del basket
+        pending = backend.snapshot_sync(1)
+        backend.bind("a")
+        backend.handles["basket"].value = Basket(["new"])
+        backend.store()
+        self._ended(bench, backend, pending, end)
+        del pending
+        assert _is_gone(gone, backend), f"a snapshot that ended by {end} holds a value"
+        assert dict(backend.scan("basket")) == {"a": Basket(["new"])}
+
+    def test_a19_a_checkpoint_that_the_storage_refuses_leaves_nothing(self, bench: Bench) -> None:
+        """The error is a StorageError; the job goes on, and the next checkpoint is whole."""
+        backend = bench.backend()
+        for key in KEYS:
+            touch(backend, key, 1)
+        bench.storage_works = False
+        with pytest.raises(StorageError):
+            bench.store(backend, 1)
+        assert bench.files == {}
+        bench.storage_works = True
+        touch(backend, "a", 2)
+        assert contents([bench.backend(stored=[bench.store(backend, 2)])]) == contents([backend])
+
+    @pytest.mark.parametrize("end", ["release", "store"])
+    def test_a19_a_snapshot_outlives_its_backend(self, bench: Bench, end: str) -> None:
+        """A failed attempt is closed while a snapshot is still written; both leave nothing behind."""
+        backend = bench.backend()
+        touch(backend, "a", 1)
+        expected, pending = contents([backend]), backend.snapshot_sync(1)
+        backend.close()
+        backend.close()
+        if end == "release":
+            pending.release()
+        else:
+            stored = bench.finish(backend, pending)
+            assert contents([bench.backend(stored=[stored])]) == expected
+
+    def test_a21_a_checkpoint_refers_only_to_what_is_kept(self, bench: Bench) -> None:
+        """Each restores when all files that it does not name are gone, whichever were aborted before it."""
+        backend, completed, kept = bench.backend(), 0, None
+        for number in range(1, 7):
+            for key in range(number * 20, number * 20 + 40):
+                touch(backend, key, number)
+            expected = contents([backend])
+            stored = bench.store(backend, number, completed)
+            if number % 3 == 2:
+                bench.abort(number, stored)
+                continue
+            completed, kept = number, stored
+            bench.keep_only([kept])
+            assert contents([bench.backend(stored=[kept])]) == expected
+
+    def test_a21_checkpoints_go_on_after_a_restore(self, bench: Bench) -> None:
+        """The first one of an attempt may build on the one that was restored, and needs no other."""
+        backend, completed, stored = bench.backend(), 0, None
+        for number in (1, 2, 3):
+            for key in KEYS:
+                touch(backend, key, number)
+            expected = contents([backend])
+            stored = bench.store(backend, number, completed)
+            bench.keep_only([stored])
+            completed = number
+            backend.close()
+            backend = bench.backend(stored=[stored])
+            assert contents([backend]) == expected
+
+    def test_two_at_a_time_need_only_what_was_complete_when_they_were_drawn(self, bench: Bench) -> None:
+        """The second completes; what only the first one has may go."""
+        backend = bench.backend()
+        touch(backend, "a", 1)
+        first = bench.store(backend, 1)
+        cuts = []
+        for number in (2, 3):
+            touch(backend, "b", number)
+            cuts.append((contents([backend]), backend.snapshot_sync(number, 1)))
+        stored = [bench.finish(backend, pending, 2 + place) for place, (_, pending) in enumerate(cuts)]
+        bench.keep_only([first, stored[1]])
+        assert contents([bench.backend(stored=[stored[1]])]) == cuts[1][0]
+
+    def _ended(self, bench: Bench, backend: Any, pending: Any, end: str) -> None:
+        if end == "release":
+            pending.release()
+        elif end == "store":
+            bench.finish(backend, pending)
+        else:
+            bench.storage_works = False
+            with pytest.raises(StorageError):
+                bench.finish(backend, pending)
+            bench.storage_works = True
+
+
+def _is_gone(value: weakref.ref[Any], backend: Any) -> bool:
+    """Whether nobody holds a value any more, once what snapshots left to be done was done."""
+    for _ in range(20):
+        backend.settle()
+    gc.collect()
+    return value() is None

@@ -1,0 +1,129 @@
+"""One state of every kind, with values that can be changed in place and such that cannot."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headgate.api.state import (
+    AggregateFunction,
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    StateDescriptor,
+    ValueState,
+    aggregating_state,
+    declared_state,
+    list_state,
+    map_state,
+    reducing_state,
+    value_state,
+)
+from headgate.state.backend import KeyedBackend
+
+GROUPS: Final = 16
+"""Key groups of every program of the suite."""
+
+KEYS: Final = ["a", 1, 1.5, ("b", 2), b"c", 2**70, "d", "e"]
+"""Keys of every sort, some of them in each third of the key groups."""
+
+
+@dataclass
+class Basket:
+    """A value that is changed in place."""
+
+    items: list[str] = field(default_factory=list)
+
+
+class Spread(AggregateFunction[int, list[int], int]):
+    """Greatest minus least, in an accumulator that is changed in place."""
+
+    def create_accumulator(self) -> list[int]:
+        """Nothing yet."""
+        return []
+
+    def add(self, value: int, accumulator: list[int]) -> list[int]:
+        """Keep the least and the greatest."""
+        accumulator[:] = [min([value, *accumulator]), max([value, *accumulator])]
+        return accumulator
+
+    def get_result(self, accumulator: list[int]) -> int:
+        """The difference."""
+        return accumulator[1] - accumulator[0]
+
+
+class Mean(AggregateFunction[int, tuple[int, int], float]):
+    """The mean, in an accumulator that cannot be changed."""
+
+    def create_accumulator(self) -> tuple[int, int]:
+        """Nothing yet."""
+        return 0, 0
+
+    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
+        """Count and sum."""
+        return accumulator[0] + 1, accumulator[1] + value
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        """The quotient."""
+        return accumulator[1] / accumulator[0]
+
+
+def _joined(one: list[int], other: list[int]) -> list[int]:
+    one.extend(other)
+    return one
+
+
+class _Everything:
+    count: ValueState[int] = value_state(default=0)
+    basket: ValueState[Basket] = value_state(default_factory=Basket)
+    free: ValueState[Any] = value_state()
+    names: ListState[str] = list_state()
+    log: ListState[list[int]] = list_state()
+    totals: MapState[str, int] = map_state()
+    lists: MapState[int, list[int]] = map_state()
+    best: ReducingState[int] = reducing_state(max)
+    bag: ReducingState[list[int]] = reducing_state(_joined)
+    mean: AggregatingState[int, float] = aggregating_state(Mean())
+    spread: AggregatingState[int, int] = aggregating_state(Spread())
+
+
+STATES: Final[dict[str, StateDescriptor]] = declared_state(_Everything())
+
+
+def touch(backend: KeyedBackend, key: Any, number: int) -> None:
+    """Change every state of a key, in place wherever a program can, and set two timers."""
+    backend.bind(key)
+    handles = backend.handles
+    handles["count"].value += number
+    handles["basket"].value.items.append(str(number))
+    free = handles["free"].value or {"n": []}
+    free["n"].append(number)
+    handles["free"].value = free
+    handles["names"].add(f"s{number}")
+    handles["log"].add([number])
+    handles["totals"].put(f"t{number % 3}", number)
+    handles["lists"].put(number % 3, [number])
+    for inner in (*handles["log"].get(), *(value for _, value in handles["lists"].items())):
+        inner.append(number)
+    for name in ("best", "mean", "spread"):
+        handles[name].add(number)
+    handles["bag"].add([number])
+    backend.store()
+    backend.event_timers.register(number, key)
+    backend.processing_timers.register(-number, key)
+
+
+def contents(backends: Iterable[KeyedBackend]) -> dict[str, Any]:
+    """All state and timers of some subtasks: a copy, independent of how they are spread."""
+    found: dict[str, Any] = {"event timers": [], "processing timers": []}
+    for backend in backends:
+        for name in backend.handles:
+            found.setdefault(name, {}).update(copy.deepcopy(dict(backend.scan(name))))
+        found["event timers"] += backend.event_timers.snapshot()
+        found["processing timers"] += backend.processing_timers.snapshot()
+    for timers in ("event timers", "processing timers"):
+        found[timers].sort(key=repr)
+    return found

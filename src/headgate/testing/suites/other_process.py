@@ -1,0 +1,110 @@
+"""A second interpreter, to which serializers are shipped as they are to the workers of a job.
+
+This file is also its program: run as a script, it imports neither the test kit nor pytest.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import IO, Any, Final
+
+import msgspec
+
+from headgate.runtime.program import received, shipped
+from headgate.serde.serializer import TypeSerializer
+
+_LENGTH: Final = struct.Struct(">Q")
+
+
+class Task(msgspec.Struct, array_like=True):
+    """Read a batch with a shipped serializer, and write it again."""
+
+    serializer: bytes
+    batch: bytes
+    count: int
+
+
+class Answer(msgspec.Struct, array_like=True):
+    """What came of it: the batch as the other process writes it and the description, or why not."""
+
+    batch: bytes
+    description: bytes
+    error: str = ""
+
+
+class OtherProcess:
+    """The interpreter, which lives as long as this one does."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        command = [sys.executable, "-P", __file__]
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter and this file
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+        atexit.register(self._end)
+
+    def rewritten(
+        self, serializer: TypeSerializer[Any], values: Sequence[Any]
+    ) -> tuple[bytes, dict[str, Any]]:
+        """Values as the other process writes them after it has read them, and how it describes that.
+
+        Raises:
+            AssertionError: it could not; says why.
+        """
+        task = Task(shipped(serializer), serializer.encode_many(values), len(values))
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        _send(self._process.stdin, msgspec.msgpack.encode(task))
+        data = _receive(self._process.stdout)
+        assert data, f"{serializer.name} ended the process that it was shipped to"
+        answer = msgspec.msgpack.decode(data, type=Answer)
+        assert not answer.error, f"{serializer.name} does not work where it is shipped to: {answer.error}"
+        return answer.batch, msgspec.msgpack.decode(answer.description)
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@functools.cache
+def other_process() -> OtherProcess:
+    """The one second interpreter of this process, started when it is first needed."""
+    return OtherProcess()
+
+
+def _answer(task: Task) -> Answer:
+    try:
+        serializer: TypeSerializer[Any] = received(task.serializer)
+        values = serializer.decode_stored(task.batch, task.count)
+        return Answer(serializer.encode_many(values), msgspec.msgpack.encode(serializer.describe()))
+    except Exception as error:  # the user's code raises whatever it likes
+        return Answer(b"", b"", f"{type(error).__name__}: {error}")
+
+
+def _send(stream: IO[bytes], data: bytes) -> None:
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def _receive(stream: IO[bytes]) -> bytes:
+    """The next message; empty at the end."""
+    head = stream.read(_LENGTH.size)
+    return stream.read(_LENGTH.unpack(head)[0]) if len(head) == _LENGTH.size else b""
+
+
+def _serve() -> None:
+    """Answer until the other side is gone."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the user's code may print
+    while task := _receive(sys.stdin.buffer):
+        _send(answers, msgspec.msgpack.encode(_answer(msgspec.msgpack.decode(task, type=Task))))
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,352 @@
+"""What the contract of serializers demands, as tests that a class inherits."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tracemalloc
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Barrier
+from typing import Any, Final
+
+import msgspec
+
+from headgate.api.shipping import shipping_error
+from headgate.common.errors import StorageError, UsageError
+from headgate.serde.compatibility import AsIs
+from headgate.serde.evolution import judge
+from headgate.serde.serializer import Buffer, TypeSerializer
+from headgate.serde.snapshot_judgement import stored_snapshot
+from headgate.serde.snapshot_rules import SerializerRegistry
+from headgate.serde.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
+from headgate.testing.suites.change_in_place import change_in_place
+from headgate.testing.suites.damage import COUNT_LIE, cut_short, with_a_flipped_bit, with_large_sizes
+from headgate.testing.suites.other_process import other_process
+from headgate.testing.suites.same_values import check_same, same
+
+_THREADS: Final = 4
+_ROUNDS: Final = 25
+_MEMORY_MAX: Final = 16 << 20
+"""Bytes that reading damaged bytes of a test may take; what is read from sound ones takes far less."""
+
+
+class SerializerSuite(ABC):
+    """Tests of one serializer; inherit from it under a name that pytest collects, and give the hooks.
+
+    Two hooks are needed, :meth:`serializer` and :meth:`values`; the others have defaults that suit most.
+
+    Example:
+        >>> import headgate as hg
+        >>> class Text(hg.TypeSerializer[str]):
+        ...     immutable = True
+        ...     def encode(self, value):
+        ...         return value.encode()
+        ...     def decode(self, data):
+        ...         return data.decode()
+        ...     def snapshot(self):
+        ...         raise NotImplementedError
+        >>> class TestText(SerializerSuite):
+        ...     def serializer(self):
+        ...         return Text()
+        ...     def values(self):
+        ...         return ["", "text"]
+        >>> TestText().test_values_come_back()
+    """
+
+    # -- hooks
+
+    @abstractmethod
+    def serializer(self) -> TypeSerializer[Any]:
+        """A new instance of the serializer, each time."""
+
+    @abstractmethod
+    def values(self) -> Sequence[Any]:
+        """Values that it stores, the smallest and the strangest among them; at least one."""
+
+    def strategy(self) -> Any:
+        """A strategy of the package hypothesis for values; None: random batches of :meth:`values`."""
+        return None
+
+    def wrong_values(self) -> Sequence[Any]:
+        """Values of other types, which must not be stored."""
+        return [_Stranger()]
+
+    def same(self, left: Any, right: Any) -> bool:
+        """Whether a value that came back counts as the one that was stored."""
+        return same(left, right)
+
+    def change_in_place(self, value: Any) -> bool:
+        """Change a value in place wherever a program can; whether there was anything to change."""
+        return change_in_place(value)
+
+    def read(self, serializer: TypeSerializer[Any], data: Buffer, count: int) -> list[Any]:
+        """Read stored bytes; as backends do, which turn what a serializer raises into a StorageError."""
+        return serializer.decode_stored(data, count)
+
+    # -- values and bytes
+
+    def test_values_come_back(self) -> None:
+        """As one batch in its order, and each by itself."""
+        serializer, values = self.serializer(), self._values()
+        data = serializer.encode_checked(values)
+        assert type(data) is bytes, f"encode_many() gave {type(data).__qualname__}; expected bytes"
+        self._check(serializer.decode_many(data, len(values)), values, "a batch")
+        self._check([serializer.decode(serializer.encode(value)) for value in values], values, "one by one")
+
+    def test_an_empty_batch_comes_back(self) -> None:
+        """Key groups may be empty of a state's entries."""
+        serializer = self.serializer()
+        found = serializer.decode_many(serializer.encode_checked([]), 0)
+        assert found == [], f"an empty batch came back as {found!r:.200}"
+
+    def test_any_batch_comes_back(self) -> None:
+        """Of any length and order, or of whatever the strategy draws."""
+        serializer, strategy = self.serializer(), self.strategy()
+
+        def check(values: list[Any]) -> None:
+            found = serializer.decode_many(serializer.encode_checked(values), len(values))
+            self._check(found, values, f"a batch of {len(values)}")
+
+        if strategy is not None:
+            _for_all_lists(strategy, check)
+            return
+        values, chance = self._values(), random.Random(7)
+        for length in (1, 2, 3, 5, 100, 1000):
+            check([chance.choice(values) for _ in range(length)])
+
+    def test_encoding_is_repeatable_and_changes_nothing(self) -> None:
+        """The same values give the same bytes again, from any instance."""
+        serializer, values = self.serializer(), self._values()
+        first = serializer.encode_many(values)
+        self._check(serializer.decode_many(first, len(values)), self._values(), "after encoding")
+        for again in (serializer, self.serializer()):
+            assert again.encode_many(values) == first, f"{serializer.name} gave other bytes for equal values"
+
+    def test_values_do_not_depend_on_the_buffer(self) -> None:
+        """Bytes may be lent, and are used again once they are read."""
+        serializer, values = self.serializer(), self._values()
+        data = serializer.encode_many(values)
+        self._check(serializer.decode_many(memoryview(data), len(values)), values, "a memoryview")
+        buffer = bytearray(data)
+        found = serializer.decode_many(buffer, len(values))
+        buffer[:] = bytes(len(buffer))
+        self._check(found, values, "a buffer that was used again")
+
+    def test_values_that_do_not_fit_are_refused(self) -> None:
+        """When they are written, so that no checkpoint holds what cannot be read."""
+        serializer = self.serializer()
+        for wrong in self.wrong_values():
+            for batch in ([wrong], [*self._values(), wrong]):
+                assert self._refuses(serializer, batch), (
+                    f"{serializer.name} stores {wrong!r:.200}; let encode() refuse it"
+                )
+
+    # -- copies
+
+    def test_immutable_is_true_to_its_word(self) -> None:
+        """What is said to be immutable is never copied, so nothing about it may be changed in place."""
+        serializer, values = self.serializer(), self._values()
+        assert isinstance(serializer.immutable, bool)
+        if not serializer.immutable:
+            changed = [self.change_in_place(value) for value in self._fresh(values)]
+            assert any(changed), (
+                f"no value of {serializer.name} could be changed in place: add one to values(), implement "
+                "change_in_place() of the test, or set immutable = True"
+            )
+            return
+        for value in values:
+            assert serializer.copy(value) is value, f"{serializer.name} copies the immutable {value!r:.200}"
+            (fresh,) = self._fresh([value])
+            assert not self.change_in_place(fresh), (
+                f"{serializer.name} says that its values are immutable, but {value!r:.200} can be changed"
+            )
+
+    def test_copies_are_equal_and_apart(self) -> None:
+        """A change in place of a value does not reach its copy, nor the other way round."""
+        serializer = self.serializer()
+        for value in self._values():
+            (original,) = self._fresh([value])
+            copied = serializer.copy(original)
+            self._check([copied], [value], "a copy")
+            self.change_in_place(original)
+            self._check([copied], [value], "a copy whose original was changed")
+            (original,) = self._fresh([value])
+            self.change_in_place(serializer.copy(original))
+            self._check([original], [value], "a value whose copy was changed")
+
+    def test_values_that_are_read_twice_are_apart(self) -> None:
+        """A serializer keeps nothing of a value."""
+        serializer, values = self.serializer(), self._values()
+        data = serializer.encode_many(values)
+        first, second = (serializer.decode_many(data, len(values)) for _ in range(2))
+        for value in first:
+            self.change_in_place(value)
+        self._check(second, values, "values that were read twice, of which one was changed")
+
+    # -- the snapshot
+
+    def test_the_description_is_plain_and_stable(self) -> None:
+        """It survives the metadata's codec, and neither use nor another instance changes it."""
+        serializer, values = self.serializer(), self._values()
+        before = msgspec.msgpack.encode(serializer.describe())
+        serializer.decode_many(serializer.encode_many(values), len(values))
+        for one in (serializer, self.serializer()):
+            assert msgspec.msgpack.decode(before) == msgspec.msgpack.decode(
+                msgspec.msgpack.encode(one.describe())
+            ), f"{serializer.name} describes itself in another way than before"
+        assert {"kind", "version"} <= serializer.describe().keys()
+
+    def test_the_rules_of_planning_are_kept(self) -> None:
+        """A job with it starts: classes are found again, and nothing is pickled."""
+        SerializerRegistry().register(self.serializer(), "the serializer under test")
+
+    def test_the_snapshot_makes_a_serializer_that_reads(self) -> None:
+        """Stored and read back, found by the name of its class, as after a restart."""
+        serializer, values = self.serializer(), self._values()
+        data = serializer.encode_many(values)
+        stored = snapshot_to_bytes(serializer.snapshot())
+        assert stored == snapshot_to_bytes(self.serializer().snapshot()), "two snapshots of it differ"
+        restored = snapshot_from_bytes(stored).restore_serializer_for(self.serializer())
+        self._check(restored.decode_stored(data, len(values)), values, "the restored serializer")
+
+    def test_the_same_serializer_reads_as_is(self) -> None:
+        """An unchanged program pays nothing at a restore."""
+        serializer = self.serializer()
+        stored = msgspec.msgpack.decode(msgspec.msgpack.encode(serializer.describe()))
+        assert judge(stored, self.serializer()) == AsIs()
+        described = stored_snapshot(stored, serializer)
+        assert snapshot_to_bytes(described) == snapshot_to_bytes(serializer.snapshot())
+
+    def test_instances_read_each_other(self) -> None:
+        """Any instance of any worker may read what another one has written."""
+        one, other, values = self.serializer(), self.serializer(), self._values()
+        self._check(other.decode_many(one.encode_many(values), len(values)), values, "another instance")
+        self._check(one.decode_many(other.encode_many(values), len(values)), values, "the first instance")
+
+    # -- threads and processes
+
+    def test_threads_share_one_instance(self) -> None:
+        """A snapshot is written beside the loop, which goes on with the same instance."""
+        serializer, values, together = self.serializer(), self._values(), Barrier(_THREADS)
+
+        def work(seed: int) -> None:
+            chance = random.Random(seed)
+            together.wait()
+            for _ in range(_ROUNDS):
+                batch = [chance.choice(values) for _ in range(8)]
+                found = serializer.decode_many(serializer.encode_many(batch), len(batch))
+                self._check(found, batch, "one of several threads")
+
+        with _switching_often(), ThreadPoolExecutor(_THREADS) as threads:
+            for done in [threads.submit(work, seed) for seed in range(_THREADS)]:
+                done.result()
+
+    def test_it_works_where_it_is_shipped_to(self) -> None:
+        """A worker reads what the driver's side wrote, and the other way round; both describe it alike."""
+        serializer, values = self.serializer(), self._values()
+        why = shipping_error(serializer)
+        assert why is None, f"{serializer.name} cannot be shipped to workers: {why}"
+        batch, description = other_process().rewritten(serializer, values)
+        self._check(serializer.decode_many(batch, len(values)), values, "another process")
+        assert description == msgspec.msgpack.decode(msgspec.msgpack.encode(serializer.describe()))
+
+    # -- damage
+
+    def test_damaged_bytes_are_a_storage_error_or_other_values(self) -> None:
+        """Never another exception, and never another number of values."""
+        serializer, values = self.serializer(), self._values()
+        data, count = serializer.encode_many(values), len(values)
+        for damaged in (*cut_short(data), *with_a_flipped_bit(data), data + b"\0", data * 2):
+            self._read_damaged(serializer, damaged, count)
+        for wrong in (0, count - 1, count + 1):
+            self._read_damaged(serializer, data, wrong)
+
+    def test_sizes_that_are_a_lie_take_no_memory(self) -> None:
+        """A damaged length must be noticed before anything of that length is made."""
+        serializer, values = self.serializer(), self._values()
+        data, count = serializer.encode_many(values), len(values)
+        limit = _MEMORY_MAX + 64 * len(data)
+        self.read(serializer, data, count)  # what is imported or cached by the first use does not count
+        with _traced_memory():
+            for damaged, number in [*((one, count) for one in with_large_sizes(data)), (data, COUNT_LIE)]:
+                tracemalloc.reset_peak()
+                before = tracemalloc.get_traced_memory()[0]
+                self._read_damaged(serializer, damaged, number)
+                taken = tracemalloc.get_traced_memory()[1] - before
+                assert taken <= limit, (
+                    f"reading {len(damaged)} damaged bytes as {number} values of {serializer.name} took "
+                    f"{taken} bytes of memory; compare sizes with what is there before anything is made"
+                )
+
+    # -- what the tests share
+
+    def _values(self) -> list[Any]:
+        values = list(self.values())
+        assert values, "values() gave none; expected at least one"
+        return values
+
+    def _fresh(self, values: Sequence[Any]) -> list[Any]:
+        """Values that nobody else holds."""
+        serializer = self.serializer()
+        return serializer.decode_many(serializer.encode_many(values), len(values))
+
+    def _check(self, found: list[Any], expected: Sequence[Any], what: str) -> None:
+        check_same(found, list(expected), what, self.same)
+
+    def _refuses(self, serializer: TypeSerializer[Any], values: list[Any]) -> bool:
+        try:
+            serializer.encode_checked(values)
+        except UsageError:
+            return True
+        return False
+
+    def _read_damaged(self, serializer: TypeSerializer[Any], data: bytes, count: int) -> None:
+        try:
+            found = self.read(serializer, data, count)
+        except StorageError:
+            return
+        except Exception as error:
+            raise AssertionError(
+                f"{len(data)} damaged bytes as {count} values of {serializer.name}: {type(error).__name__} "
+                f"({error}); expected a StorageError"
+            ) from error
+        assert len(found) == count, f"damaged bytes were read as {len(found)} values; expected {count}"
+
+
+class _Stranger:
+    """What no serializer stores."""
+
+
+def _for_all_lists(strategy: Any, check: Any) -> None:
+    from hypothesis import HealthCheck, given, settings
+    from hypothesis import strategies as st
+
+    quiet = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    quiet(given(st.lists(strategy, max_size=5))(check))()
+
+
+@contextmanager
+def _switching_often() -> Iterator[None]:
+    """Threads take turns so often that what is not safe shows."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+@contextmanager
+def _traced_memory() -> Iterator[None]:
+    """What is allocated is counted; by us only if nobody else does already."""
+    ours = not tracemalloc.is_tracing()
+    if ours:
+        tracemalloc.start()
+    try:
+        yield
+    finally:
+        if ours:
+            tracemalloc.stop()

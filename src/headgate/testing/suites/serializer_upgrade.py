@@ -1,0 +1,144 @@
+"""What becomes of values that an older version of a serializer stored, as tests that a class inherits."""
+
+from __future__ import annotations
+
+import importlib.util
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from headgate.common.errors import UsageError
+from headgate.runtime.state_backends import HASHMAP, ROCKSDB, backends_for
+from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
+from headgate.serde.evolution import judge, reader_for
+from headgate.serde.serializer import TypeSerializer
+from headgate.state.backend import KeyedBackend
+from headgate.state.heap.blob import BytesBlob, read_header
+from headgate.testing.suites.same_values import check_same, same
+from headgate.testing.suites.stored_state import STATE, blob_of, declared, held, kinds_of, replace
+from headgate.testing.suites.stored_values import StoredValues, Verdict
+
+_MEMORY: Final = 8 << 20
+_VERDICTS: Final[dict[type[Compatibility], Verdict]] = {
+    AsIs: Verdict.AS_IS,
+    AfterMigration: Verdict.AFTER_MIGRATION,
+    Reconfigured: Verdict.RECONFIGURED,
+    Incompatible: Verdict.INCOMPATIBLE,
+}
+
+
+class SerializerUpgradeSuite(ABC):
+    """Tests of a new serializer over what an older one has stored.
+
+    Inherit from it under a name that pytest collects, once for each older version that checkpoints may
+    still hold. What it has stored is best kept in a file, as that version will be gone one day.
+
+    Example:
+        >>> import headgate as hg
+        >>> class TestIntsBecomeFloats(SerializerUpgradeSuite):
+        ...     def stored(self):
+        ...         return StoredValues.written_by(hg.serializer_for(int), [1, 2])
+        ...     def serializer(self):
+        ...         return hg.serializer_for(float)
+        ...     def verdict(self):
+        ...         return Verdict.AFTER_MIGRATION
+        ...     def values(self):
+        ...         return [1.0, 2.0]
+        >>> TestIntsBecomeFloats().test_stored_values_are_read_or_refused()
+    """
+
+    # -- hooks
+
+    @abstractmethod
+    def stored(self) -> StoredValues:
+        """What the older version has stored."""
+
+    @abstractmethod
+    def serializer(self) -> TypeSerializer[Any]:
+        """A new instance of the present serializer, each time."""
+
+    @abstractmethod
+    def verdict(self) -> Verdict:
+        """What is to become of the stored values."""
+
+    def values(self) -> Sequence[Any]:
+        """The stored values as the present program gets them, in order; none if they are incompatible."""
+        return ()
+
+    def same(self, left: Any, right: Any) -> bool:
+        """Whether a value that was read counts as the expected one."""
+        return same(left, right)
+
+    # -- tests
+
+    def test_the_verdict_is_the_expected_one(self) -> None:
+        """Of the present serializer, on what is stored beside the values."""
+        judged = judge(self.stored().description, self.serializer())
+        assert _VERDICTS[type(judged)] is self.verdict(), f"{judged}; expected {self.verdict()}"
+
+    def test_stored_values_are_read_or_refused(self) -> None:
+        """Every value comes back as the present program knows it; if incompatible, none does."""
+        stored, serializer = self.stored(), self.serializer()
+        if self.verdict() is Verdict.INCOMPATIBLE:
+            with pytest.raises(UsageError):
+                reader_for(stored.description, serializer)
+            return
+        found = reader_for(stored.description, serializer)(stored.batch, stored.count)
+        check_same(found, self._expected(), "values of the older version", self.same)
+
+    @pytest.mark.parametrize("backend", [HASHMAP, ROCKSDB])
+    def test_ss7_a_restored_job_goes_on_or_does_not_start(self, backend: str, tmp_path: Path) -> None:
+        """Values are read, changed, stored by the present version and read again, in every kind of state."""
+        if backend == ROCKSDB and importlib.util.find_spec("rocksdict") is None:
+            pytest.skip("the package rocksdict is not installed")
+        backends = backends_for(backend, _MEMORY, str(tmp_path))
+
+        def opened(kind: str) -> closing[Any]:
+            return closing(backends.open(declared(kind, self.serializer()), (0, 0), 1))
+
+        stored = self.stored()
+        for kind in kinds_of(stored):
+            blob = blob_of(stored, kind)
+            if self.verdict() is Verdict.INCOMPATIBLE:
+                with opened(kind) as made, pytest.raises(UsageError, match=f"state '{STATE}'"):
+                    made.restore([blob])
+                continue
+            with opened(kind) as made:
+                made.restore([blob])
+                blob = self._changed_and_stored(made, kind)
+            with opened(kind) as made:
+                made.restore([blob])
+                self._check(made, kind, [self._expected()[-1], *self._expected()[1:]])
+
+    def _changed_and_stored(self, backend: KeyedBackend, kind: str) -> bytes:
+        """Check what was restored, let the first key hold the last value, and draw a snapshot."""
+        self._check(backend, kind, self._expected())
+        backend.bind(0)
+        replace(backend.handles[STATE], kind, self._expected()[-1])
+        backend.store()
+        blob = b"".join(bytes(part) for part in backend.snapshot_sync().write())
+        sections = {section.name: section for section in read_header(BytesBlob(blob))[0].sections}
+        described = sections[STATE].schema["of"][-1]
+        judged = judge(described, self.serializer())
+        assert not isinstance(judged, AfterMigration | Incompatible), (
+            f"a {kind} state that was restored is stored in a format that the present serializer does not "
+            f"write: {judged}"
+        )
+        return blob
+
+    def _check(self, backend: KeyedBackend, kind: str, expected: list[Any]) -> None:
+        found: list[Any] = []
+        for key in range(len(expected)):
+            backend.bind(key)
+            found += held(backend.handles[STATE], kind)
+            backend.store()
+        check_same(found, expected, f"restored {kind} state", self.same)
+
+    def _expected(self) -> list[Any]:
+        values, count = list(self.values()), self.stored().count
+        assert len(values) == count, f"values() gave {len(values)}, and {count} are stored; give each of them"
+        return values

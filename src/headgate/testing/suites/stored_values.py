@@ -1,0 +1,117 @@
+"""What a version of a serializer has stored, kept in a file for the tests of all versions that follow."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+import msgspec
+
+from headgate.common.errors import StorageError, UsageError
+from headgate.serde.serializer import TypeSerializer
+
+_FORM: Final = 1
+
+
+class Verdict(enum.Enum):
+    """What becomes of stored values under a new serializer; see `docs/custom-serializers.md`."""
+
+    AS_IS = "as is"
+    AFTER_MIGRATION = "after migration"
+    RECONFIGURED = "reconfigured"
+    INCOMPATIBLE = "incompatible"
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    form: int
+    writer: str
+    count: int
+    description: bytes
+    batch: bytes
+    crc32: int
+
+
+class StoredValues(msgspec.Struct, frozen=True):
+    """A batch of values as it was stored, and what was stored beside it.
+
+    Attributes:
+        writer: what the serializer that wrote it is called.
+        description: what it stored beside the values, its snapshot included.
+        count: how many values there are.
+        batch: their bytes.
+
+    Example:
+        >>> import tempfile
+        >>> import headgate as hg
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "counts-1.json")
+        ...     StoredValues.written_by(hg.serializer_for(int), [1, 2]).write(path)
+        ...     stored = StoredValues.from_file(path)
+        >>> stored.writer, stored.count, hg.serializer_for(int).decode_many(stored.batch, 2)
+        ('int', 2, [1, 2])
+    """
+
+    writer: str
+    description: dict[str, Any]
+    count: int
+    batch: bytes
+
+    @classmethod
+    def written_by(cls, serializer: TypeSerializer[Any], values: Sequence[Any]) -> StoredValues:
+        """What a serializer stores of values.
+
+        Args:
+            serializer: of the version that is to be kept.
+            values: those that later versions are to read; at least one.
+
+        Raises:
+            UsageError: there are none, or one does not fit the serializer.
+        """
+        if not values:
+            raise UsageError("no values are given to be stored; give at least one, else nothing is tested")
+        return cls(
+            serializer.name, dict(serializer.describe()), len(values), serializer.encode_checked(values)
+        )
+
+    @classmethod
+    def from_file(cls, path: Path) -> StoredValues:
+        """What :meth:`write` has put into a file.
+
+        Raises:
+            StorageError: it is missing or damaged.
+        """
+        try:
+            file = msgspec.json.decode(path.read_bytes(), type=_File)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StorageError(f"{path} cannot be read as stored values ({error})") from None
+        if file.form != _FORM or _checksum(file.description, file.batch) != file.crc32:
+            raise StorageError(f"{path} is damaged or of another form; take it from the history")
+        return cls(file.writer, msgspec.msgpack.decode(file.description), file.count, file.batch)
+
+    def write(self, path: Path) -> None:
+        """Put them into a new file, which belongs into version control.
+
+        Args:
+            path: of the file; its folder is there.
+
+        Raises:
+            UsageError: the file is there already: what an old version stored is made once, by that version.
+        """
+        description = msgspec.msgpack.encode(self.description)
+        file = _File(
+            _FORM, self.writer, self.count, description, self.batch, _checksum(description, self.batch)
+        )
+        try:
+            with path.open("xb") as target:
+                target.write(msgspec.json.format(msgspec.json.encode(file)) + b"\n")
+        except FileExistsError:
+            raise UsageError(
+                f"{path} is there already; keep it, and give what this version stores another file"
+            ) from None
+
+
+def _checksum(description: bytes, batch: bytes) -> int:
+    return crc32(batch, crc32(description))
