@@ -175,7 +175,7 @@ class Drawing:
         capture = self._emit(barrier, take_inputs)
         for operator in self._operators:
             operator.may_build_on(barrier.completed)
-        pending = [state for operator in self._operators if (state := self._snapshot(operator)) is not None]
+        pending = self._snapshots()
         drawn = DrawnSnapshot(
             subtask=self._subtask,
             checkpoint=barrier.checkpoint,
@@ -278,6 +278,20 @@ class Drawing:
             )
             for element in each.elements:
                 self._capture.add(key, element)
+
+    def _snapshots(self) -> list[PendingState]:
+        """The operators' parts. When one refuses, the others let go: what they hold may be files."""
+        pending: list[PendingState] = []
+        try:
+            for operator in self._operators:
+                state = self._snapshot(operator)
+                if state is not None:
+                    pending.append(state)
+        except BaseException:
+            for state in pending:
+                state.release()
+            raise
+        return pending
 
     def _snapshot(self, operator: Operator) -> PendingState | None:
         with blamed(operator.context, f"for checkpoint {self._checkpoint}"):

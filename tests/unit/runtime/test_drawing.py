@@ -63,6 +63,20 @@ def test_a_checkpoint_is_drawn_once_and_never_after_a_newer_one(tmp_path: Path) 
     assert list(bench.acknowledged) == [2, 3]
 
 
+def test_what_was_drawn_is_let_go_when_a_later_operator_refuses(tmp_path: Path) -> None:
+    """Nobody else would: it may be files on the local disk, which outlive the attempt."""
+    first, second = Stateful("first"), Stateful("second")
+
+    def refuse(checkpoint: int) -> None:
+        raise ValueError("not now")
+
+    second.snapshot = refuse  # type: ignore[method-assign, assignment]
+    bench = Bench(tmp_path, first, second)
+    with pytest.raises(UserFunctionError, match="not now"):
+        bench.draw(over(1))
+    assert first.drawn == first.released == [1]
+
+
 def test_what_is_taken_along_ends_when_inputs_and_outputs_are_through(tmp_path: Path) -> None:
     """A barrier with a timeout that became unaligned on the way in may still be stuck on the way out."""
     bench = stuck(tmp_path)

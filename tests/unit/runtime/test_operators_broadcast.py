@@ -253,6 +253,28 @@ def test_a_call_may_use_all_state_of_its_key(keyed: Any) -> None:
     assert main.records == ["a", "b", "a was 1", "b was 1", ("a", 1), ("b", 1), ["a", "b"]]
 
 
+def test_an_error_that_is_caught_leaves_all_state_of_the_key_as_it_was_then(keyed: Any) -> None:
+    """What one kind of state keeps, the other keeps too; behind it there is no key any more."""
+    operator, main = keyed
+    operator.process(rows([("a", count)]))
+
+    def caught(f: Any, ctx: Any) -> Iterator[Any]:
+        def call(key: str, state: Any) -> None:
+            state.value += 10
+            f.seen.add("changed")
+            raise LookupError(key)
+
+        with pytest.raises(LookupError, match="a"):
+            ctx.apply_to_all_keys(f.count, call)
+        with pytest.raises(RuntimeError, match="there is no key"):
+            f.count.value += 1
+        yield "caught"
+
+    tell(operator, caught)
+    operator.process(rows([("a", telling(lambda f, _: (f.count.value, f.seen.get())))]))
+    assert main.records == ["caught", (11, ["changed"])]
+
+
 def test_timers_of_all_keys(keyed: Any) -> None:
     """They fire when they are due; those that are due already, right after the record."""
     operator, main = keyed

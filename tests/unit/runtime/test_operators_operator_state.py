@@ -200,3 +200,28 @@ def test_the_harness_shows_operator_state() -> None:
         later.operator_state("gone")
     with pytest.raises(UsageError, match="declares no operator state"):
         OperatorHarness(Without()).operator_state("gone")
+
+
+def test_the_keyed_part_is_let_go_when_operator_state_cannot_be_encoded() -> None:
+    """The pause encodes lists of what can be changed in place, and a value may be of another type."""
+    released: list[int] = []
+
+    class Keyed:
+        def finish(self, files: Any) -> OperatorSubtaskState:
+            raise AssertionError("it is not asked for")
+
+        def release(self) -> None:
+            released.append(1)
+
+    class Lists(hg.ProcessFunction[Any, int]):
+        seen: hg.OperatorListState[list[int]] = hg.operator_list_state()
+
+        def process(self, record: Any, ctx: Any) -> Any:
+            self.seen.add(record)
+
+    operator = ProcessOperator(context(), Lists())
+    opened(operator)
+    operator.process(rows([object()]))
+    with pytest.raises(UsageError, match="operator state 'seen' cannot be stored"):
+        operator._state.snapshot(Keyed())
+    assert released == [1]

@@ -102,8 +102,10 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         except Exception as error:
             error.add_note(f"apply_to_all_keys() was at key {key!r}")
             raise
-        for eager in self._eager:
-            eager.store()
+        finally:
+            # Also after an error that process_broadcast() catches: other kinds of state have their changes.
+            for eager in self._eager:
+                eager.store()
         return given
 
 

@@ -43,7 +43,12 @@ class FunctionState:
         if not self.handles:
             return rest
         others = ReadyState(OperatorSubtaskState(self._uid)) if rest is None else rest
-        return _PendingBoth(self._uid, others, self._backend.snapshot_sync())
+        try:
+            own = self._backend.snapshot_sync()
+        except BaseException:
+            others.release()
+            raise
+        return _PendingBoth(self._uid, others, own)
 
     def state_types(self) -> dict[str, Any]:
         """State name -> description, for the checkpoint's metadata."""

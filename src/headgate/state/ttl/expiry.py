@@ -55,6 +55,13 @@ class Expiry:
         """Whether an entry with this stamp is over."""
         return self.since(stamp) <= self.limit
 
+    def renewed(self, stamp: int | None) -> int:
+        """The stamp of an entry that is used now: clocks may go back, and that shortens no life.
+
+        Event time does so where a subtask took over from one that was behind.
+        """
+        return self.now if stamp is None or stamp < self.now else stamp
+
     def at_cut(self) -> Expiry:
         """The rules with the clock standing still, for a snapshot that is written beside the loop."""
         self.tick()

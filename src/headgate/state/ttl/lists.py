@@ -38,7 +38,7 @@ class TtlListState(TtlHandle):
             if not self.expiry.refresh:
                 self.stamps.update(compress(stamps, alive))
         if self.expiry.refresh:
-            self.stamps.update([self.expiry.now] * len(kept))
+            self.stamps.update(map(self.expiry.renewed, compress(stamps, alive)))
         return elements if self.expiry.show_expired else kept
 
     def update(self, values: Iterable[Any]) -> None:

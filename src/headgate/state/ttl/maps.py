@@ -25,10 +25,11 @@ class TtlMapState(TtlHandle):
 
     def put(self, key: Any, value: Any) -> None:
         """Set an entry."""
-        if self.expiry.over(self.stamps.get(key)) and key in self.values:
+        stamp = self.stamps.get(key)
+        if self.expiry.over(stamp) and key in self.values:
             self._drop(key)  # what is over has lost its place in the order, too
         self.values.put(key, value)
-        self.stamps.put(key, self.expiry.now)
+        self.stamps.put(key, self.expiry.renewed(stamp))
 
     def remove(self, key: Any) -> None:
         """Remove an entry; an absent one is no error."""
@@ -53,7 +54,7 @@ class TtlMapState(TtlHandle):
         if expiry.refresh:
             for key in entries:
                 if key not in over:
-                    self.stamps.put(key, expiry.now)
+                    self.stamps.put(key, expiry.renewed(self.stamps.get(key)))
         return [item for item in entries.items() if expiry.show_expired or item[0] not in over]
 
     def judge(self, stamps: dict[Any, int]) -> tuple[int, bool, int]:
@@ -68,11 +69,12 @@ class TtlMapState(TtlHandle):
         if value is ABSENT:
             return ABSENT
         expiry = self.expiry
-        if expiry.over(self.stamps.get(key)):
+        stamp = self.stamps.get(key)
+        if expiry.over(stamp):
             self._drop(key)
             return value if expiry.show_expired else ABSENT
         if expiry.refresh:
-            self.stamps.put(key, expiry.now)
+            self.stamps.put(key, expiry.renewed(stamp))
         return value
 
     def _drop(self, key: Any) -> None:

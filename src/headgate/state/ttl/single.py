@@ -44,11 +44,12 @@ class TtlSingleState(TtlHandle):
         if held is ABSENT:
             return ABSENT
         expiry = self.expiry
-        if expiry.over(self.stamps.value):
+        stamp = self.stamps.value
+        if expiry.over(stamp):
             self._drop()
             return held if expiry.show_expired else ABSENT
         if expiry.refresh:
-            self._stamp(expiry.now)
+            self._stamp(expiry.renewed(stamp))
         return held
 
     def _holds(self) -> bool:
@@ -118,7 +119,8 @@ class TtlValueState(TtlSingleState):
         values, stamps = self.values, self.stamps
         values.value = value
         values.store()
-        if stamps.value != self.expiry.now:
+        stamp = stamps.value
+        if stamp is None or stamp < self.expiry.now:
             stamps.value = self.expiry.now
             stamps.store()
 
@@ -141,7 +143,7 @@ class TtlReducingState(TtlSingleState):
             self._drop()
         self.values.add(value)
         self.values.store()
-        self._stamp(self.expiry.now)
+        self._stamp(self.expiry.renewed(self.stamps.value))
 
     def get(self) -> Any:
         """What was reduced so far; None when nothing was added."""
