@@ -24,7 +24,7 @@ from bench.jobs.support import result, tell
 from bench.state_operator import Subtask, Taken
 from headgate.runtime.state_backends import HeapBackends, RocksBackends, StateBackends
 
-LOADED_AT_ONCE: Final = 10_000
+LOADED_AT_ONCE: Final = 2_000
 UPDATED_AT_ONCE: Final = 1_000
 CHANGED_SHARE: Final = 0.01
 SAY_EVERY: Final = 2_000_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,7 +105,7 @@ class Subtask:
             "counts", "counts", subtask, parallelism, 1, "bench", GROUPS, SystemClock(), list(restored),
             disk, backends=backends,
         )  # fmt: skip
-        self.operator = KeyedProcessOperator(context, Count(), _itself)
+        self.operator = KeyedProcessOperator(context, Count(), index)
         self.operator.next = Nobody()
         self._id = SubtaskId(VertexId(0), SubtaskIndex(subtask))
         self._clock = SystemClock()
@@ -138,7 +139,3 @@ class Subtask:
     def close(self) -> None:
         """Let go of the state."""
         self.operator.close()
-
-
-def _itself(record: int) -> int:
-    return record

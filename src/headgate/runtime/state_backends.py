@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import os
 import platform
@@ -86,6 +87,10 @@ class HeapBackends:
         targets = {name: target_of(descriptor) for name, descriptor in descriptors.items()}
         return canonical_blob(stored, targets, max_parallelism, _own_folder(Path(tempfile.gettempdir())))
 
+    def to_build_on(self) -> HeapBackends:
+        """The same for a backend that is built around the tables."""
+        return self
+
 
 class RocksBackends:
     """State in RocksDB on the local disk; one bound for what it holds in memory for all states of the worker.
@@ -109,7 +114,7 @@ class RocksBackends:
         timers_on_disk: bool = False,
         eager_migration: bool = False,
     ) -> None:
-        self._bytes, self._incremental = memory_bytes, incremental
+        self._bytes, self._incremental, self._map_entries = memory_bytes, incremental, True
         self._timers_on_disk, self._eager = timers_on_disk, eager_migration
         self._local = Path(local or tempfile.gettempdir())
         self._memory: RocksMemory | None = None
@@ -139,6 +144,7 @@ class RocksBackends:
             incremental=self._incremental,
             timers_on_disk=self._timers_on_disk,
             eager_migration=self._eager,
+            map_entries=self._map_entries,
         )
 
     def readable(
@@ -146,6 +152,12 @@ class RocksBackends:
     ) -> BlobReader:
         """See :class:`StateBackends`; all is restored as it is."""
         return stored
+
+    def to_build_on(self) -> RocksBackends:
+        """The same for a backend that is built around the tables: whole maps, and timers in memory."""
+        same = copy.copy(self)
+        same._map_entries = same._timers_on_disk = False
+        return same
 
 
 class ChangelogBackends:
@@ -161,7 +173,7 @@ class ChangelogBackends:
     def __init__(
         self, backends: HeapBackends | RocksBackends, materialize_ms: int, clock: Clock, restored: int
     ) -> None:
-        self._backends, self._materialize_ms = backends, materialize_ms
+        self._backends, self._materialize_ms = backends.to_build_on(), materialize_ms
         self._clock, self._restored = clock, restored
 
     def open(

@@ -12,7 +12,14 @@ from typing import Any, Final, cast
 from headgate.api.state import StateDescriptor
 from headgate.common.errors import InternalError, StorageError
 from headgate.core.timers import TimerQueue
-from headgate.state.backend import BlobReader, MigrationProgress, NativeState, PendingSnapshot, StoredValue
+from headgate.state.backend import (
+    BlobReader,
+    MigrationProgress,
+    NativeState,
+    PendingSnapshot,
+    StateTable,
+    StoredValue,
+)
 from headgate.state.changelog.replay import Replay
 from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, SETTLED_PER_CALL, Handle, handle_of
 from headgate.state.heap.restore import Target, restored_sections
@@ -21,7 +28,10 @@ from headgate.state.heap.tables import MISSING, HeapTable
 from headgate.state.peek import stored_value
 from headgate.state.rocksdb.canonical import check_nothing_outside
 from headgate.state.rocksdb.database import Database, remove_tree
-from headgate.state.rocksdb.layout import layout_of
+from headgate.state.rocksdb.formats import layout_of
+from headgate.state.rocksdb.map_handle import RocksMapState
+from headgate.state.rocksdb.map_layout import MapEntries
+from headgate.state.rocksdb.map_table import RocksMapTable
 from headgate.state.rocksdb.memory import RocksMemory
 from headgate.state.rocksdb.migration import Migration
 from headgate.state.rocksdb.native_files import Uploads
@@ -61,6 +71,7 @@ class RocksKeyedBackend:
         incremental: whether snapshots are.
         eager_migration: whether values of older types are rewritten before anything else; else beside it.
         timers_on_disk: whether timers are in RocksDB, and only the next ones in memory too.
+        map_entries: whether entries of maps lie apart; what is built around the tables needs them whole.
 
     Raises:
         UsageError: a state is declared with a type that has no serializer.
@@ -80,6 +91,7 @@ class RocksKeyedBackend:
         incremental: bool = False,
         eager_migration: bool = False,
         timers_on_disk: bool = False,
+        map_entries: bool = True,
     ) -> None:
         if not 0 <= first_group <= last_group < max_parallelism:
             raise InternalError(
@@ -92,16 +104,15 @@ class RocksKeyedBackend:
         self._snapshots = count(1)
         self._incremental, self._uploads = incremental, Uploads()
         self._database = Database(directory / "db", [*self._states, *TIMER_KINDS], memory)
-        self._tables = {
-            name: RocksTable(
-                self._database.stores[name], layout_of(name, target), max_parallelism, cache_entries
-            )
-            for name, target in self._states.items()
-        }
+        self._tables: dict[str, RocksTable | RocksMapTable] = {}
+        for name, target in self._states.items():
+            layout = layout_of(name, target, map_entries=map_entries)
+            of_maps = isinstance(layout, MapEntries)
+            table: Any = RocksMapTable if of_maps else RocksTable
+            self._tables[name] = table(self._database.stores[name], layout, max_parallelism, cache_entries)
         self._eager, self._migrations = eager_migration, deque[Migration]()
         self.handles: dict[str, Handle] = {
-            name: handle_of(descriptor, self._states[name].serializer, cast(HeapTable, self._tables[name]))
-            for name, descriptor in descriptors.items()
+            name: self._handle(descriptor) for name, descriptor in descriptors.items()
         }
         self._handles = tuple(self.handles.values())
         self._timer_target = timers_target()
@@ -109,14 +120,20 @@ class RocksKeyedBackend:
         self.processing_timers: TimerQueue[Any] = self._timer_queue(PROCESSING_TIMERS, timers_on_disk)
 
     @property
-    def tables(self) -> Mapping[str, RocksTable]:
-        """See :class:`~headgate.state.backend.TableBackend`."""
-        return self._tables
+    def tables(self) -> Mapping[str, StateTable]:
+        """See :class:`~headgate.state.backend.TableBackend`; only where entries of maps do not lie apart."""
+        return cast(Mapping[str, StateTable], self._tables)
 
     @property
     def targets(self) -> Mapping[str, Target]:
         """See :class:`~headgate.state.backend.TableBackend`."""
         return self._states | dict.fromkeys(self._timers, self._timer_target)
+
+    def _handle(self, descriptor: StateDescriptor) -> Handle:
+        table = self._tables[descriptor.name]
+        if isinstance(table, RocksMapTable):
+            return cast(Handle, RocksMapState(table))
+        return handle_of(descriptor, self._states[descriptor.name].serializer, cast(HeapTable, table))
 
     def _timer_queue(self, kind: str, on_disk: bool) -> TimerQueue[Any]:
         if not on_disk:
@@ -254,7 +271,7 @@ class RocksKeyedBackend:
                 self._tables[name].load(keys, values)
             else:
                 timers.restore(zip(values, keys, strict=True))
-        replay.apply(self._tables, queues)
+        replay.apply(cast(Mapping[str, StateTable], self._tables), queues)
 
     def _restore_native(self, states: Sequence[NativeState]) -> None:
         """Put a database that is made of native files in the place of the empty one."""
@@ -264,11 +281,18 @@ class RocksKeyedBackend:
         self._database.close()
         remove_tree(self._directory / "db")
         restore = NativeRestore(
-            sources, self.targets, self.groups, self.max_parallelism, self._directory, self._memory
+            sources,
+            self.targets,
+            {name: table.layout for name, table in self._tables.items()},
+            self.groups,
+            self.max_parallelism,
+            self._directory,
+            self._memory,
         )
         self._database, layouts, continued = restore.build()
         for name, table in self._tables.items():
-            table.attach(self._database.stores[name], layouts.get(name) or table.layout)
+            layout: Any = layouts.get(name) or table.layout
+            table.attach(self._database.stores[name], layout)
         self._attach_timers()
         if continued is not None:
             state = continued.state

@@ -67,6 +67,20 @@ def group_of(stored: bytes) -> int:
     return int.from_bytes(stored[:2], "big")
 
 
+def prefix_length(stored: bytes) -> int:
+    """How many of the bytes are those of :func:`storage_key`; a namespace may follow.
+
+    Raises:
+        StorageError: they are no such bytes.
+    """
+    length = _HEAD.size + int.from_bytes(stored[2:6], "big")
+    if len(stored) < length:
+        raise StorageError(
+            f"a key stored in RocksDB has {len(stored)} bytes, expected {length} or more; it is damaged"
+        )
+    return length
+
+
 def key_of(stored: bytes) -> Any:
     """The key of :func:`storage_key`.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
-from headgate.state.heap.restore import Target
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.keys import group_of, groups_range
 from headgate.state.rocksdb.versions import Versions, decoded
@@ -111,34 +110,6 @@ class PlainValues(VersionedValues):
     def numbered(self, data: bytes) -> bytes:
         """See :class:`Layout`."""
         return b"\0" + data
-
-
-LAYOUTS: Final[dict[int, Callable[[Versions], VersionedValues]]] = {
-    PLAIN_VALUES: PlainValues,
-    VERSIONED_VALUES: VersionedValues,
-}
-"""Format -> what reads it; all formats that this Headgate reads."""
-
-
-def layout_of(name: str, target: Target) -> VersionedValues:
-    """How values of a declared state are kept from now on, where there are none yet."""
-    return VersionedValues(Versions(name, target))
-
-
-def transferred(theirs: Layout, store: ColumnStore, mine: Layout, groups: tuple[int, int]) -> Entries:
-    """The entries of some key groups of one column family, for another one that has none of these keys.
-
-    Raises:
-        StorageError: an entry is damaged.
-        UsageError: a value of an older type cannot become one of the declared type.
-    """
-    numbers = mine.versions.renumbered(theirs.versions)
-    for stored, data in store.items(*groups_range(*groups)):
-        numbered = theirs.numbered(data)
-        number = numbers.get(numbered[:1])
-        if number is None:
-            raise theirs.versions.unknown(numbered[:1])
-        yield stored, number + numbered[1:]
 
 
 def where(stored: bytes) -> str:

@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from headgate.common.errors import StorageError
-from headgate.state.rocksdb.layout import LAYOUTS, Layout
+from headgate.state.rocksdb.formats import LAYOUTS
+from headgate.state.rocksdb.layout import Layout
 from headgate.state.rocksdb.timer_sections import TIMERS
 from headgate.state.rocksdb.versions import StoredVersions
 from headgate.state.snapshots import NativeFiles, StateHandle

@@ -20,8 +20,9 @@ from headgate.state.backend import NativeState
 from headgate.state.heap.blob import Header, read_header
 from headgate.state.heap.restore import Target, readers_of
 from headgate.state.rocksdb.database import BEYOND_ALL_KEYS, Access, ColumnStore, Database, remove_tree
+from headgate.state.rocksdb.formats import LAYOUTS, transferred
 from headgate.state.rocksdb.keys import groups_range
-from headgate.state.rocksdb.layout import LAYOUTS, Entries, VersionedValues, layout_of, transferred
+from headgate.state.rocksdb.layout import Entries, VersionedValues
 from headgate.state.rocksdb.local_files import local_error
 from headgate.state.rocksdb.memory import RocksMemory
 from headgate.state.rocksdb.migration import BATCH_BYTES, BATCH_ENTRIES, REPORT_EVERY_S
@@ -122,6 +123,7 @@ class NativeRestore:
     Args:
         sources: as :func:`sources_of` gives them, at least one.
         targets: the declared states, and timers.
+        layouts: how the states are kept where nothing is there yet.
         groups: first and last key group of the subtask.
         max_parallelism: number of key groups of the operator.
         directory: of the backend; the database comes to be in its folder `db`.
@@ -132,12 +134,13 @@ class NativeRestore:
         self,
         sources: Sequence[Source],
         targets: Mapping[str, Target],
+        layouts: Mapping[str, VersionedValues],
         groups: tuple[int, int],
         max_parallelism: int,
         directory: Path,
         memory: RocksMemory,
     ) -> None:
-        self._sources, self._targets, self._groups = sources, targets, groups
+        self._sources, self._targets, self._empty, self._groups = sources, targets, layouts, groups
         self._max_parallelism, self._directory, self._memory = max_parallelism, directory, memory
         self._layouts: dict[str, VersionedValues] = {}
 
@@ -171,11 +174,7 @@ class NativeRestore:
     def _goes_on(self, source: Source) -> bool:
         """Whether its column families are as this program's are, but for the types of the values."""
         formats = source.details.formats.items()
-        return all(
-            number in (TIMERS, layout_of(name, self._targets[name]).format)
-            for name, number in formats
-            if name in self._targets
-        )
+        return all(name not in self._empty or number == self._empty[name].format for name, number in formats)
 
     def _fit(self, source: Source, database: Database) -> None:
         """Bring a continued database to the declared states and the wanted key groups."""
@@ -198,7 +197,7 @@ class NativeRestore:
 
     def _copy(self, source: Source, stored: Database, database: Database) -> None:
         for name, theirs in readable(source, stored, self._targets, self._max_parallelism).items():
-            mine = self._layouts.setdefault(name, layout_of(name, self._targets[name]))
+            mine = self._layouts.setdefault(name, self._empty[name])
             entries = transferred(theirs, stored.stores[name], mine, self._groups)
             self._write(name, entries, stored.stores[name].about_entries, database.stores[name])
         for name in readable_timers(source, stored):

@@ -21,7 +21,6 @@ from headgate.api.state import (
 )
 from headgate.checkpoint.opening import referenced_ranges
 from headgate.checkpoint.service import CheckpointService
-from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import (
     AttemptId,
@@ -48,6 +47,7 @@ from headgate.state.snapshots import (
     SubtaskSnapshot,
 )
 from headgate.testing.manual_clock import ManualClock
+from headgate.testing.simulation.disk import SimDisk, SimFiles
 
 GROUPS = 8
 INTERVAL_MS = 1_000
@@ -79,14 +79,14 @@ class ChangelogBench:
     """One operator of a job, and the job master's part.
 
     Args:
-        root: for the storage, and for local files.
+        root: for local files.
         retained: checkpoints that are kept.
         states: what the operator declares.
     """
 
     def __init__(self, root: Path, retained: int = 1, states: Any = States) -> None:
         self.root, self.states, self._retained = root, states, retained
-        self.disk, self.clock, self.job = LocalDisk(root / "storage"), ManualClock(), "job"
+        self.disk, self.clock, self.job = SimDisk(SimFiles()), ManualClock(), "job"
         self.service = CheckpointService(self.disk, JobId(self.job))
         self._permit = self.service.claim()
         self.subtasks: list[Any] = []
@@ -102,6 +102,17 @@ class ChangelogBench:
     ) -> None:
         """A new attempt; what ran before is gone."""
         self.close()
+        self.subtasks = self._opened(parallelism, inner, changelog, restored, checkpoint)
+
+    def _opened(
+        self,
+        parallelism: int,
+        inner: str,
+        changelog: bool,
+        restored: Sequence[OperatorSubtaskState],
+        checkpoint: int,
+    ) -> list[Any]:
+        subtasks = []
         local = str(self.root / "local")
         backends: Any = HeapBackends()
         if inner != "heap":
@@ -115,7 +126,8 @@ class ChangelogBench:
             )
             context.backends = backends
             groups = key_group_range(GROUPS, parallelism, index)
-            self.subtasks.append(open_backend(context, declared_state(self.states()), groups, lambda: 0))
+            subtasks.append(open_backend(context, declared_state(self.states()), groups, lambda: 0))
+        return subtasks
 
     def restart(self, parallelism: int = 1, inner: str = "heap", changelog: bool = True) -> Contents:
         """Go on from the newest completed checkpoint; gives what was in the state then."""
@@ -132,10 +144,17 @@ class ChangelogBench:
         subtask.bind(key)
         return subtask
 
-    def contents(self) -> Contents:
-        """All state and timers, with empty states left out."""
+    def stored(self, parallelism: int = 1) -> Contents:
+        """What a restore of the newest completed checkpoint gives."""
+        metadata = self.service.load_latest()
+        assert metadata is not None
+        restored = self._opened(parallelism, "heap", False, metadata.operators["op"], metadata.checkpoint)
+        return self.contents(restored)
+
+    def contents(self, subtasks: Sequence[Any] | None = None) -> Contents:
+        """All state and timers, of the running attempt if nothing else is said."""
         found: Contents = {"event": set()}
-        for subtask in self.subtasks:
+        for subtask in self.subtasks if subtasks is None else subtasks:
             for name in declared_state(self.states()):
                 found.setdefault(name, {}).update(copy.deepcopy(dict(subtask.scan(name))))
             found["event"] |= set(subtask.event_timers.snapshot())

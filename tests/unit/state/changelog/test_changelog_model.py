@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from headgate.state.changelog import backend
 
-KEYS = st.sampled_from(["a", "b", 3, ("d", 4), b"e", "f", 7])
+KEYS = st.sampled_from(["a", 3, ("d", 4), b"e"])
 NUMBERS = st.integers(0, 9)
 STEPS = st.sampled_from(["change", "change_in_place", "clear", "register", "delete", "fire"])
 
@@ -95,18 +95,26 @@ class Machine(RuleBasedStateMachine):
     )
     @precondition(lambda self: len(self.pending) < 3)
     def checkpoint(self, steps: list[tuple[str, Any, int]], end: str) -> None:
-        for name, key, number in steps:
-            getattr(self, name)(key, number)
+        self.work(steps)
         self.number += 1
         drawn = self.bench.draw(self.number)
         assert drawn.expected == self.model
         self.pending.append(drawn)
         if end != "later":
-            self.end(len(self.pending) - 1, end == "complete")
+            self.end([], len(self.pending) - 1, end == "complete")
 
-    @rule(place=st.integers(0, 2), completes=st.booleans())
+    def work(self, steps: list[tuple[str, Any, int]]) -> None:
+        for name, key, number in steps:
+            getattr(self, name)(key, number)
+
+    @rule(
+        steps=st.lists(st.tuples(STEPS, KEYS, NUMBERS), max_size=4),
+        place=st.integers(0, 2),
+        completes=st.booleans(),
+    )
     @precondition(lambda self: self.pending)
-    def end(self, place: int, completes: bool) -> None:
+    def end(self, steps: list[tuple[str, Any, int]], place: int, completes: bool) -> None:
+        self.work(steps)
         for drawn in self.pending:  # there is one writer: what was drawn first is written first
             self.bench.finish(drawn)
         for subtask in self.bench.subtasks:
@@ -120,6 +128,7 @@ class Machine(RuleBasedStateMachine):
                 self.bench.abort(older)
             del self.pending[:place]
             self.bench.complete(drawn)
+            assert self.bench.stored() == drawn.expected
         if not self.pending:
             self.bench.check_storage()
 
@@ -156,7 +165,7 @@ class OnRocksToo(Machine):
 
 def run(machine: type[Machine], examples: int, steps: int) -> None:
     """Play it."""
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine, settings=settings(max_examples=examples, stateful_step_count=steps, deadline=None)
     )
 

@@ -285,8 +285,8 @@ def test_a_long_restore_says_how_far_it_is(caplog: pytest.LogCaptureFixture) -> 
             now[0] += 1
             progress.advance(100)
     assert [record.message for record in caplog.records] == [
-        "restoring state 'v': 500 of about 5000 stored entries copied",
-        "restoring state 'v': 1000 of about 5000 stored entries copied",
+        "restoring 'v': 500 of about 5000 stored entries copied",
+        "restoring 'v': 1000 of about 5000 stored entries copied",
     ]
 
 

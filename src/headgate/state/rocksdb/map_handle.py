@@ -1,0 +1,79 @@
+"""The live handle of a map state whose entries lie apart in RocksDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from headgate.state.heap.tables import MISSING
+from headgate.state.rocksdb.map_table import LiveMap, RocksMapTable
+
+
+class RocksMapState:
+    """Map state; an empty map has no entry. What it gives and does is what `HeapMapState` does.
+
+    Args:
+        table: of the state.
+
+    Attributes:
+        table: see above.
+        key: the current key.
+    """
+
+    __slots__ = ("_live", "key", "table")
+
+    immutable: Final = False
+
+    def __init__(self, table: RocksMapTable) -> None:
+        self.table = table
+        self.key: Any = None
+        self._live: LiveMap | None = None
+
+    def bind(self, key: Any) -> None:
+        """Make `key` the current key."""
+        self.key, self._live = key, None
+
+    load = bind
+
+    def store(self) -> None:
+        """Nothing to do: changes were made in the table."""
+
+    def clear(self) -> None:
+        """Forget what is stored for the current key."""
+        self.table.clear(self._map())
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The entry's value, or `default`."""
+        found = self.table.own_entry(self._map(), key)
+        return default if found is MISSING else found.value
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set an entry."""
+        self.table.put_entry(self._map(), key, value)
+
+    def remove(self, key: Any) -> None:
+        """Remove an entry; an absent one is no error."""
+        self.table.remove_entry(self._map(), key)
+
+    def __contains__(self, key: object) -> bool:
+        return self.table.entry(self._map(), key) is not MISSING
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([each.key for each in self.table.all_of(self._map())])
+
+    def __len__(self) -> int:
+        return self._map().count
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        """The entries at this moment, in order of insertion."""
+        live, table = self._map(), self.table
+        found = table.all_of(live)
+        if not table.immutable:
+            for each in found:
+                table.touch(live, each.key)
+        return [(each.key, each.value) for each in found]
+
+    def _map(self) -> LiveMap:
+        if self._live is None:
+            self._live = self.table.live(self.key)
+        return self._live

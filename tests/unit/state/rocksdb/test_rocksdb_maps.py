@@ -1,0 +1,359 @@
+"""Maps in RocksDB are dicts, entry by entry: order, equal keys, changes in place, restores, formats."""
+
+from __future__ import annotations
+
+import enum
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from native_bench import GROUPS, NativeBench, keyed
+
+from headgate.api.state import StateDescriptor
+from headgate.common.errors import StorageError, UsageError
+from headgate.common.keygroups import key_group
+from headgate.state.rocksdb import map_layout, map_table, migration
+from headgate.state.rocksdb.keys import storage_key
+from headgate.state.rocksdb.layout import PLAIN_VALUES, VERSIONED_VALUES
+from headgate.state.rocksdb.map_handle import RocksMapState
+from headgate.state.rocksdb.map_layout import MAP_ENTRIES, MapEntries
+from headgate.state.rocksdb.native_files import details_of
+from headgate.state.targets import target_of
+
+
+def maps(key: Any = str, value: Any = int) -> dict[str, StateDescriptor]:
+    """One declared map state."""
+    return {"m": StateDescriptor("m", "map", (key, value), lambda: None)}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[NativeBench]:
+    """A storage and backends that are closed at the end."""
+    made = NativeBench(tmp_path)
+    yield made
+    made.close()
+
+
+def bound(made: Any, key: Any) -> Any:
+    """The handle, with `key` as the current key."""
+    made.bind(key)
+    return made.handles["m"]
+
+
+def contents(made: Any) -> dict[Any, list[tuple[Any, Any]]]:
+    """Every map, its entries in order."""
+    return {key: list(entries.items()) for key, entries in made.scan("m")}
+
+
+KEYS, ENTRIES = st.sampled_from(["a", "b", 3]), st.sampled_from(["x", "y", "z", "ü", ""])
+OPERATIONS = st.lists(
+    st.one_of(
+        *[st.tuples(st.just("put"), KEYS, ENTRIES)] * 5,
+        *[st.tuples(st.just("remove"), KEYS, ENTRIES)] * 2,
+        st.tuples(st.just("change"), KEYS, ENTRIES),
+        st.tuples(st.sampled_from(["clear", "look", "prefetch"]), KEYS, ENTRIES),
+        st.tuples(st.just("flush"), KEYS, ENTRIES),
+        st.tuples(st.just("restore"), st.integers(1, 3), st.booleans()),
+    ),
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize("value", [int, list[int]])
+@settings(
+    max_examples=8, derandomize=True, deadline=None, database=None, phases=[Phase.explicit, Phase.generate]
+)
+@given(taken=OPERATIONS)
+def test_random_programs_read_what_a_dict_holds(value: Any, taken: list[Any]) -> None:
+    """With a cache that overflows, ranges that are deleted, restores at any scale, whole maps in between."""
+    with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(map_table, "RANGE_MIN", 3)
+        patch.setattr(map_table, "WHOLE_MAX", 2)
+        patch.setattr(map_layout, "_SKIPPED_MIN", 2)
+        bench = NativeBench(Path(root))
+        _run(bench, value, taken)
+        bench.close()
+
+
+def _run(bench: NativeBench, value: Any, taken: list[Any]) -> None:
+    more = {"states": maps(str, value), "cache_entries": 3}
+    model: dict[Any, dict[str, Any]] = {}
+    running = bench.subtasks(1, [], **more)
+    for number, (action, key, other) in enumerate(taken, 1):
+        if action == "restore":
+            drawn = [keyed(bench.draw(made, number, subtask=i)()) for i, made in enumerate(running)]
+            running = bench.subtasks(key, drawn, **more, map_entries=other)
+            continue
+        made = next(m for m in running if m.groups[0] <= key_group(key, GROUPS) <= m.groups[1])
+        new = number if value is int else [number]
+        _do(made, action, key, other, new)
+        _do_model(model, action, key, other, new)
+        handle, expected = bound(made, key), model.get(key, {})
+        assert (len(handle), other in handle, handle.get(other)) == (
+            len(expected), other in expected, expected.get(other),
+        )  # fmt: skip
+    for key in ("a", "b", 3):
+        made = next(m for m in running if m.groups[0] <= key_group(key, GROUPS) <= m.groups[1])
+        assert list(bound(made, key).items()) == list(model.get(key, {}).items())
+        assert list(bound(made, key)) == list(model.get(key, {}))
+    found = {key: items for made in running for key, items in contents(made).items()}
+    assert found == {key: list(entries.items()) for key, entries in model.items() if entries}
+    assert {key for made in running for key in made.keys("m")} == found.keys()
+
+
+def _do(made: Any, action: str, key: Any, entry: str, new: Any) -> None:
+    handle = bound(made, key)
+    if action == "put":
+        handle.put(entry, new)
+    elif action == "remove":
+        handle.remove(entry)
+    elif action == "change":
+        held = dict(handle.items()).get(entry) if new == [1] else handle.get(entry)
+        if isinstance(held, list):
+            for other in "xyz":
+                handle.get(other)  # whatever else is read, it may be changed until the next key
+            held.append(0)
+    elif action == "clear":
+        handle.clear()
+    elif action == "prefetch":
+        made.prefetch([key, "a", "b"])
+    elif action == "flush":
+        made.snapshot_sync().release()
+
+
+def _do_model(model: dict[Any, dict[str, Any]], action: str, key: Any, entry: str, new: Any) -> None:
+    entries = model.setdefault(key, {})
+    if action == "put":
+        entries[entry] = new
+    elif action == "remove":
+        entries.pop(entry, None)
+    elif action == "change" and isinstance(entries.get(entry), list):
+        entries[entry] = [*entries[entry], 0]
+    elif action == "clear":
+        entries.clear()
+
+
+def test_an_access_costs_the_same_whatever_the_size(bench: NativeBench, monkeypatch: Any) -> None:
+    """One entry is read, and one entry and the head are written, of a map of 3,000."""
+    made = bench.backend(states=maps(int, int))
+    handle = bound(made, "k")
+    for n in range(3000):
+        handle.put(n, n)
+    again = bench.backend(stored=[keyed(bench.snapshot(made, 1))], states=maps(int, int))
+    store = again._database.stores["m"]
+    read, written = [], []
+    monkeypatch.setattr(store, "get", lambda key, get=store.get: read.append(key) or get(key))
+    monkeypatch.setattr(
+        store, "write", lambda batch, write=store.write: written.extend(kept := list(batch)) or write(kept)
+    )
+    monkeypatch.setattr(store, "items", None)
+    handle = bound(again, "k")
+    assert (len(handle), handle.get(7), 9999 in handle) == (3000, 7, False)
+    handle.put(7, 8)
+    again._tables["m"].flush()
+    assert (len(read), len(written)) == (3, 2)
+
+
+def test_a_large_map_is_cleared_as_a_range(bench: NativeBench, monkeypatch: Any) -> None:
+    """Without reading it; the maps beside it stay, also one whose key begins alike."""
+    monkeypatch.setattr(map_table, "RANGE_MIN", 100)
+    made = bench.backend(states=maps(int, int))
+    for key, size in (("k", 500), ("k2", 3), ("l", 3)):
+        for n in range(size):
+            bound(made, key).put(n, n)
+    made.snapshot_sync().release()
+    store = made._database.stores["m"]
+    ranges = []
+    delete = store.delete_range
+    monkeypatch.setattr(store, "delete_range", lambda *edges: ranges.append(edges) or delete(*edges))
+    bound(made, "k").clear()
+    bound(made, "k").put(1, "new" and 5)
+    bound(made, "l").clear()
+    assert contents(made) == {"k": [(1, 5)], "k2": [(0, 0), (1, 1), (2, 2)]}
+    assert len(ranges) == 1
+    bound(made, "k").remove(1)
+    assert set(made.keys("m")) == {"k2"}
+    assert len(list(store.items())) == 4
+
+
+def test_the_canonical_blob_is_that_of_the_heap(bench: NativeBench) -> None:
+    """Byte for byte: a map is one value there, in its order."""
+    heap = type(bench.heap([]))(maps(), 0, GROUPS - 1, GROUPS)
+    rocks = bench.backend(states=maps(), incremental=False)
+    for made in (heap, rocks):
+        for word in ("c", "a", "b", "d"):
+            bound(made, "k").put(word, len(word))
+        bound(made, "k").remove("a")
+        bound(made, "k").put("c", 7)
+        bound(made, "k").put("a", 9)
+    assert b"".join(rocks.snapshot_sync().write()) == b"".join(heap.snapshot_sync().write())
+    assert rocks.peek("m", "k") == heap.peek("m", "k")
+    assert rocks.peek("m", "other") is None
+
+
+class Color(enum.IntEnum):
+    """Numbers by name."""
+
+    RED = 1
+
+
+def test_equal_keys_are_one_entry_and_come_back_as_they_were_put(bench: NativeBench) -> None:
+    """As in a dict: the first of equal keys stays, until it is removed."""
+    made = bench.backend(states=maps(int, str))
+    handle = bound(made, "k")
+    handle.put(True, "a")
+    made.snapshot_sync().release()
+    again = bench.backend(stored=[keyed(bench.snapshot(made, 1))], states=maps(int, str))
+    handle = bound(again, "k")
+    handle.put(1, "b")
+    assert (handle.get(1.0), handle.get(Color.RED), handle.get(Decimal(2)), len(handle)) == (
+        "b",
+        "b",
+        None,
+        1,
+    )
+    again.snapshot_sync().release()
+    ((key, value),) = bound(again, "k").items()
+    assert (type(key), value) == (bool, "b")
+    handle.remove(1)
+    handle.put(Color.RED, "c")
+    again.snapshot_sync().release()
+    assert (
+        bound(bench.backend(stored=[keyed(bench.snapshot(again, 2))], states=maps(int, str)), "k").get(1)
+        == "c"
+    )
+    with pytest.raises(TypeError, match="unhashable"):
+        handle.get([1])
+
+
+@dataclass(frozen=True)
+class Point:
+    """A key of a program's own class."""
+
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("key", "apart"),
+    [
+        (str, True), (int, True), (bytes, True), (tuple[str, int], True), (str | None, True),
+        (tuple[int, ...], True), (float, False), (Any, False), (Point, False), (Color, False),
+        (Decimal, False), (frozenset[int], False), (tuple[str, float], False),
+    ],
+)  # fmt: skip
+def test_only_keys_that_have_one_form_each_lie_apart(bench: NativeBench, key: Any, apart: bool) -> None:
+    """Of others two that are equal may differ in their bytes: such maps are kept whole, as before."""
+    made = bench.backend(states=maps(key, int))
+    assert isinstance(made.handles["m"], RocksMapState) is apart
+    assert isinstance(made._tables["m"].layout, MapEntries) is apart
+
+
+@pytest.mark.parametrize("old", [PLAIN_VALUES, VERSIONED_VALUES])
+def test_checkpoints_with_whole_maps_are_restored(bench: NativeBench, old: int) -> None:
+    """Each map is taken apart once; nothing is written anew for it after that."""
+    made = bench.backend(states=maps(), map_entries=False)
+    for n in range(50):
+        for word in ("b", "a"):
+            bound(made, n).put(word, n)
+    made._tables["m"].flush()
+    store = made._database.stores["m"]
+    if old == PLAIN_VALUES:
+        store.write([(key, data[1:]) for key, data in store.items()])
+    handle = keyed(bench.snapshot(made, 1))
+    assert handle.native is not None
+    details = {"checkpoint": 1, "formats": {"m": old}}
+    native = msgspec.structs.replace(handle.native, details=details)
+    stored = [msgspec.structs.replace(handle, native=native)]
+    expected = {n: [("b", n), ("a", n)] for n in range(50)}
+    for parallelism in (1, 2):
+        parts = bench.subtasks(parallelism, stored, states=maps())
+        assert {k: v for made in parts for k, v in contents(made).items()} == expected
+    two = bench.snapshot(parts[0], 2, completed=1)
+    assert two.files_shared == 0  # the database is another one
+    assert details_of(keyed(two).native).formats["m"] == MAP_ENTRIES  # type: ignore[arg-type]
+    again = bench.backend(parts[0].groups, [keyed(two)], maps())
+    assert bench.snapshot(again, 3, completed=2).bytes_written == 0
+
+
+def test_values_of_an_older_type_are_rewritten_entry_by_entry(
+    bench: NativeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heads and entries carry the number of their type; what is read is written back."""
+    monkeypatch.setattr(migration, "SLICE_S", 0.0)
+    old = bench.backend(states=maps(str, int))
+    for n in range(5):
+        for word in ("b", "a", "c"):
+            bound(old, n).put(word, n)
+    made = bench.backend(stored=[keyed(bench.snapshot(old, 1))], states=maps(str, float))
+    for _ in range(4):
+        made.settle()
+    assert type(bound(made, 4).get("a")) is float
+    half = keyed(bench.snapshot(made, 2, completed=1))
+    again = bench.backend(stored=[half], states=maps(str, float | None))
+    while again.migration_progress():
+        again.settle()
+    numbers = {data[0] for _, data in again._database.stores["m"].items()}
+    assert len(numbers) == 1
+    expected = {n: [(word, float(n)) for word in ("b", "a", "c")] for n in range(5)}
+    for restored in (again, *bench.subtasks(1, [half], states=maps(str, float | None))):
+        assert contents(restored) == expected
+        assert {type(value) for items in contents(restored).values() for _, value in items} == {float}
+    heap = bench.heap([half], maps(str, float | None))
+    assert list(bound(heap, 3).items()) == expected[3]
+
+
+def test_a_value_of_another_type_fails_by_the_state_s_name(bench: NativeBench) -> None:
+    """Before it is written, as for whole maps."""
+    made = bench.backend(states=maps())
+    bound(made, 1).put("a", "text")
+    with pytest.raises(UsageError, match=r"state 'm' cannot be stored: "):
+        made.snapshot_sync()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda stored, data: (stored, data[:-1]), "the head of a map has 16 bytes, expected 17"),
+        (lambda stored, data: (stored, data[:8] + b"\x09" + data[9:]), "has 2 entries, and its head says 9"),
+        (
+            lambda stored, data: (stored + b"\xa1z", b"\0abc"),
+            "an entry of a map has 4 bytes, expected 9 or more",
+        ),
+        (lambda stored, data: (stored[:3], data), "a key stored in RocksDB has 3 bytes"),
+    ],
+)
+def test_damage_is_told(bench: NativeBench, change: Any, message: str) -> None:
+    """By whichever way a map is read as a whole."""
+    made = bench.backend(states=maps())
+    for word in "ab":
+        bound(made, 1).put(word, 1)
+    made._tables["m"].flush()
+    store = made._database.stores["m"]
+    stored = storage_key(1, GROUPS)
+    store.write([change(stored, store.get(stored))])
+    again = bench.backend(stored=[keyed(bench.snapshot(made, 1))], states=maps())
+    with pytest.raises(StorageError, match=message):
+        contents(again)
+
+
+def test_an_entry_that_holds_several_is_damage() -> None:
+    """Whatever its own bytes say, it is one."""
+    (descriptor,) = maps().values()
+    layout = MapEntries(map_layout_versions(descriptor))
+    data = layout.versions.encode([{"a": 1, "b": 2}])[0]
+    with pytest.raises(StorageError, match="an entry of a map holds 2"):
+        layout.read_entry(storage_key(1, GROUPS) + b"x", map_layout.entry(0, data))
+
+
+def map_layout_versions(descriptor: StateDescriptor) -> Any:
+    """The versions of a state that nothing is stored of."""
+    from headgate.state.rocksdb.versions import Versions
+
+    return Versions(descriptor.name, target_of(descriptor))
