@@ -59,8 +59,13 @@ def source() -> tuple[Module, ...]:
     return modules("src/headgate")
 
 
-def imports(module: Module) -> Iterator[Import]:
+@cache
+def imports(module: Module) -> tuple[Import, ...]:
     """Every import of a file; ``from a import b`` counts as ``a.b``."""
+    return tuple(_imports(module))
+
+
+def _imports(module: Module) -> Iterator[Import]:
     lazy = _nodes_not_run_at_import(module.tree)
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):

@@ -204,8 +204,8 @@ ROCKSDB_LOCAL_DIR: Final = ConfigOption[str | None](
 ROCKSDB_TIMERS: Final = ConfigOption(
     "state.backend.rocksdb.timer-service.factory",
     Choice(TimerService),
-    TimerService.HEAP,
-    "Where timers live when state is in RocksDB: in memory, or in RocksDB as well.",
+    TimerService.ROCKSDB,
+    "Where timers live when state is in RocksDB and there is no changelog: in memory, or in RocksDB as well.",
 )
 ROCKSDB_MIGRATION: Final = ConfigOption(
     "state.backend.rocksdb.migration",

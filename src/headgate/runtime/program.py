@@ -54,7 +54,7 @@ class WorkerSettings:
     state_backend: str = "hashmap"
     rocksdb_memory_bytes: int = 256 * 1024 * 1024
     rocksdb_local_dir: str | None = None
-    rocksdb_timers: bool = False
+    rocksdb_timers: bool = True
     rocksdb_eager_migration: bool = False
     incremental: bool = False
     changelog: bool = False

@@ -15,7 +15,7 @@ from headgate.state.backend import (
     TableBackend,
 )
 from headgate.state.changelog.chain import Chain, Stored
-from headgate.state.changelog.epochs import Epochs
+from headgate.state.changelog.epochs import Epochs, Waste
 from headgate.state.changelog.noting import (
     Changes,
     NotedStore,
@@ -26,7 +26,7 @@ from headgate.state.changelog.noting import (
 )
 from headgate.state.changelog.replay import LoggedState
 from headgate.state.changelog.segment import Freezer, PendingSegment, PendingWhole
-from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, Handle
+from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, SETTLED_PER_CALL, Handle
 from headgate.state.snapshots import NativeFiles
 
 CHANGES_MAX: Final = 100_000
@@ -82,7 +82,7 @@ class ChangelogBackend:
             name: handle.default for name, handle in self.handles.items() if isinstance(handle, NotedStore)
         }
         self._freezer = Freezer(backend.tables, defaults, timers, targets)
-        self._epochs, self._chain = Epochs(), Chain()
+        self._epochs, self._waste, self._chain = Epochs(), Waste(), Chain()
         self._materialize_ms, self._now_ms = materialize_ms, now_ms
         self._due_ms = now_ms() + materialize_ms
         self._restored = restored
@@ -133,14 +133,15 @@ class ChangelogBackend:
             UsageError: a value is not of its state's declared type.
             StorageError: what the backend keeps on the local disk cannot be read or written.
         """
-        self._epochs.close(checkpoint, take_all(self._noting))
+        touched = take_all(self._noting)
+        self._epochs.close(checkpoint, touched)
         newest = self._chain.completed(completed)
         follows = None if newest is None else newest.followed
         if follows is None or self._due(follows) or not self._chain.may_follow(follows):
-            return self._whole(checkpoint, newest)
+            return self._whole(checkpoint, newest, touched)
         changes = self._epochs.since(follows.reaches)
         if sum(len(touched) for touched in changes.values() if isinstance(touched, set)) > CHANGES_MAX:
-            return self._whole(checkpoint, newest)
+            return self._whole(checkpoint, newest, touched)
         self._epochs.forget(follows.reaches)
         return self._segment(checkpoint, follows, changes)
 
@@ -169,8 +170,9 @@ class ChangelogBackend:
             instead,
         )
 
-    def _whole(self, checkpoint: int, newest: Stored | None) -> PendingWhole:
+    def _whole(self, checkpoint: int, newest: Stored | None, touched: Changes) -> PendingWhole:
         self._epochs.forget(checkpoint)
+        self._waste.add(touched)
         self._chain.drawn(checkpoint, None)
         self._due_ms = self._now_ms() + self._materialize_ms
         return self._drawn_whole(checkpoint, newest)
@@ -184,7 +186,7 @@ class ChangelogBackend:
         """See :class:`~headgate.state.backend.KeyedBackend`; the log of the same key groups goes on."""
         stored = list(blobs)
         self._backend.restore(stored)
-        take_all(self._noting)
+        self._waste.add(take_all(self._noting))
         if len(stored) != 1 or not isinstance(only := stored[0], LoggedState) or only.handle is None:
             return
         if self._restored and (only.handle.first_group, only.handle.last_group) == self.groups:
@@ -196,6 +198,7 @@ class ChangelogBackend:
     def settle(self) -> None:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
         self._backend.settle()
+        self._waste.settle(SETTLED_PER_CALL)
 
     def migration_progress(self) -> list[MigrationProgress]:
         """See :class:`~headgate.state.backend.KeyedBackend`."""

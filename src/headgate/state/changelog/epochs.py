@@ -46,3 +46,34 @@ def _joined(older: Touched, newer: Touched) -> Touched:
     if isinstance(older, dict) and isinstance(newer, dict):
         return older | newer
     return set(older) | set(newer)
+
+
+class Waste:
+    """What was noted for nothing, let go of bit by bit: a million entries at once would be a long pause.
+
+    Example:
+        >>> waste = Waste()
+        >>> waste.add({"names": {"a", "b"}, "count": {"c": 1}})
+        >>> waste.settle(2), waste.settle(2), waste.settle(2)
+        (False, True, True)
+    """
+
+    def __init__(self) -> None:
+        self._left: list[Touched] = []
+
+    def add(self, changes: Changes) -> None:
+        """These are nobody's but the caller's."""
+        self._left += changes.values()
+
+    def settle(self, budget: int) -> bool:
+        """Let go of at most `budget` entries; True when none are left."""
+        while self._left:
+            touched = self._left[-1]
+            pop = touched.popitem if isinstance(touched, dict) else touched.pop
+            for _ in range(min(budget, len(touched))):
+                pop()
+                budget -= 1
+            if touched:
+                return False
+            self._left.pop()
+        return True

@@ -1,18 +1,18 @@
-"""A map state in RocksDB: an entry for each entry of a map, and one that says how many there are.
+"""A map state in RocksDB: small maps lie there whole, large ones entry by entry.
 
-Under the bytes of the stream's key lies the head: how many entries there are, and the place of the next one.
-Behind the same bytes and those of the map's own key lies an entry: its place in the order of insertion, then
-a map of it alone, so that what reads older types of a map reads those of its entries.
+Under the bytes of the stream's key lies the map itself, or a head: how many entries there are, and the place
+of the next one. Then behind the same bytes and those of the map's own key lies each entry: its place in the
+order of insertion, and a map of it alone, so that what reads older types of a map reads those of its entries.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from headgate.api.state import StateKind
-from headgate.common.errors import StorageError
+from headgate.common.errors import StorageError, UsageError
 from headgate.serde.composites import MapSerializer
 from headgate.serde.dynamic import NotPlainError, encode_tagged
 from headgate.serde.forms import FormSerializer
@@ -26,9 +26,14 @@ from headgate.state.targets import DeclaredSerializer
 
 MAP_ENTRIES: Final = 3
 
+SMALL_MAX: Final = 32
+"""A map of up to so many entries begins whole: one read and one write are cheaper than two of each."""
+
 _HEAD: Final = struct.Struct(">QQ")
 _PLACE: Final = struct.Struct(">Q")
 _ENTRY: Final = 1 + _PLACE.size
+_APART, _WHOLE = b"\0", b"\1"
+"""Behind the number of the type, under the stream's key."""
 _SKIPPED_MIN: Final = 16
 """To pass over so many entries costs more than to look for what lies behind them."""
 
@@ -36,8 +41,28 @@ _KEYS: Final = frozenset({"none", "bool", "int", "str", "bytes", "date", "dateti
 _OF_KEYS: Final = frozenset({"tuple", "tuple_of", "union", "literal"})
 
 
+class StoredMap(NamedTuple):
+    """What lies under a key of the stream.
+
+    Attributes:
+        size: how many entries the map has.
+        next_place: of the next new entry.
+        whole: the map itself, where it lies there; else its entries lie apart.
+    """
+
+    size: int
+    next_place: int
+    whole: dict[Any, Any] | None
+
+
+NO_MAP: Final = StoredMap(0, 0, {})
+
+Found = tuple[int, Any, Any]
+"""Place, key and value of an entry."""
+
+
 class MapEntries(VersionedValues):
-    """Format 3: see the module. The number of the type stands first in entries and heads alike."""
+    """Format 3: see the module. The number of the type stands first in everything."""
 
     format = MAP_ENTRIES
 
@@ -53,18 +78,19 @@ class MapEntries(VersionedValues):
             StorageError: an entry is damaged.
             UsageError: a value of an older type cannot become one of the declared type.
         """
-        found: dict[int, tuple[Any, Any]] = {}
-        head, count = b"", 0
-        for stored, data in store.items(start, stop, ahead=ahead):
-            if len(stored) == prefix_length(stored):
-                if head:
-                    yield _row(head, count, found)
-                head, count, found = stored, self.read_head(stored, data)[0], {}
-            else:
-                place, key, value = self.read_entry(stored, data)
-                found[place] = key, value
+        head, names, data = b"", list[bytes](), list[bytes]()
+        found = NO_MAP
+        for stored, each in store.items(start, stop, ahead=ahead):
+            if len(stored) != prefix_length(stored):
+                names.append(stored)
+                data.append(each)
+                continue
+            if head:
+                yield self._row(head, found, names, data)
+            head, names, data = stored, [], []
+            found = self.read_map(stored, each)
         if head:
-            yield _row(head, count, found)
+            yield self._row(head, found, names, data)
 
     def heads(self, store: ColumnStore) -> Iterator[bytes]:
         """The bytes of the stream's keys that have a map; large maps are not gone through."""
@@ -73,7 +99,7 @@ class MapEntries(VersionedValues):
             for stored, data in store.items(start, ahead=False):
                 if len(stored) == prefix_length(stored):
                     yield stored
-                    if self.read_head(stored, data)[0] >= _SKIPPED_MIN:
+                    if data[1:2] == _APART and self.read_map(stored, data).size >= _SKIPPED_MIN:
                         start = behind(stored)
                         break
             else:
@@ -81,6 +107,9 @@ class MapEntries(VersionedValues):
 
     def entries(self, stored: bytes, value: Any) -> Entries:
         """See :class:`~headgate.state.rocksdb.layout.Layout`."""
+        if len(value) <= SMALL_MAX:
+            yield stored, whole(self.versions.encode([value])[0])
+            return
         yield stored, self.head(len(value), len(value))
         encoded = self.versions.encode([{key: each} for key, each in value.items()])
         for place, (key, data) in enumerate(zip(value, encoded, strict=True)):
@@ -88,54 +117,85 @@ class MapEntries(VersionedValues):
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
         """See :class:`~headgate.state.rocksdb.layout.Layout`."""
-        if len(stored) == prefix_length(stored):
-            return self.versions.prefix + data[1:]
-        place, key, value = self.read_entry(stored, data)
-        return entry(place, self.versions.encode([{key: value}])[0])
+        encode = self.versions.encode
+        if len(stored) != prefix_length(stored):
+            ((place, key, value),) = self.read_entries([stored], [data])
+            return entry(place, encode([{key: value}])[0])
+        found = self.read_map(stored, data)
+        return (
+            self.head(found.size, found.next_place)
+            if found.whole is None
+            else whole(encode([found.whole])[0])
+        )
 
     def head(self, count: int, next_place: int) -> bytes:
-        """What lies under a stream's key."""
-        return self.versions.prefix + _HEAD.pack(count, next_place)
+        """What lies under a stream's key where the entries lie apart."""
+        return self.versions.prefix + _APART + _HEAD.pack(count, next_place)
 
-    def read_head(self, stored: bytes, data: bytes) -> tuple[int, int]:
-        """How many entries there are, and the place of the next one.
-
-        Raises:
-            StorageError: it is no head.
-        """
-        if len(data) != 1 + _HEAD.size:
-            raise StorageError(
-                f"state {self.versions.name!r}, {where(stored)}: the head of a map has {len(data)} bytes, "
-                f"expected {1 + _HEAD.size}; it is damaged"
-            )
-        count, next_place = _HEAD.unpack_from(data, 1)
-        return count, next_place
-
-    def read_entry(self, stored: bytes, data: bytes) -> tuple[int, Any, Any]:
-        """Place, key and value of an entry of a map.
+    def read_map(self, stored: bytes, data: bytes) -> StoredMap:
+        """What lies under a stream's key.
 
         Raises:
-            StorageError: the entry is damaged.
+            StorageError: it is damaged.
             UsageError: a value of an older type cannot become one of the declared type.
         """
-        if len(data) < _ENTRY:
-            raise StorageError(
-                f"state {self.versions.name!r}, {where(stored)}: an entry of a map has {len(data)} bytes, "
-                f"expected {_ENTRY} or more; it is damaged"
-            )
-        one = decoded(self.versions, where(stored), data[:1] + data[_ENTRY:])
-        if len(one) != 1:
-            raise StorageError(
-                f"state {self.versions.name!r}, {where(stored)}: an entry of a map holds {len(one)}; "
-                "it is damaged"
-            )
-        ((key, value),) = one.items()
-        return _PLACE.unpack_from(data, 1)[0], key, value
+        kind = data[1:2]
+        if kind == _WHOLE:
+            value = decoded(self.versions, where(stored), data[:1] + data[2:])
+            return StoredMap(len(value), len(value), value)
+        if kind != _APART or len(data) != 2 + _HEAD.size:
+            raise self._damaged(stored, f"what lies under its key has {len(data)} bytes and is no map")
+        size, next_place = _HEAD.unpack_from(data, 2)
+        return StoredMap(size, next_place, None)
+
+    def read_entries(self, names: Sequence[bytes], data: Sequence[bytes]) -> list[Found]:
+        """The entries that lie apart, out of their bytes.
+
+        Raises:
+            StorageError: one is damaged.
+            UsageError: a value of an older type cannot become one of the declared type.
+        """
+        batches = [each[:1] + each[_ENTRY:] for each in data]
+        try:
+            maps = self.versions.decode(batches)
+        except (StorageError, UsageError):
+            for name, batch in zip(names, batches, strict=True):
+                decoded(self.versions, where(name), batch)  # says whose it is
+            raise
+        if not all(len(each) >= _ENTRY for each in data) or not all(len(one) == 1 for one in maps):
+            raise self._damaged(names[0], "one of its entries is none")
+        places = [_PLACE.unpack_from(each, 1)[0] for each in data]
+        items = [item for one in maps for item in one.items()]
+        return [(place, key, value) for place, (key, value) in zip(places, items, strict=True)]
+
+    def in_order(self, stored: bytes, found: Sequence[Found], count: int) -> list[Found]:
+        """All entries of a map.
+
+        Raises:
+            StorageError: they are not as many as the head says.
+        """
+        if len({place for place, _, _ in found}) != count or len(found) != count:
+            raise self._damaged(stored, f"it has {len(found)} entries, and its head says {count}")
+        return sorted(found, key=lambda each: each[0])
+
+    def _row(self, stored: bytes, head: StoredMap, names: list[bytes], data: list[bytes]) -> Row:
+        if head.whole is not None and not names:
+            return Row(stored, head.whole, max(1, head.size))
+        found = self.in_order(stored, self.read_entries(names, data), 0 if head.whole else head.size)
+        return Row(stored, {key: value for _, key, value in found}, head.size)
+
+    def _damaged(self, stored: bytes, why: str) -> StorageError:
+        return StorageError(f"state {self.versions.name!r}, {where(stored)}: a map is damaged: {why}")
 
 
 def entry(place: int, encoded: bytes) -> bytes:
     """What lies under a map's key: `encoded` is its map of one, with the number of its type in front."""
     return encoded[:1] + _PLACE.pack(place) + encoded[1:]
+
+
+def whole(encoded: bytes) -> bytes:
+    """What lies under a stream's key where the map does: `encoded` has the number of its type in front."""
+    return encoded[:1] + _WHOLE + encoded[1:]
 
 
 def suffix(key: Any) -> bytes:
@@ -188,12 +248,3 @@ def values_immutable(serializer: TypeSerializer[Any]) -> bool:
     if isinstance(current, FormSerializer):
         return current.form.inner[1].immutable
     return isinstance(current, MapSerializer) and current.value.immutable
-
-
-def _row(stored: bytes, count: int, found: dict[int, tuple[Any, Any]]) -> Row:
-    if len(found) != count:
-        raise StorageError(
-            f"a map in RocksDB, {where(stored)}, has {len(found)} entries, and its head says {count}; "
-            "it is damaged"
-        )
-    return Row(stored, dict(found[place] for place in sorted(found)), max(1, count))

@@ -6,12 +6,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, Final
 
-from headgate.common.errors import StorageError
 from headgate.serde.dynamic import NotPlainError
 from headgate.state.heap.tables import MISSING
 from headgate.state.rocksdb.database import BEYOND_ALL_KEYS, ColumnStore
 from headgate.state.rocksdb.keys import key_of, storage_key, storage_keys
-from headgate.state.rocksdb.map_layout import MapEntries, behind, entry, suffix, values_immutable
+from headgate.state.rocksdb.map_layout import (
+    NO_MAP,
+    SMALL_MAX,
+    MapEntries,
+    StoredMap,
+    behind,
+    entry,
+    suffix,
+    values_immutable,
+    whole,
+)
 from headgate.state.rocksdb.read_ahead import ReadAhead
 
 RANGE_MIN: Final = 1_000
@@ -48,19 +57,25 @@ class LiveMap:
         stored: the bytes of the stream's key.
         count: how many entries the map has.
         next_place: of the next new entry.
-        kept: how many entries the column family has for it, as of the last write; 0: not even a head.
-        cleared: whether these are to be deleted before anything is put.
+        kept: how many entries lie apart in the column family, as of the last write.
+        apart: whether entries lie apart, or will; else all of the map is in use.
+        cleared: whether those that lie apart are to be deleted before anything is put.
         entries: by key; MISSING where it is known that there is none.
         whole: whether all entries are among them.
         changed: keys of entries that were, or may have been, changed.
     """
 
-    __slots__ = ("changed", "cleared", "count", "entries", "kept", "next_place", "stored", "whole")
+    __slots__ = ("apart", "changed", "cleared", "count", "entries", "kept", "next_place", "stored", "whole")
 
-    def __init__(self, stored: bytes, count: int, next_place: int) -> None:
-        self.stored, self.count, self.next_place = stored, count, next_place
-        self.kept, self.cleared, self.whole = count, False, count == 0
-        self.entries: dict[Any, Any] = {}
+    def __init__(self, stored: bytes, found: StoredMap) -> None:
+        self.stored, self.count, self.next_place = stored, found.size, found.next_place
+        self.apart, self.cleared = found.whole is None, False
+        self.kept = found.size if self.apart else 0
+        self.entries: dict[Any, Any] = {
+            key: LiveEntry(place, key, value)
+            for place, (key, value) in enumerate((found.whole or {}).items())
+        }
+        self.whole = not self.apart
         self.changed: set[Any] = set()
 
     def put(self, key: Any, value: Any, before: Any) -> None:
@@ -85,17 +100,18 @@ class LiveMap:
 
     def clear(self) -> None:
         """Remove all entries."""
-        self.cleared = self.kept > 0
+        self.cleared, self.apart = self.kept > 0, False
         self.count = self.next_place = 0
         self.entries, self.changed, self.whole = {}, set(), True
 
-    def forget(self) -> None:
-        """Let go of the entries in use, none of which is changed."""
-        self.entries, self.whole = {}, not self.count
+    def grow(self) -> None:
+        """It has become too large to lie whole: each of its entries is to be put."""
+        self.apart = True
+        self.changed.update(self.entries)
 
     def written(self) -> None:
         """The column family has everything."""
-        self.kept, self.cleared = self.count, False
+        self.kept, self.cleared = self.count if self.apart else 0, False
         self.changed.clear()
 
     def in_order(self) -> list[LiveEntry]:
@@ -143,9 +159,9 @@ class RocksMapTable:
         self._make_room_if_full()
         found = self._maps.get(key)
         if found is None:
-            found = self._older.get(key) or self._load(key)
-            if len(found.entries) > self._limit:  # it alone would fill the younger generation again
-                found.forget()
+            found = self._older.get(key)
+            if found is None or len(found.entries) > self._limit:  # it alone would fill the younger one again
+                found = self._load(key)
             self._maps[key] = found
             self._held += 1 + len(found.entries)
         return found
@@ -195,14 +211,12 @@ class RocksMapTable:
     def all_of(self, live: LiveMap) -> list[LiveEntry]:
         """All entries of a map, in order of insertion; large maps of fixed values are not kept."""
         if not live.whole and self.immutable and live.count > WHOLE_MAX:
-            known = live.entries
-            others = [each for each in self._read_all(live) if each.key not in known]
+            others = self._unused(live)
             return sorted(chain(live.in_order(), others), key=lambda each: each.place)
         if not live.whole:
-            for each in self._read_all(live):
-                if each.key not in live.entries:
-                    live.entries[each.key] = each
-                    self._held += 1
+            others = self._unused(live)
+            live.entries.update((each.key, each) for each in others)
+            self._held += len(others)
             live.whole = True
         return live.in_order()
 
@@ -257,22 +271,30 @@ class RocksMapTable:
         if not self._dirty:
             return
         dirty = list(self._dirty.values())
-        changed = [[(key, live.entries[key]) for key in live.changed] for live in dirty]
-        present = [each for of_map in changed for _, each in of_map if each is not MISSING]
-        encoded = self.layout.versions.encode_checked([{each.key: each.value} for each in present])
-        data = iter(encoded)
+        parts = [part for live in dirty for part in _parts(live)]
+        data = iter(self.layout.versions.encode_checked(parts))
         batch: list[Change] = []
-        for live, of_map in zip(dirty, changed, strict=True):
+        for live in dirty:
             if live.cleared:
                 batch += self._removed(live)
-            for key, each in of_map:
-                put = None if each is MISSING else entry(each.place, next(data))
-                batch.append((live.stored + suffix(key), put))
-            batch.append((live.stored, self.layout.head(live.count, live.next_place) if live.count else None))
+            batch += self._changes(live, data)
         self._store.write(batch)
         for live in dirty:
             live.written()
         self._dirty.clear()
+
+    def _changes(self, live: LiveMap, encoded: Iterator[bytes]) -> Iterator[Change]:
+        """What is to be written of one map; `encoded` are its :func:`_parts`."""
+        if not live.count:
+            yield live.stored, None
+        elif not live.apart:
+            yield live.stored, whole(next(encoded))
+        else:
+            for key in live.changed:
+                each = live.entries[key]
+                put = None if each is MISSING else entry(each.place, next(encoded))
+                yield live.stored + suffix(key), put
+            yield live.stored, self.layout.head(live.count, live.next_place)
 
     def load(self, keys: Sequence[Any], values: Sequence[Mapping[Any, Any]]) -> None:
         """Put restored maps, past the cache."""
@@ -324,7 +346,15 @@ class RocksMapTable:
         return self._made(stored, self._store.get(stored))
 
     def _made(self, stored: bytes, data: bytes | None) -> LiveMap:
-        return LiveMap(stored, *((0, 0) if data is None else self.layout.read_head(stored, data)))
+        if data is None:
+            return LiveMap(stored, NO_MAP)
+        live = LiveMap(stored, self.layout.read_map(stored, data))
+        if live.whole and self._is_older(data):
+            self._dirty[stored] = live  # written back, as in RocksTable
+        return live
+
+    def _is_older(self, data: bytes) -> bool:
+        return not data.startswith(self.layout.versions.prefix)
 
     def _load_entry(self, live: LiveMap, key: Any) -> Any:
         try:
@@ -335,29 +365,25 @@ class RocksMapTable:
         if data is None:
             found = MISSING
         else:
-            found = LiveEntry(*self.layout.read_entry(stored, data))
-            if not data.startswith(self.layout.versions.prefix):
-                self.touch(live, key)  # written back, as in RocksTable
+            found = LiveEntry(*self.layout.read_entries([stored], [data])[0])
+            if self._is_older(data):
+                self.touch(live, key)
         live.entries[key] = found
         self._held += 1
         return found
 
-    def _read_all(self, live: LiveMap) -> list[LiveEntry]:
-        if live.cleared or not live.kept:
-            return []
-        stored = self._store.items(live.stored, behind(live.stored), ahead=live.kept > WHOLE_MAX)
-        found = []
-        for name, data in islice(stored, 1, None):
-            found.append(LiveEntry(*self.layout.read_entry(name, data)))
-            if not data.startswith(self.layout.versions.prefix):
-                live.entries.setdefault(found[-1].key, found[-1])
-                self.touch(live, found[-1].key)
-        if len(found) != live.kept:
-            raise StorageError(
-                f"state {self.layout.versions.name!r}, key {key_of(live.stored)!r}: its map has {len(found)} "
-                f"entries, and its head says {live.kept}; it is damaged"
-            )
-        return found
+    def _unused(self, live: LiveMap) -> list[LiveEntry]:
+        """The entries that lie apart and are not in use; what had to be migrated is then."""
+        stored = list(islice(self._store.items(live.stored, behind(live.stored), ahead=False), 1, None))
+        data = [each for _, each in stored]
+        read = self.layout.read_entries([name for name, _ in stored], data)
+        self.layout.in_order(live.stored, read, live.kept)
+        if self.layout.versions.older:
+            for found, one in zip(read, data, strict=True):
+                if found[1] not in live.entries and self._is_older(one):
+                    live.entries[found[1]] = LiveEntry(*found)
+                    self.touch(live, found[1])
+        return [LiveEntry(*found) for found in read if found[1] not in live.entries]
 
     def _removed(self, live: LiveMap) -> list[Change]:
         """The deletion of all that the column family has of a map but its head."""
@@ -369,3 +395,13 @@ class RocksMapTable:
 
     def _note(self, live: LiveMap) -> None:
         self._dirty[live.stored] = live
+
+
+def _parts(live: LiveMap) -> list[dict[Any, Any]]:
+    """What is to be encoded of a map: all of it, or each changed entry for itself."""
+    if live.count and not live.apart:
+        if live.count <= SMALL_MAX:
+            return [{each.key: each.value for each in live.in_order()}]
+        live.grow()
+    changed = [live.entries[key] for key in live.changed]
+    return [{each.key: each.value} for each in changed if each is not MISSING]

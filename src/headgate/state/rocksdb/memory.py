@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, WriteBufferManager
+from rocksdict import (
+    BlockBasedIndexType,
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    WriteBufferManager,
+)
 
 from headgate.common.errors import ConfigError
 
@@ -14,6 +21,7 @@ LIMIT_MIN: Final = 8 << 20
 _WRITE_BUFFER_MAX: Final = 64 << 20
 _BLOCK_SIZE: Final = 8 << 10
 _BLOOM_BITS: Final = 10
+_FILTER_PART: Final = 16 << 10
 
 
 class RocksMemory:
@@ -79,6 +87,12 @@ class RocksMemory:
         # Filters and indexes grow with the state; outside the cache nothing would bound them.
         table.set_cache_index_and_filter_blocks(True)
         table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        # In parts, as the filter of a whole file of small entries has megabytes. That is more than a
+        # shard of the cache holds, and each look into it would read all of it from the file.
+        table.set_index_type(BlockBasedIndexType.two_level_index_search())
+        table.set_partition_filters(True)
+        table.set_metadata_block_size(_FILTER_PART)
+        table.set_pin_top_level_index_and_filter(True)
         # A new key is looked up before it is first written: 10 bits spare 99 of 100 such reads.
         table.set_bloom_filter(_BLOOM_BITS, False)
         table.set_block_size(_BLOCK_SIZE)  # half the index of the default 4 KiB; still one read of a disk

@@ -40,7 +40,7 @@ from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
 MANY: list[Entry] = [
     *(("total", key, key * 3) for key in range(200)),
     *(("seen", key, [f"{key}", "\ud800"] * (key % 5)) for key in range(40)),
-    *(("counts", key, {f"{n}": n for n in range(key % 7)}) for key in range(40)),
+    *(("counts", key, {f"{n}": n for n in range(1 + key % 7)}) for key in range(40)),
     *(("timers:event", f"k{key}", key) for key in range(50)),
     *(("timers:processing", key, -key) for key in range(50)),
 ]

@@ -25,7 +25,6 @@ from headgate.state.rocksdb.layout import PLAIN_VALUES, VERSIONED_VALUES
 from headgate.state.rocksdb.map_handle import RocksMapState
 from headgate.state.rocksdb.map_layout import MAP_ENTRIES, MapEntries
 from headgate.state.rocksdb.native_files import details_of
-from headgate.state.targets import target_of
 
 
 def maps(key: Any = str, value: Any = int) -> dict[str, StateDescriptor]:
@@ -39,6 +38,13 @@ def bench(tmp_path: Path) -> Iterator[NativeBench]:
     made = NativeBench(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No map is small."""
+    for module in (map_table, map_layout):
+        monkeypatch.setattr(module, "SMALL_MAX", 0)
 
 
 def bound(made: Any, key: Any) -> Any:
@@ -70,10 +76,12 @@ OPERATIONS = st.lists(
 @settings(
     max_examples=8, derandomize=True, deadline=None, database=None, phases=[Phase.explicit, Phase.generate]
 )
-@given(taken=OPERATIONS)
-def test_random_programs_read_what_a_dict_holds(value: Any, taken: list[Any]) -> None:
-    """With a cache that overflows, ranges that are deleted, restores at any scale, whole maps in between."""
+@given(taken=OPERATIONS, small=st.integers(0, 3))
+def test_random_programs_read_what_a_dict_holds(value: Any, taken: list[Any], small: int) -> None:
+    """With a cache that overflows, maps that grow, ranges that are deleted, restores at any scale."""
     with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(map_table, "SMALL_MAX", small)
+        patch.setattr(map_layout, "SMALL_MAX", small)
         patch.setattr(map_table, "RANGE_MIN", 3)
         patch.setattr(map_table, "WHOLE_MAX", 2)
         patch.setattr(map_layout, "_SKIPPED_MIN", 2)
@@ -165,7 +173,7 @@ def test_a_large_map_is_cleared_as_a_range(bench: NativeBench, monkeypatch: Any)
     """Without reading it; the maps beside it stay, also one whose key begins alike."""
     monkeypatch.setattr(map_table, "RANGE_MIN", 100)
     made = bench.backend(states=maps(int, int))
-    for key, size in (("k", 500), ("k2", 3), ("l", 3)):
+    for key, size in (("k", 500), ("k2", 3), ("l", 40)):
         for n in range(size):
             bound(made, key).put(n, n)
     made.snapshot_sync().release()
@@ -174,13 +182,13 @@ def test_a_large_map_is_cleared_as_a_range(bench: NativeBench, monkeypatch: Any)
     delete = store.delete_range
     monkeypatch.setattr(store, "delete_range", lambda *edges: ranges.append(edges) or delete(*edges))
     bound(made, "k").clear()
-    bound(made, "k").put(1, "new" and 5)
+    bound(made, "k").put(1, 5)
     bound(made, "l").clear()
     assert contents(made) == {"k": [(1, 5)], "k2": [(0, 0), (1, 1), (2, 2)]}
     assert len(ranges) == 1
     bound(made, "k").remove(1)
     assert set(made.keys("m")) == {"k2"}
-    assert len(list(store.items())) == 4
+    assert len(list(store.items())) == 1
 
 
 def test_the_canonical_blob_is_that_of_the_heap(bench: NativeBench) -> None:
@@ -256,7 +264,9 @@ def test_only_keys_that_have_one_form_each_lie_apart(bench: NativeBench, key: An
 
 
 @pytest.mark.parametrize("old", [PLAIN_VALUES, VERSIONED_VALUES])
-def test_checkpoints_with_whole_maps_are_restored(bench: NativeBench, old: int) -> None:
+def test_checkpoints_of_formats_with_whole_maps_are_restored(
+    bench: NativeBench, apart: None, old: int
+) -> None:
     """Each map is taken apart once; nothing is written anew for it after that."""
     made = bench.backend(states=maps(), map_entries=False)
     for n in range(50):
@@ -282,11 +292,14 @@ def test_checkpoints_with_whole_maps_are_restored(bench: NativeBench, old: int) 
     assert bench.snapshot(again, 3, completed=2).bytes_written == 0
 
 
-def test_values_of_an_older_type_are_rewritten_entry_by_entry(
-    bench: NativeBench, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("small", [0, 32])
+def test_values_of_an_older_type_are_rewritten_map_by_map_or_entry_by_entry(
+    bench: NativeBench, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
-    """Heads and entries carry the number of their type; what is read is written back."""
+    """Maps, heads and entries carry the number of their type; what is read is written back."""
     monkeypatch.setattr(migration, "SLICE_S", 0.0)
+    for module in (map_table, map_layout):
+        monkeypatch.setattr(module, "SMALL_MAX", small)
     old = bench.backend(states=maps(str, int))
     for n in range(5):
         for word in ("b", "a", "c"):
@@ -320,16 +333,16 @@ def test_a_value_of_another_type_fails_by_the_state_s_name(bench: NativeBench) -
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda stored, data: (stored, data[:-1]), "the head of a map has 16 bytes, expected 17"),
-        (lambda stored, data: (stored, data[:8] + b"\x09" + data[9:]), "has 2 entries, and its head says 9"),
-        (
-            lambda stored, data: (stored + b"\xa1z", b"\0abc"),
-            "an entry of a map has 4 bytes, expected 9 or more",
-        ),
+        (lambda stored, data: (stored, data[:-1]), "has 17 bytes and is no map"),
+        (lambda stored, data: (stored, data[:1] + b"\x02" + data[2:]), "has 18 bytes and is no map"),
+        (lambda stored, data: (stored, data[:9] + b"\x09" + data[10:]), "has 2 entries, and its head says 9"),
+        (lambda stored, data: (stored, b"\0\1\0\x91\x80"), "has 2 entries, and its head says 0"),
+        (lambda stored, data: (stored + b"\xa1z", b"\0abc"), "a map is damaged|do not decode"),
+        (lambda stored, data: (stored + b"\xa1z", b"\0abcdefgh\0\x91\x80"), "one of its entries is none"),
         (lambda stored, data: (stored[:3], data), "a key stored in RocksDB has 3 bytes"),
     ],
 )
-def test_damage_is_told(bench: NativeBench, change: Any, message: str) -> None:
+def test_damage_is_told(bench: NativeBench, apart: None, change: Any, message: str) -> None:
     """By whichever way a map is read as a whole."""
     made = bench.backend(states=maps())
     for word in "ab":
@@ -341,19 +354,27 @@ def test_damage_is_told(bench: NativeBench, change: Any, message: str) -> None:
     again = bench.backend(stored=[keyed(bench.snapshot(made, 1))], states=maps())
     with pytest.raises(StorageError, match=message):
         contents(again)
+    with pytest.raises(StorageError, match=message):
+        again.snapshot_sync()
+        list(bench.heap([keyed(bench.snapshot(made, 2))], maps()).scan("m"))
 
 
-def test_an_entry_that_holds_several_is_damage() -> None:
-    """Whatever its own bytes say, it is one."""
-    (descriptor,) = maps().values()
-    layout = MapEntries(map_layout_versions(descriptor))
-    data = layout.versions.encode([{"a": 1, "b": 2}])[0]
-    with pytest.raises(StorageError, match="an entry of a map holds 2"):
-        layout.read_entry(storage_key(1, GROUPS) + b"x", map_layout.entry(0, data))
-
-
-def map_layout_versions(descriptor: StateDescriptor) -> Any:
-    """The versions of a state that nothing is stored of."""
-    from headgate.state.rocksdb.versions import Versions
-
-    return Versions(descriptor.name, target_of(descriptor))
+def test_a_map_that_grows_is_taken_apart_and_a_new_small_one_is_whole(bench: NativeBench) -> None:
+    """At 32 entries; it stays apart until it is cleared."""
+    made = bench.backend(states=maps(int, int))
+    store, sizes = made._database.stores["m"], []
+    handle = bound(made, "k")
+    for steps in (range(32), range(32, 33), range(33, 40)):
+        for n in steps:
+            handle.put(n, n)
+        made._tables["m"].flush()
+        sizes.append(len(list(store.items())))
+    for n in range(5, 40):
+        handle.remove(n)
+    made._tables["m"].flush()
+    sizes.append(len(list(store.items())))
+    handle.clear()
+    handle.put(1, 1)
+    made._tables["m"].flush()
+    sizes.append(len(list(store.items())))
+    assert sizes == [1, 34, 41, 6, 1]

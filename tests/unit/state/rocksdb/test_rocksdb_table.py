@@ -20,8 +20,8 @@ from headgate.runtime.operators.keyed import KeyedProcessOperator
 from headgate.runtime.state_backends import RocksBackends
 from headgate.runtime.system import SystemClock
 from headgate.state.rocksdb.backend import RocksKeyedBackend
-from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.keys import storage_key
+from headgate.state.rocksdb.database import ColumnStore, Database
+from headgate.state.rocksdb.keys import storage_key, storage_keys
 from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
 from headgate.state.rocksdb.read_ahead import PROBED_EVERY, ReadAhead
 
@@ -214,3 +214,25 @@ def test_an_operator_reads_the_keys_of_a_batch_with_one_call(
     assert reads.single == []
     assert out.records == [1, 1, 2, 1, 2, 3, 3, 1, 2]
     operator.close()
+
+
+@pytest.mark.ci
+def test_a_filter_that_is_larger_than_a_shard_of_the_cache_is_not_read_as_a_whole(tmp_path: Path) -> None:
+    """Looks for keys that are not there cost a few kilobytes each, however many keys one file has."""
+    database = Database(tmp_path / "db", ["count"], RocksMemory(LIMIT_MIN))
+    store = database.stores["count"]
+    for start in range(0, 600_000, 20_000):
+        keys = storage_keys(range(start, start + 20_000), GROUPS)
+        store.write((key, b"\0\0\x91\1") for key in sorted(keys))
+    store.flush()
+    store._store.compact_range(None, None)  # as it comes to be; filters of new files are pinned
+    absent = storage_keys(range(10**6, 10**6 + 2_000), GROUPS)
+    before = bytes_read()
+    assert {store.get(key) for key in absent} == {None}
+    assert bytes_read() - before < len(absent) * (64 << 10)
+    database.close()
+
+
+def bytes_read() -> int:
+    """What this process has read from files, whether they were in memory or not."""
+    return int(Path("/proc/self/io").read_text().split()[1])
