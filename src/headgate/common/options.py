@@ -205,7 +205,7 @@ ROCKSDB_TIMERS: Final = ConfigOption(
     "state.backend.rocksdb.timer-service.factory",
     Choice(TimerService),
     TimerService.ROCKSDB,
-    "Where timers live when state is in RocksDB and there is no changelog: in memory, or in RocksDB as well.",
+    "Where timers live when state is in RocksDB, without a changelog: in memory, or in RocksDB as well.",
 )
 ROCKSDB_MIGRATION: Final = ConfigOption(
     "state.backend.rocksdb.migration",

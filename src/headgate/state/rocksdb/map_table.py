@@ -163,7 +163,7 @@ class RocksMapTable:
             if found is None or len(found.entries) > self._limit:  # it alone would fill the younger one again
                 found = self._load(key)
             self._maps[key] = found
-            self._held += 1 + len(found.entries)
+            self._held += 1 + (len(found.entries) if found.apart else 0)
         return found
 
     def entry(self, live: LiveMap, key: Any) -> Any:
