@@ -14,6 +14,7 @@ import pytest
 
 from headgate.api.state import StateDescriptor
 from headgate.state.backend import KeyedBackend
+from headgate.state.changelog.backend import ChangelogBackend
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
@@ -46,7 +47,22 @@ def incremental(states: Any, groups: tuple[int, int], max_parallelism: int, fold
     return rocksdb(states, groups, max_parallelism, folder, incremental=True)
 
 
-BACKENDS: dict[str, Make] = {"heap": heap, "rocksdb": rocksdb, "rocksdb-incremental": incremental}
+def changelog_over(inner: Callable[..., Any]) -> Make:
+    """With a log of changes around another backend."""
+
+    def make(states: Any, groups: tuple[int, int], max_parallelism: int, folder: Path) -> KeyedBackend:
+        return ChangelogBackend(inner(states, groups, max_parallelism, folder), states, 600_000, lambda: 0)
+
+    return make
+
+
+BACKENDS: dict[str, Make] = {
+    "heap": heap,
+    "rocksdb": rocksdb,
+    "rocksdb-incremental": incremental,
+    "changelog-heap": changelog_over(heap),
+    "changelog-rocksdb": changelog_over(rocksdb),
+}
 QUICK = {"heap"}
 """The others run in the long tier: they open hundreds of databases."""
 

@@ -11,9 +11,9 @@ from headgate.common.keygroups import key_group, key_group_range
 from headgate.runtime.control.messages import Counters
 from headgate.runtime.drawing import BarrierMetrics, DrawnSnapshot
 from headgate.runtime.operators.keyed_state import PendingKeyedState
-from headgate.runtime.operators.stored_state import stored_state
+from headgate.runtime.operators.stored_state import stored_state, with_log
 from headgate.runtime.snapshots import SnapshotWriter
-from headgate.state.backend import KeyedBackend, PendingSnapshot
+from headgate.state.backend import BlobReader, KeyedBackend, PendingSnapshot
 from headgate.state.snapshots import FileRange, KeyedStateHandle
 from headgate.testing.manual_clock import ManualClock
 from headgate.testing.simulation.disk import SimDisk, SimFiles, Verdict
@@ -65,7 +65,11 @@ class Bench:
 
     def restore(self, backend: KeyedBackend, stored: Iterable[KeyedStateHandle]) -> None:
         """Fill an empty backend."""
-        backend.restore([stored_state(self._disk, handle) for handle in stored])
+        backend.restore([self._readable(handle) for handle in stored])
+
+    def _readable(self, handle: KeyedStateHandle) -> BlobReader:
+        base = stored_state(self._disk, handle)
+        return with_log(base, self._disk, handle) if handle.log else base
 
     def subtasks(
         self,
