@@ -14,7 +14,6 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +27,8 @@ LOADED_AT_ONCE: Final = 2_000
 UPDATED_AT_ONCE: Final = 1_000
 CHANGED_SHARE: Final = 0.01
 SAY_EVERY: Final = 2_000_000
+PARALLELISMS: Final = (1, 2)
+RESTORES: Final = 5
 _MULTIPLIER: Final = 1_000_003
 _BACKGROUND: Final = ("num-running-compactions", "num-running-flushes", "compaction-pending")
 
@@ -100,6 +101,14 @@ def restored(
     return seconds
 
 
+def restores(
+    backends: Callable[[], StateBackends], storage: Path, taken: Taken
+) -> dict[str, list[list[float]]]:
+    """The same range, and its halves, in turn: for each parallelism the rounds, for each its subtasks."""
+    rounds = [{n: restored(backends, storage, taken, n) for n in PARALLELISMS} for _ in range(RESTORES)]
+    return {str(n): [seconds[n] for seconds in rounds] for n in PARALLELISMS}
+
+
 def resident_mb(which: str = "VmRSS") -> float:
     """Resident memory of this process: now, or with "VmHWM" at its peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -131,9 +140,7 @@ def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     subtask.close()
     facts["peak_mb"] = round(resident_mb("VmHWM"))
     if asked.restore:
-        for parallelism in (1, 2):
-            part = partial(restored, backends, storage, full, parallelism)
-            facts[f"restore_to_{parallelism}_s"] = timed.run(f"restore to {parallelism}", part)
+        facts["restore_s"] = timed.run("restore", lambda: restores(backends, storage, full))
     return facts | {"seconds": timed.seconds}
 
 

@@ -216,7 +216,8 @@ def restore_rows(what: str, told: dict[str, Any]) -> list[Row]:
     """The same range, and both halves; of these the slower one counts, as they are on different workers."""
     rows = []
     for parallelism in (1, 2):
-        seconds = max(told.get(f"restore_to_{parallelism}_s", []), default=None)
+        rounds = told.get("restore_s", {}).get(str(parallelism), [])
+        seconds = middle([max(subtasks) for subtasks in rounds])
         if seconds is None:
             continue
         keys = told["keys"] / parallelism

@@ -32,8 +32,7 @@ def checkpoints(full: int, new: int) -> dict[str, Any]:
         "next": taken | {"bytes_written": new},
         "peak_mb": 700,
         "seconds": {"load": 10.0, "update": 0.5},
-        "restore_to_1_s": [2.0],
-        "restore_to_2_s": [0.5, 0.8],
+        "restore_s": {"1": [[9.0], [2.0], [1.0]], "2": [[0.5, 0.8], [0.9, 0.1], [0.1, 0.2]]},
     }
 
 

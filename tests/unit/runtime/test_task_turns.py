@@ -89,3 +89,31 @@ def test_what_a_timeout_flushed_keeps_the_loop_turning() -> None:
     assert not receiver.task.step()
     assert rig.task.step() or rig.task.run_timers()
     assert receiver.task.step()
+
+
+class Thrifty(Watching):
+    """Has so many slices to do when there is time."""
+
+    spare = 3
+
+    @property
+    def has_spare_work(self) -> bool:
+        return self.spare > 0
+
+    def do_spare_work(self) -> None:
+        self.spare -= 1
+        self.life.append("spare")
+
+
+def test_spare_work_is_done_where_there_is_no_input_and_keeps_the_loop_turning() -> None:
+    """Input comes first; when there is none a slice is done in each turn until all is."""
+    rig = Rig(1)
+    thrifty = Thrifty(rig.clock)
+    thrifty.next, rig.operator = rig.operator.next, thrifty
+    rig.task.operators, rig.task.head = [thrifty], thrifty
+    waiting(rig, 2)
+    while rig.records != [0, 1]:
+        assert rig.task.step()
+    assert thrifty.life == []
+    assert [rig.task.step() for _ in range(4)] == [True, True, True, False]
+    assert thrifty.life == ["spare"] * 3

@@ -47,6 +47,11 @@ def incremental(states: Any, groups: tuple[int, int], max_parallelism: int, fold
     return rocksdb(states, groups, max_parallelism, folder, incremental=True)
 
 
+def timers_on_disk(states: Any, groups: tuple[int, int], max_parallelism: int, folder: Path) -> KeyedBackend:
+    """With its timers in RocksDB as well."""
+    return rocksdb(states, groups, max_parallelism, folder, incremental=True, timers_on_disk=True)
+
+
 def changelog_over(inner: Callable[..., Any]) -> Make:
     """With a log of changes around another backend."""
 
@@ -60,6 +65,7 @@ BACKENDS: dict[str, Make] = {
     "heap": heap,
     "rocksdb": rocksdb,
     "rocksdb-incremental": incremental,
+    "rocksdb-timers": timers_on_disk,
     "changelog-heap": changelog_over(heap),
     "changelog-rocksdb": changelog_over(rocksdb),
 }

@@ -71,7 +71,7 @@ class RocksKeyedBackend:
         incremental: whether snapshots are.
         eager_migration: whether values of older types are rewritten before anything else; else beside it.
         timers_on_disk: whether timers are in RocksDB, and only the next ones in memory too.
-        map_entries: whether entries of maps lie apart; what is built around the tables needs them whole.
+        map_entries: whether entries of large maps lie apart; who works with whole maps writes them whole.
 
     Raises:
         UsageError: a state is declared with a type that has no serializer.
@@ -121,8 +121,8 @@ class RocksKeyedBackend:
 
     @property
     def tables(self) -> Mapping[str, StateTable]:
-        """See :class:`~headgate.state.backend.TableBackend`; only where entries of maps do not lie apart."""
-        return cast(Mapping[str, StateTable], self._tables)
+        """See :class:`~headgate.state.backend.TableBackend`."""
+        return self._tables
 
     @property
     def targets(self) -> Mapping[str, Target]:
@@ -271,7 +271,7 @@ class RocksKeyedBackend:
                 self._tables[name].load(keys, values)
             else:
                 timers.restore(zip(values, keys, strict=True))
-        replay.apply(cast(Mapping[str, StateTable], self._tables), queues)
+        replay.apply(self._tables, queues)
 
     def _restore_native(self, states: Sequence[NativeState]) -> None:
         """Put a database that is made of native files in the place of the empty one."""

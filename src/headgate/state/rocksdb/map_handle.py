@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from headgate.state.heap.tables import MISSING
-from headgate.state.rocksdb.map_table import LiveMap, RocksMapTable
+from headgate.state.rocksdb.live_map import LiveMap
+from headgate.state.rocksdb.map_table import RocksMapTable
 
 
 class RocksMapState:
@@ -44,8 +44,7 @@ class RocksMapState:
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The entry's value, or `default`."""
-        found = self.table.own_entry(self._map(), key)
-        return default if found is MISSING else found.value
+        return self.table.get_entry(self._map(), key, default)
 
     def put(self, key: Any, value: Any) -> None:
         """Set an entry."""
@@ -56,22 +55,17 @@ class RocksMapState:
         self.table.remove_entry(self._map(), key)
 
     def __contains__(self, key: object) -> bool:
-        return self.table.entry(self._map(), key) is not MISSING
+        return self.table.has_entry(self._map(), key)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter([each.key for each in self.table.all_of(self._map())])
+        return iter(self.table.keys_of(self._map()))
 
     def __len__(self) -> int:
         return self._map().count
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         """The entries at this moment, in order of insertion."""
-        live, table = self._map(), self.table
-        found = table.all_of(live)
-        if not table.immutable:
-            for each in found:
-                table.touch(live, each.key)
-        return [(each.key, each.value) for each in found]
+        return self.table.items(self._map())
 
     def _map(self) -> LiveMap:
         if self._live is None:

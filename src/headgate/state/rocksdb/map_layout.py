@@ -55,8 +55,6 @@ class StoredMap(NamedTuple):
     whole: dict[Any, Any] | None
 
 
-NO_MAP: Final = StoredMap(0, 0, {})
-
 Found = tuple[int, Any, Any]
 """Place, key and value of an entry."""
 
@@ -79,7 +77,7 @@ class MapEntries(VersionedValues):
             UsageError: a value of an older type cannot become one of the declared type.
         """
         head, names, data = b"", list[bytes](), list[bytes]()
-        found = NO_MAP
+        found = StoredMap(0, 0, {})
         for stored, each in store.items(start, stop, ahead=ahead):
             if len(stored) != prefix_length(stored):
                 names.append(stored)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final
 
 from headgate.serde.dynamic import NotPlainError
 from headgate.state.heap.tables import MISSING
 from headgate.state.rocksdb.database import BEYOND_ALL_KEYS, ColumnStore
 from headgate.state.rocksdb.keys import key_of, storage_key, storage_keys
+from headgate.state.rocksdb.live_map import LiveEntry, LiveMap, parts_of
 from headgate.state.rocksdb.map_layout import (
-    NO_MAP,
     SMALL_MAX,
     MapEntries,
     StoredMap,
@@ -35,92 +35,6 @@ _UNKNOWN: Final = object()
 Change = tuple[bytes, bytes | None]
 
 
-class LiveEntry:
-    """An entry of a map that is in use.
-
-    Attributes:
-        place: in the order of insertion.
-        key: as it was put.
-        value: may be changed in place.
-    """
-
-    __slots__ = ("key", "place", "value")
-
-    def __init__(self, place: int, key: Any, value: Any) -> None:
-        self.place, self.key, self.value = place, key, value
-
-
-class LiveMap:
-    """What is in use of the map of one key of the stream.
-
-    Attributes:
-        stored: the bytes of the stream's key.
-        count: how many entries the map has.
-        next_place: of the next new entry.
-        kept: how many entries lie apart in the column family, as of the last write.
-        apart: whether entries lie apart, or will; else all of the map is in use.
-        cleared: whether those that lie apart are to be deleted before anything is put.
-        entries: by key; MISSING where it is known that there is none.
-        whole: whether all entries are among them.
-        changed: keys of entries that were, or may have been, changed.
-    """
-
-    __slots__ = ("apart", "changed", "cleared", "count", "entries", "kept", "next_place", "stored", "whole")
-
-    def __init__(self, stored: bytes, found: StoredMap) -> None:
-        self.stored, self.count, self.next_place = stored, found.size, found.next_place
-        self.apart, self.cleared = found.whole is None, False
-        self.kept = found.size if self.apart else 0
-        self.entries: dict[Any, Any] = {
-            key: LiveEntry(place, key, value)
-            for place, (key, value) in enumerate((found.whole or {}).items())
-        }
-        self.whole = not self.apart
-        self.changed: set[Any] = set()
-
-    def put(self, key: Any, value: Any, before: Any) -> None:
-        """Set an entry; `before` is what there is."""
-        if before is MISSING:
-            self.entries.pop(key, None)  # a dict would keep the old one among equal keys
-            self.entries[key] = LiveEntry(self.next_place, key, value)
-            self.next_place += 1
-            self.count += 1
-        else:
-            before.value = value
-        self.changed.add(key)
-
-    def remove(self, key: Any) -> None:
-        """Remove an entry that there is."""
-        self.count -= 1
-        if not self.count:
-            self.clear()
-            return
-        self.entries[key] = MISSING
-        self.changed.add(key)
-
-    def clear(self) -> None:
-        """Remove all entries."""
-        self.cleared, self.apart = self.kept > 0, False
-        self.count = self.next_place = 0
-        self.entries, self.changed, self.whole = {}, set(), True
-
-    def grow(self) -> None:
-        """It has become too large to lie whole: each of its entries is to be put."""
-        self.apart = True
-        self.changed.update(self.entries)
-
-    def written(self) -> None:
-        """The column family has everything."""
-        self.kept, self.cleared = self.count if self.apart else 0, False
-        self.changed.clear()
-
-    def in_order(self) -> list[LiveEntry]:
-        """The entries in use, in order of insertion."""
-        found = [each for each in self.entries.values() if each is not MISSING]
-        found.sort(key=lambda each: each.place)
-        return found
-
-
 class RocksMapTable:
     """The maps of one state; for whole maps it has what a `RocksTable` has for values.
 
@@ -130,7 +44,7 @@ class RocksMapTable:
         store: its column family.
         layout: how its maps lie there.
         max_parallelism: number of key groups.
-        cache_entries: live entries and maps that are kept, besides what one key uses.
+        cache_entries: small maps, and entries of large ones, that are kept, besides what one key uses.
     """
 
     def __init__(
@@ -163,62 +77,76 @@ class RocksMapTable:
             if found is None or len(found.entries) > self._limit:  # it alone would fill the younger one again
                 found = self._load(key)
             self._maps[key] = found
-            self._held += 1 + (len(found.entries) if found.apart else 0)
+            self._held += 1 + len(found.entries)
         return found
 
-    def entry(self, live: LiveMap, key: Any) -> Any:
-        """The entry of a map, or MISSING.
+    def get_entry(self, live: LiveMap, key: Any, default: Any) -> Any:
+        """The value of an entry, which the program may change in place, or `default`.
 
         Raises:
             StorageError: RocksDB cannot read, or the entry is damaged.
         """
-        found = live.entries.get(key, _UNKNOWN)
-        if found is not _UNKNOWN:
-            return found
-        if live.whole:
-            return MISSING
-        return self._load_entry(live, key)
+        if live.small is not None:
+            value = live.small.get(key, MISSING)
+        else:
+            found = self._entry(live, key)
+            value = found if found is MISSING else found.value
+        if value is MISSING:
+            return default
+        if not self.immutable:
+            self._touch(live, key)
+        return value
 
-    def own_entry(self, live: LiveMap, key: Any) -> Any:
-        """The entry, whose value the program may change in place."""
-        found = self.entry(live, key)
-        if found is not MISSING and not self.immutable:
-            self.touch(live, key)
-        return found
+    def has_entry(self, live: LiveMap, key: Any) -> bool:
+        """Whether there is an entry."""
+        if live.small is not None:
+            return key in live.small
+        return self._entry(live, key) is not MISSING
 
     def put_entry(self, live: LiveMap, key: Any, value: Any) -> None:
         """Set an entry."""
-        live.put(key, value, self.entry(live, key))
-        self._note(live)
+        small = live.small
+        if small is None:
+            live.put(key, value, self._entry(live, key))
+        else:
+            small[key] = value
+            live.count = len(small)
+            if live.count > SMALL_MAX:
+                live.grow()
+                self._held += live.count
+        self._dirty[live.stored] = live
 
     def remove_entry(self, live: LiveMap, key: Any) -> None:
         """Remove an entry, if there is one."""
-        if self.entry(live, key) is not MISSING:
+        if not self.has_entry(live, key):
+            return
+        if live.small is None:
             live.remove(key)
-            self._note(live)
+        else:
+            del live.small[key]
+            live.count = len(live.small)
+        self._dirty[live.stored] = live
 
     def clear(self, live: LiveMap) -> None:
         """Remove all entries of a map."""
-        if live.count:
+        if live.count or live.small:
             live.clear()
-            self._note(live)
+            self._dirty[live.stored] = live
 
-    def touch(self, live: LiveMap, key: Any) -> None:
-        """The value of an entry may be changed in place."""
-        live.changed.add(key)
-        self._note(live)
+    def items(self, live: LiveMap) -> list[tuple[Any, Any]]:
+        """All entries of a map, in order of insertion; the program may change their values in place."""
+        if live.small is not None:
+            found = list(live.small.items())
+        else:
+            found = [(each.key, each.value) for each in self._all(live)]
+        if not self.immutable:
+            for key, _ in found:
+                self._touch(live, key)
+        return found
 
-    def all_of(self, live: LiveMap) -> list[LiveEntry]:
-        """All entries of a map, in order of insertion; large maps of fixed values are not kept."""
-        if not live.whole and self.immutable and live.count > WHOLE_MAX:
-            others = self._unused(live)
-            return sorted(chain(live.in_order(), others), key=lambda each: each.place)
-        if not live.whole:
-            others = self._unused(live)
-            live.entries.update((each.key, each) for each in others)
-            self._held += len(others)
-            live.whole = True
-        return live.in_order()
+    def keys_of(self, live: LiveMap) -> list[Any]:
+        """The keys of a map, in order of insertion."""
+        return list(live.small) if live.small is not None else [each.key for each in self._all(live)]
 
     # -- whole maps
 
@@ -228,13 +156,22 @@ class RocksMapTable:
         return self
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """A dict of the entries of `key`, or `default`."""
+        """A dict of the entries of `key`, not to be changed, or `default`."""
         live = self._maps.get(key) or self._older.get(key)
         if live is None:
             stored = storage_key(key, self._max_parallelism)
             row = next(self.layout.maps(self._store, stored, behind(stored), ahead=False), None)
             return default if row is None else row.value
-        return {each.key: each.value for each in self.all_of(live)} if live.count else default
+        return self._dict_of(live) or default
+
+    def own(self, key: Any) -> Any:
+        """A dict of the entries of `key` for changing in place, or MISSING; all of it is written back."""
+        live = self._maps.get(key) or self.live(key)
+        entries = live.lend(self._dict_of(live))
+        if not entries:
+            return MISSING
+        self._dirty[live.stored] = live
+        return entries
 
     def put(self, key: Any, value: Mapping[Any, Any]) -> None:
         """Replace the map of `key`."""
@@ -271,7 +208,7 @@ class RocksMapTable:
         if not self._dirty:
             return
         dirty = list(self._dirty.values())
-        parts = [part for live in dirty for part in _parts(live)]
+        parts = [part for live in dirty for part in parts_of(live)]
         data = iter(self.layout.versions.encode_checked(parts))
         batch: list[Change] = []
         for live in dirty:
@@ -284,10 +221,10 @@ class RocksMapTable:
         self._dirty.clear()
 
     def _changes(self, live: LiveMap, encoded: Iterator[bytes]) -> Iterator[Change]:
-        """What is to be written of one map; `encoded` are its :func:`_parts`."""
+        """What is to be written of one map; `encoded` are its :func:`parts_of`."""
         if not live.count:
             yield live.stored, None
-        elif not live.apart:
+        elif live.small is not None:
             yield live.stored, whole(next(encoded))
         else:
             for key in live.changed:
@@ -347,14 +284,26 @@ class RocksMapTable:
 
     def _made(self, stored: bytes, data: bytes | None) -> LiveMap:
         if data is None:
-            return LiveMap(stored, NO_MAP)
+            return LiveMap(stored, StoredMap(0, 0, {}))
         live = LiveMap(stored, self.layout.read_map(stored, data))
-        if live.whole and self._is_older(data):
+        if live.small is not None and self._is_older(data):
             self._dirty[stored] = live  # written back, as in RocksTable
         return live
 
     def _is_older(self, data: bytes) -> bool:
         return not data.startswith(self.layout.versions.prefix)
+
+    def _touch(self, live: LiveMap, key: Any) -> None:
+        if live.small is None:
+            live.changed.add(key)
+        self._dirty[live.stored] = live
+
+    def _entry(self, live: LiveMap, key: Any) -> Any:
+        """The entry of a large map, or MISSING."""
+        found = live.entries.get(key, _UNKNOWN)
+        if found is not _UNKNOWN:
+            return found
+        return MISSING if live.whole else self._load_entry(live, key)
 
     def _load_entry(self, live: LiveMap, key: Any) -> Any:
         try:
@@ -367,9 +316,25 @@ class RocksMapTable:
         else:
             found = LiveEntry(*self.layout.read_entries([stored], [data])[0])
             if self._is_older(data):
-                self.touch(live, key)
+                self._touch(live, key)
         live.entries[key] = found
         self._held += 1
+        return found
+
+    def _dict_of(self, live: LiveMap) -> dict[Any, Any]:
+        if live.small is not None:
+            return live.small
+        return {each.key: each.value for each in self._all(live)}
+
+    def _all(self, live: LiveMap) -> list[LiveEntry]:
+        """The entries of a large map in order of insertion; many of fixed values are not kept."""
+        others = [] if live.whole else self._unused(live)
+        found = [*live.in_use(), *others]
+        if not live.whole and (live.count <= WHOLE_MAX or not self.immutable):
+            live.entries.update((each.key, each) for each in others)
+            self._held += len(others)
+            live.whole = True
+        found.sort(key=lambda each: each.place)
         return found
 
     def _unused(self, live: LiveMap) -> list[LiveEntry]:
@@ -382,7 +347,7 @@ class RocksMapTable:
             for found, one in zip(read, data, strict=True):
                 if found[1] not in live.entries and self._is_older(one):
                     live.entries[found[1]] = LiveEntry(*found)
-                    self.touch(live, found[1])
+                    self._touch(live, found[1])
         return [LiveEntry(*found) for found in read if found[1] not in live.entries]
 
     def _removed(self, live: LiveMap) -> list[Change]:
@@ -392,16 +357,3 @@ class RocksMapTable:
             return []
         stored = self._store.items(live.stored, behind(live.stored), ahead=False)
         return [(name, None) for name, _ in islice(stored, 1, None)]
-
-    def _note(self, live: LiveMap) -> None:
-        self._dirty[live.stored] = live
-
-
-def _parts(live: LiveMap) -> list[dict[Any, Any]]:
-    """What is to be encoded of a map: all of it, or each changed entry for itself."""
-    if live.count and not live.apart:
-        if live.count <= SMALL_MAX:
-            return [{each.key: each.value for each in live.in_order()}]
-        live.grow()
-    changed = [live.entries[key] for key in live.changed]
-    return [{each.key: each.value} for each in changed if each is not MISSING]

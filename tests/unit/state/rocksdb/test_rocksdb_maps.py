@@ -19,7 +19,8 @@ from native_bench import GROUPS, NativeBench, keyed
 from headgate.api.state import StateDescriptor
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.keygroups import key_group
-from headgate.state.rocksdb import map_layout, map_table, migration
+from headgate.state.heap.tables import MISSING
+from headgate.state.rocksdb import live_map, map_layout, map_table, migration
 from headgate.state.rocksdb.keys import storage_key
 from headgate.state.rocksdb.layout import PLAIN_VALUES, VERSIONED_VALUES
 from headgate.state.rocksdb.map_handle import RocksMapState
@@ -43,8 +44,12 @@ def bench(tmp_path: Path) -> Iterator[NativeBench]:
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """No map is small."""
-    for module in (map_table, map_layout):
-        monkeypatch.setattr(module, "SMALL_MAX", 0)
+    _small(monkeypatch, 0)
+
+
+def _small(patch: pytest.MonkeyPatch, size: int) -> None:
+    for module in (map_table, map_layout, live_map):
+        patch.setattr(module, "SMALL_MAX", size)
 
 
 def bound(made: Any, key: Any) -> Any:
@@ -72,16 +77,32 @@ OPERATIONS = st.lists(
 )
 
 
-@pytest.mark.parametrize("value", [int, list[int]])
-@settings(
-    max_examples=8, derandomize=True, deadline=None, database=None, phases=[Phase.explicit, Phase.generate]
-)
-@given(taken=OPERATIONS, small=st.integers(0, 3))
-def test_random_programs_read_what_a_dict_holds(value: Any, taken: list[Any], small: int) -> None:
+QUIETLY = {
+    "derandomize": True,
+    "deadline": None,
+    "database": None,
+    "phases": [Phase.explicit, Phase.generate],
+}
+
+
+@settings(max_examples=4, **QUIETLY)
+@given(OPERATIONS, st.sampled_from([int, list[int]]), st.integers(0, 3))
+def test_random_programs_read_what_a_dict_holds(taken: list[Any], value: Any, small: int) -> None:
     """With a cache that overflows, maps that grow, ranges that are deleted, restores at any scale."""
+    _in_small(taken, value, small)
+
+
+@pytest.mark.ci
+@settings(max_examples=300, **QUIETLY)
+@given(OPERATIONS, st.sampled_from([int, list[int]]), st.integers(0, 3))
+def test_many_random_programs_read_what_a_dict_holds(taken: list[Any], value: Any, small: int) -> None:
+    """The same at length."""
+    _in_small(taken, value, small)
+
+
+def _in_small(taken: list[Any], value: Any, small: int) -> None:
     with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(map_table, "SMALL_MAX", small)
-        patch.setattr(map_layout, "SMALL_MAX", small)
+        _small(patch, small)
         patch.setattr(map_table, "RANGE_MIN", 3)
         patch.setattr(map_table, "WHOLE_MAX", 2)
         patch.setattr(map_layout, "_SKIPPED_MIN", 2)
@@ -102,7 +123,7 @@ def _run(bench: NativeBench, value: Any, taken: list[Any]) -> None:
         made = next(m for m in running if m.groups[0] <= key_group(key, GROUPS) <= m.groups[1])
         new = number if value is int else [number]
         _do(made, action, key, other, new)
-        _do_model(model, action, key, other, new)
+        _do_model(model, action, key, other, number if value is int else [number])
         handle, expected = bound(made, key), model.get(key, {})
         assert (len(handle), other in handle, handle.get(other)) == (
             len(expected), other in expected, expected.get(other),
@@ -298,8 +319,7 @@ def test_values_of_an_older_type_are_rewritten_map_by_map_or_entry_by_entry(
 ) -> None:
     """Maps, heads and entries carry the number of their type; what is read is written back."""
     monkeypatch.setattr(migration, "SLICE_S", 0.0)
-    for module in (map_table, map_layout):
-        monkeypatch.setattr(module, "SMALL_MAX", small)
+    _small(monkeypatch, small)
     old = bench.backend(states=maps(str, int))
     for n in range(5):
         for word in ("b", "a", "c"):
@@ -378,3 +398,26 @@ def test_a_map_that_grows_is_taken_apart_and_a_new_small_one_is_whole(bench: Nat
     made._tables["m"].flush()
     sizes.append(len(list(store.items())))
     assert sizes == [1, 34, 41, 6, 1]
+
+
+@pytest.mark.parametrize("size", [3, 100])
+def test_whole_maps_may_be_worked_with_as_dicts(bench: NativeBench, size: int) -> None:
+    """What is built around the tables does so; what it changes in place is written back."""
+    made = bench.backend(states=maps(int, int))
+    table = made.tables["m"]
+    table.put("k", {n: n for n in range(size)})
+    assert table.own("other") is MISSING
+    for step in ({size: 1}, dict.fromkeys(range(200), 2), {}):
+        made.snapshot_sync().release()
+        table.own("k").update(step)
+        table.own("k").pop(0, None)
+    expected = dict.fromkeys(range(1, 200), 2)
+    assert (table.entries.get("k"), len(bound(made, "k"))) == (expected, 199)
+    again = bench.backend(stored=[keyed(bench.snapshot(made, 1))], states=maps(int, int))
+    assert sorted(again.tables["m"].entries.get("k").items()) == sorted(expected.items())
+    again.tables["m"].own("k").clear()
+    again.snapshot_sync().release()
+    assert (contents(again), list(again._database.stores["m"].items())) == ({}, [])
+    again.tables["m"].put("k", {1: 1})
+    again.tables["m"].remove("k")
+    assert contents(again) == {}
