@@ -93,7 +93,7 @@ def test_random_programs_read_what_a_dict_holds(taken: list[Any], value: Any, sm
 
 
 @pytest.mark.ci
-@settings(max_examples=300, **QUIETLY)
+@settings(max_examples=40, **QUIETLY)
 @given(OPERATIONS, st.sampled_from([int, list[int]]), st.integers(0, 3))
 def test_many_random_programs_read_what_a_dict_holds(taken: list[Any], value: Any, small: int) -> None:
     """The same at length."""

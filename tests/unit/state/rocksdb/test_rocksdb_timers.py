@@ -63,7 +63,7 @@ OPERATIONS = st.lists(
 
 
 @settings(
-    max_examples=60, derandomize=True, deadline=None, database=None, phases=[Phase.explicit, Phase.generate]
+    max_examples=100, derandomize=True, deadline=None, database=None, phases=[Phase.explicit, Phase.generate]
 )
 @given(OPERATIONS)
 def test_random_operations_are_those_of_a_queue_in_memory(database: Database, taken: list[Any]) -> None:
