@@ -95,7 +95,7 @@ class HeapBackends:
 class RocksBackends:
     """State in RocksDB on the local disk; one bound for what it holds in memory for all states of the worker.
 
-    Beyond that bound: live values of the keys in use, and timers.
+    Beyond that bound: live values of the keys in use, and the next timers.
 
     Args:
         memory_bytes: for all of them.
