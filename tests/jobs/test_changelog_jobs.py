@@ -160,7 +160,7 @@ def test_a_log_is_restored_by_either_backend_with_a_changelog_or_without(
     tmp_path: Path, before: tuple[str, bool], after: tuple[str, bool]
 ) -> None:
     """At another parallelism, too."""
-    name = 1360 + KINDS.index(before[0]) + 3 * KINDS.index(after[0]) + 9 * before[1] + 18 * after[1]
+    name = 136_000 + KINDS.index(before[0]) + 3 * KINDS.index(after[0]) + 9 * before[1] + 18 * after[1]
     with pytest.raises(hg.HeadgateError):
         run(tmp_path, 2, before[0], name, changelog=before[1], restart=False)
     assert bool(logged(tmp_path / "checkpoints")) == before[1]
