@@ -7,12 +7,13 @@ PY := .venv/bin/python
 # Extra arguments: make test ARGS='-k snapshot', make bench ARGS=--smoke, make demo HEADGATE_DEMO_ARGS=--fast
 ARGS ?=
 SEEDS ?= 300
+TEST_LIMIT_S ?= 300
 HEADGATE_DEMO_ARGS ?=
 
-.PHONY: help setup java demo test sim check format bench proof docs pins clean
+.PHONY: help setup java demo test test-zookeeper sim check format bench proof docs pins clean
 
 help: ## This list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
 setup: ## Create .venv from the pinned packages (again fast when up to date)
 	@scripts/setup
@@ -24,7 +25,10 @@ demo: java setup ## Twenty seconds of real events, a killed worker, and the proo
 	@$(PY) examples/demo.py $(HEADGATE_DEMO_ARGS)
 
 test: java setup ## All tests and the examples in docstrings, under 5 minutes
-	@timeout --foreground 300 $(PY) -m pytest tests -m "not ci" -n 2 --dist loadfile $(ARGS)
+	@$(PY) scripts/run_within.py $(TEST_LIMIT_S) $(PY) -m pytest tests -m "not ci" -n 2 --dist loadfile $(ARGS)
+
+test-zookeeper: java setup ## The store and the election against a real ZooKeeper, from PySpark's own jars
+	@$(PY) -m pytest -q tests/integration/zookeeper $(ARGS)
 
 sim: setup ## Whole jobs on virtual time, disk, network and processes, under faults: SEEDS of them
 	@$(PY) -m sim --seeds $(SEEDS) $(ARGS)

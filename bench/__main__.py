@@ -17,7 +17,7 @@ from rich.console import Console
 
 from bench import machine, report
 from bench.plan import SECTIONS, Plan, chosen
-from bench.sections import barriers, checkpoint_cost, headgate_jobs, j2, state
+from bench.sections import barriers, checkpoint_cost, headgate_jobs, j2, savepoints, state
 
 _PAGE_CELLS = 130
 
@@ -30,6 +30,7 @@ MEASURES: dict[str, Callable[[Plan, Callable[[str], None]], dict[str, Any]]] = {
     "latency": headgate_jobs.latency,
     "state": state.measure,
     "state-large": state.large,
+    "savepoints": savepoints.measure,
 }
 
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-SECTIONS = ("j2", "checkpoint-cost", "barriers", "memory", "backpressure", "latency", "state", "state-large")
+SECTIONS = (
+    "j2",
+    "checkpoint-cost",
+    "barriers",
+    "memory",
+    "backpressure",
+    "latency",
+    "state",
+    "state-large",
+    "savepoints",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,7 @@ class Plan:
         state_job_rounds: of jobs with state in RocksDB, on `state_events` bids.
         state_large_keys: under a bound of memory; 0: left out.
         state_large_updates: at random among them.
+        savepoint_keys: whose savepoints are written, verified and restored.
         timeout_s: for one job, whatever it is, besides its intended length.
     """
 
@@ -71,6 +82,7 @@ class Plan:
     state_job_rounds: int = 3
     state_large_keys: int = 50_000_000
     state_large_updates: int = 1_000_000
+    savepoint_keys: int = 1_000_000
     timeout_s: float = 300.0
 
 
@@ -102,6 +114,7 @@ SMOKE = Plan(
     state_job_rounds=1,
     state_large_keys=0,
     state_large_updates=0,
+    savepoint_keys=20_000,
     timeout_s=90.0,
 )
 

@@ -2,8 +2,10 @@
 
     python -m bench.state_access heap|rocksdb KEYS... [--batches N] [--rounds N]
 
-One thread counts the same keys in turn: with the operator on the heap or in RocksDB, and with the least
-Python that does it. The forms take turns in rotated order, so that a ratio is of the same seconds.
+One thread counts the same keys in turn: with the operator on the heap or in RocksDB, with the least Python
+that does it, and, against the heap, with that in a function called per record as the operator calls a user's:
+so what state costs is told from what a call costs. The forms take turns in rotated order, so that a ratio is
+of the same seconds.
 """
 
 from __future__ import annotations
@@ -55,6 +57,29 @@ def by_dict() -> Form:
                 counts[key] = get(key, 0) + 1
 
     return Form(run, counts.__getitem__)
+
+
+class _Counting:
+    """What a user would write who keeps the dict by hand."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+
+    def process(self, record: int, ctx: None) -> None:
+        self.counts[record] = self.counts.get(record, 0) + 1
+
+
+def by_call() -> Form:
+    """The same in a method that is called per record, with a context."""
+    counting = _Counting()
+
+    def run(batches: Batches) -> None:
+        process = counting.process
+        for keys in batches:
+            for key in keys:
+                process(key, None)
+
+    return Form(run, counting.counts.__getitem__)
 
 
 def by_operator(backends: Any = None) -> Form:
@@ -151,8 +176,9 @@ def _rounded(value: float | None) -> float | None:
 
 
 def heap(keys: int, batches: int, rounds: int) -> dict[str, Any]:
-    """The heap backend against a dict."""
-    return compared({"dict": by_dict(), "operator": by_operator()}, keys, batches, rounds)
+    """The heap backend against a dict, in one frame and in a function."""
+    forms = {"dict": by_dict(), "operator": by_operator(), "call": by_call()}
+    return compared(forms, keys, batches, rounds)
 
 
 def rocksdb(keys: int, batches: int, rounds: int) -> dict[str, Any]:

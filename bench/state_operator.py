@@ -12,6 +12,7 @@ from typing import Any, Final
 import headgate as hg
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
+from headgate.core.alignment.barriers import SavepointOrder
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.control.messages import Counters
@@ -118,21 +119,23 @@ class Subtask:
         """A batch of records, which are their own keys."""
         self.operator.process(RowBatch(keys))
 
-    def checkpoint(self, number: int, completed: int = 0) -> Taken:
+    def checkpoint(self, number: int, completed: int = 0, order: SavepointOrder | None = None) -> Taken:
         """Draw and store one.
 
         Args:
             number: of the checkpoint.
             completed: the newest complete one before it; 0: none.
+            order: of a savepoint; None: it is a checkpoint.
         """
-        self.operator.may_build_on(completed)
+        self.operator.may_build_on(completed if order is None else None)
         began = time.perf_counter()
         pending = self.operator.snapshot(number)
         paused = time.perf_counter()
         assert pending is not None
         drawn = DrawnSnapshot(
-            self._id, number, [pending], 0.0, _COUNTERS, {}, False, BarrierMetrics(0.0, 0.0, False)
-        )
+            self._id, number, [pending], 0.0, _COUNTERS, {}, False, BarrierMetrics(0.0, 0.0, False),
+            savepoint=order,
+        )  # fmt: skip
         told = self._writer.finish(drawn, self._clock)
         return Taken(paused - began, time.perf_counter() - paused, told)
 

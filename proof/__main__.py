@@ -1,4 +1,4 @@
-"""Exactly once, proved with real processes: python -m proof [--smoke] [--seed N] [--only abcdefg].
+"""Exactly once, proved with real processes: python -m proof [--smoke] [--seed N] [--only abcdefgh].
 
 Then everything that decodes stored bytes is fuzzed; alone with python -m proof fuzz.
 
@@ -34,10 +34,13 @@ from proof.drivers import Chain, ChainRun
 from proof.faults import SPARK_KILLS_S
 from proof.job import Answer, Place, write_input
 from proof.record import FOLDER, ROOT, FaultResult, RunResult, summary, write_record
-from proof.runs import Plan, Run
+from proof.relays import Relay, RelayRun
+from proof.runs import Run
 from proof.strikes import FOLDER_VARIABLE, Strikes
 
 CONSOLE = Console(highlight=False)
+
+AnyRun = Run | ChainRun | RelayRun
 
 
 class Proof:
@@ -52,7 +55,7 @@ class Proof:
     """
 
     def __init__(
-        self, root: Path, runs: Sequence[Plan | Chain], seed: int, smoke: bool, record: Path | None
+        self, root: Path, runs: Sequence[plans.AnyPlan], seed: int, smoke: bool, record: Path | None
     ) -> None:
         self._root, self._plans, self._seed, self._smoke, self._record = root, runs, seed, smoke, record
         self._began = time.monotonic()
@@ -65,7 +68,7 @@ class Proof:
         self._prepare()
         strikes = Strikes(self._root / "strikes")
         answer = write_input(self._root / "data", self._seed)
-        total = sum(len(p.places if isinstance(p, Chain) else p.faults) for p in self._plans)
+        total = sum(len(plan.fault_names) for plan in self._plans)
         columns = (
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("faults"),
             TimeElapsedColumn(),
@@ -100,7 +103,7 @@ class Proof:
         sys.path[:0] = [str(ROOT)]
 
     def _one(
-        self, plan: Plan | Chain, strikes: Strikes, answer: Answer, progress: Progress, task: TaskID
+        self, plan: plans.AnyPlan, strikes: Strikes, answer: Answer, progress: Progress, task: TaskID
     ) -> None:
         def told(fault: FaultResult) -> None:
             progress.advance(task)
@@ -108,9 +111,11 @@ class Proof:
 
         place = Place(self._root / plan.name.replace(" ", "-"), self._root / "data")
         place.root.mkdir()
-        run: Run | ChainRun
+        run: AnyRun
         if isinstance(plan, Chain):
             run = ChainRun(plan, place, strikes, answer, told)
+        elif isinstance(plan, Relay):
+            run = RelayRun(plan, place, strikes, answer, told)
         else:
             run = Run(plan, place, strikes, answer, self._temporary, told)
         watchdog = threading.Timer(plan.time_limit_s, self._hangs, (run,))
@@ -121,7 +126,7 @@ class Proof:
         self.results.append(result)
         progress.console.print(_run_line(result))
 
-    def _hangs(self, run: Run | ChainRun) -> None:
+    def _hangs(self, run: AnyRun) -> None:
         """The run does not end: say where everything stands, write the record, end everything."""
         faulthandler.dump_traceback(all_threads=True)
         run.result.violations.append(f"{run.plan.name} hangs: not over after {run.plan.time_limit_s:.0f} s")

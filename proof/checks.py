@@ -37,6 +37,11 @@ def check_output(expected: Answer, place: Place) -> Iterator[str]:
             yield f"{len(left)} pending files are left in the output, such as {left[0]}"
 
 
+def check_not_too_many(expected: Answer, place: Place) -> Iterator[str]:
+    """The output so far is part of the batch answer, no line of it twice."""
+    yield from _difference("too many", written(place.out), expected)
+
+
 def _difference(what: str, more: Answer, less: Answer) -> Iterator[str]:
     lines: Counter[str] = more - less
     if lines:

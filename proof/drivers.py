@@ -7,16 +7,17 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from proof import checks
+from proof.driver import Order
 from proof.faults import DRIVER_PLACES
 from proof.job import Answer, Place
 from proof.modes import Mode, check_restored, restored_by
@@ -57,6 +58,23 @@ class Chain:
         """After which the run counts as hanging."""
         return (START_S + ENDS_S) * len(self.parallelism)
 
+    @property
+    def fault_names(self) -> tuple[str, ...]:
+        """What is to strike."""
+        return tuple(map(fault_name, self.places))
+
+    def order(self, place: Place, parallelism: int, origin: str | None) -> Order:
+        """For one of its drivers."""
+        return Order(
+            str(place.root),
+            str(place.data),
+            self.mode.name,
+            parallelism,
+            self.interval_ms,
+            self.sources,
+            origin,
+        )
+
 
 def fault_name(place: str) -> str:
     """What the death of a driver at a place is called."""
@@ -66,20 +84,11 @@ def fault_name(place: str) -> str:
 class Driver:
     """One driver process and what it tells."""
 
-    def __init__(self, chain: Chain, place: Place, parallelism: int, origin: str | None, log: Path) -> None:
+    def __init__(self, order: Order, log: Path) -> None:
         self.watcher, self.family = Watcher(), set[psutil.Process]()
-        order = {
-            "root": str(place.root),
-            "data": str(place.data),
-            "interval_ms": chain.interval_ms,
-            "mode": chain.mode.name,
-            "parallelism": parallelism,
-            "source_parallelism": chain.sources,
-            "restore_from": origin,
-        }
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "proof.driver", json.dumps(order)],
+                order.command(),
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -98,7 +107,8 @@ class Driver:
 
     def look(self) -> None:
         """Note the processes below it that are there now."""
-        self.family.update(psutil.Process(self.process.pid).children(recursive=True))
+        with suppress(psutil.NoSuchProcess):
+            self.family.update(psutil.Process(self.process.pid).children(recursive=True))
 
     def left(self) -> list[str]:
         """Wait for its end and that of all its processes; what stays."""
@@ -156,7 +166,7 @@ class ChainRun:
             last = number == len(self.plan.places)
             if last:
                 self._place.gate.touch()
-            driver = Driver(self.plan, self._place, parallelism, origin, self._log)
+            driver = Driver(self.plan.order(self._place, parallelism, origin), self._log)
             self._drivers.append(driver)
             if not self._comes_up(driver, killed_s):
                 break

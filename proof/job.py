@@ -130,7 +130,7 @@ class StruckSink(FilesSink):
 
     @override
     def create_committer(self) -> hg.SinkCommitter:
-        return StruckCommitter(self.path, self.id)
+        return StruckCommitter(self.path)
 
 
 class StruckWriter(FilesWriter):

@@ -6,10 +6,11 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from proof.drivers import Chain, fault_name
+from proof.drivers import Chain
 from proof.faults import DRIVER_PLACES, FAULTS, Fault
 from proof.modes import ALIGNED, MODES, TIMEOUT, UNALIGNED, Mode, unproved
 from proof.record import RunResult
+from proof.relays import RANDOM, STEPS, Relay
 from proof.runs import Plan
 
 PER_RUN = 4
@@ -24,49 +25,71 @@ CHAINS = (
 )
 """Mode, parallelism of the drivers, and readers: their number must not shrink, see `job.py`."""
 
+RELAYS = (ALIGNED, UNALIGNED, TIMEOUT)
+"""Modes of the relays on the mini cluster: each kills at every step, and twice at each random moment."""
+
+ON_SPARK = ("checkpoint.metadata-written", "checkpoint.logged", "sink.commit", "sinks.committed")
+"""Where leaders of the relay on Spark are killed, besides a random moment."""
+
+AnyPlan = Plan | Chain | Relay
+
 Deal = tuple[Mode, list[Fault]]
 """The faults of one run."""
 
 
-def full(seed: int, only: str | None = None) -> list[Plan | Chain]:
+def full(seed: int, only: str | None = None) -> list[AnyPlan]:
     """Every fault once in each mode, in random company."""
     chance = random.Random(seed)
     hands = {mode: _shuffled(only, chance) for mode in MODES}
-    runs: list[Plan | Chain] = list(_plans(_in_turn(hands), chance))
+    runs: list[AnyPlan] = list(_plans(_in_turn(hands), chance))
     if only is None or "f" in only:
         runs += [
             Chain(f"chain {number}", chance.randrange(2**32), mode, parallelism, 300, sources=sources)
             for number, (mode, parallelism, sources) in enumerate(CHAINS, 1)
         ]
+    if only is None or "h" in only:
+        runs += _relays(chance)
     return runs
 
 
-def smoke(seed: int, only: str | None = None) -> list[Plan | Chain]:
-    """Every fault once, and one driver killed; the seed says which mode comes first."""
+def _relays(chance: random.Random) -> Iterator[Relay]:
+    for number, mode in enumerate(RELAYS, 1):
+        places = [*STEPS, *RANDOM, *RANDOM]
+        chance.shuffle(places)
+        yield Relay(f"relay {number}", chance.randrange(2**32), mode, tuple(places))
+    places = [*ON_SPARK, RANDOM[-1]]
+    chance.shuffle(places)
+    yield Relay("relay on Spark", chance.randrange(2**32), UNALIGNED, tuple(places), on_spark=True)
+
+
+def smoke(seed: int, only: str | None = None) -> list[AnyPlan]:
+    """Every fault once, one driver and two leaders killed; the seed says which mode comes first."""
     chance = random.Random(seed)
     faults = _shuffled(only, chance)
     first = chance.randrange(len(MODES))
     modes = MODES[first:] + MODES[:first]
     deals = [(modes[turn % len(modes)], hand) for turn, hand in enumerate(_hands(faults, 5))]
-    runs: list[Plan | Chain] = list(_plans(deals, chance))
+    runs: list[AnyPlan] = list(_plans(deals, chance))
     if only is None or "f" in only:
         place = chance.choice(DRIVER_PLACES)
         mode = chance.choice((UNALIGNED, TIMEOUT))
         runs.append(Chain("chain 1", chance.randrange(2**32), mode, (2, 3), 300, (place,)))
+    if only is None or "h" in only:
+        places = (chance.choice(STEPS), RANDOM[-1])
+        runs.append(Relay("relay 1", chance.randrange(2**32), UNALIGNED, places))
     return runs
 
 
-def missing(plans: Sequence[Plan | Chain], results: Sequence[RunResult]) -> Counter[tuple[str, str]]:
+def missing(plans: Sequence[AnyPlan], results: Sequence[RunResult]) -> Counter[tuple[str, str]]:
     """(mode, fault) that did not strike as often as planned, for instance because a job ended first."""
     planned: Counter[tuple[str, str]] = Counter()
     for plan in plans:
-        faults = map(fault_name, plan.places) if isinstance(plan, Chain) else (f.name for f in plan.faults)
-        planned.update((plan.mode.name, fault) for fault in faults)
+        planned.update((plan.mode.name, fault) for fault in plan.fault_names)
     planned.subtract((run.mode, fault.fault) for run in results for fault in run.faults if fault.struck)
     return +planned
 
 
-def repeat(plans: Sequence[Plan | Chain], results: Sequence[RunResult], seed: int) -> list[Plan]:
+def repeat(plans: Sequence[AnyPlan], results: Sequence[RunResult], seed: int) -> list[Plan]:
     """Further runs with the faults of workers that are missing, one for each mode that lacks some."""
     short = missing(plans, results)
     runs: list[Plan] = []
@@ -77,7 +100,7 @@ def repeat(plans: Sequence[Plan | Chain], results: Sequence[RunResult], seed: in
     return runs
 
 
-def shortfall(plans: Sequence[Plan | Chain], results: Sequence[RunResult]) -> list[str]:
+def shortfall(plans: Sequence[AnyPlan], results: Sequence[RunResult]) -> list[str]:
     """What a proof that did too little says of itself: it proves less than it claims."""
     short = missing(plans, results)
     told = ", ".join(f"{fault} ({mode}): {count}" for (mode, fault), count in sorted(short.items()))

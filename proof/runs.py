@@ -6,14 +6,15 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import headgate as hg
 from headgate.deploy.spark.executor import SparkExecutor
+from headgate.testing.mini_cluster import MiniCluster
 from proof import checks
 from proof.faults import GOES_ON, HEARTBEAT_TIMEOUT_S, LEASE_S, SPARK_KILLS_S, Fault, Scene
 from proof.job import Answer, Place, build
@@ -46,12 +47,18 @@ class Form:
         parallelism: of all operators.
         interval_ms: between two checkpoints.
         source_parallelism: readers, when it is another number.
+        on_spark: whether workers are processes of Spark, and not threads of the driver.
+        rate_per_s: records per second that are read while faults are due.
+        more: further settings.
     """
 
     mode: Mode
     parallelism: int
     interval_ms: int
     source_parallelism: int | None = None
+    on_spark: bool = True
+    rate_per_s: float = RATE_PER_S
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self) -> dict[str, Any]:
         """The settings; heartbeats are fast so that a stopped worker is found in seconds."""
@@ -69,13 +76,14 @@ class Form:
             "headgate.probe": PROBE,
             "headgate.progress": "off",
             **self.mode.options,
+            **self.more,
         }
 
     def rates(self) -> tuple[float, float]:
         """Records per second that the source reads, and seconds that one costs the keyed function."""
         if not self.mode.backpressure:
-            return RATE_PER_S, 0.0
-        return RATE_PER_S * BACKPRESSURE, self.parallelism / RATE_PER_S
+            return self.rate_per_s, 0.0
+        return self.rate_per_s * BACKPRESSURE, self.parallelism / self.rate_per_s
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,11 @@ class Plan:
         return TIME_LIMIT_S + RECOVERS_S * len(self.faults)
 
     @property
+    def fault_names(self) -> tuple[str, ...]:
+        """What is to strike."""
+        return tuple(fault.name for fault in self.faults)
+
+    @property
     def form(self) -> Form:
         """How the job is run."""
         alone = any(fault.one_source for fault in self.faults) and self.parallelism > 1
@@ -124,7 +137,8 @@ def execute(
     Raises:
         HeadgateError: it failed for good.
     """
-    executor = SparkExecutor(Listener(note or watcher.note, InFlight(place.storage).of))
+    listener = Listener(note or watcher.note, InFlight(place.storage).of)
+    executor = SparkExecutor(listener) if form.on_spark else MiniCluster(listener)
     env = hg.Environment(parallelism=form.parallelism, executor=executor, config=form.config())
     env.config("execution.checkpointing.dir", str(place.storage))
     rate_per_s, cost_s = form.rates()

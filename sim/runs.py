@@ -6,7 +6,8 @@ import random
 from functools import lru_cache
 
 from headgate.api.executor import JobSpec
-from headgate.testing.simulation.faults import ALL_FAULTS, NO_FAULTS, FaultMix
+from headgate.testing.simulation.crash_points import CrashPoints
+from headgate.testing.simulation.faults import MIXES, NO_FAULTS, FaultMix
 from headgate.testing.simulation.jobs import job_of
 from headgate.testing.simulation.world import Outcome, World
 from sim.checkers import ExactlyOnce
@@ -23,11 +24,16 @@ def prepared(kind: int, data: int, parallelism: int) -> tuple[Workload, JobSpec]
     return workload, job_of(workload.build, workload.name, parallelism)[0]
 
 
-def run_seed(seed: int, mix: FaultMix = ALL_FAULTS, story_max: int | None = 200) -> Outcome:
+def run_seed(
+    seed: int,
+    mix: FaultMix = MIXES["default"],
+    story_max: int | None = 200,
+    crash_points: CrashPoints | None = None,
+) -> Outcome:
     """Simulate one seed."""
     rng = random.Random(f"{seed} job")
     workload, job = prepared(rng.randrange(2), rng.randrange(DATA_SEEDS), rng.choice((1, 2, 2, 3)))
-    return World(job, seed, mix, ExactlyOnce(workload), story_max).run()
+    return World(job, seed, mix, ExactlyOnce(workload), story_max, crash_points).run()
 
 
 def run_without_faults(seed: int) -> Outcome:

@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
+from headgate.api.sink import Sink, SinkCommitter, SinkCommitterContext, SinkWriter, SinkWriterContext
 from headgate.api.source import (
     END_OF_INPUT,
     NOTHING_AVAILABLE,
@@ -33,12 +33,16 @@ class Store:
     Attributes:
         prepared: part -> records; durable, not visible.
         published: part -> records; visible.
+        held: parts of savepoints; nobody abandons them.
         on_publish: called with a part's name before it becomes visible.
+        on_abandon: called before prepared parts are removed.
     """
 
     prepared: dict[str, list[Any]] = field(default_factory=dict)
     published: dict[str, list[Any]] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
     on_publish: Any = None
+    on_abandon: Any = None
 
     def publish(self, part: str) -> None:
         """Make a prepared part visible; again does nothing."""
@@ -79,7 +83,9 @@ class StoreWriter(SinkWriter[Any]):
 
     def __init__(self, name: str, context: SinkWriterContext) -> None:
         self._store = STORES[name]
-        self._prefix, self._count = f"a{context.attempt:04d}-s{context.subtask}", 0
+        # Sorted by name, parts are in the order in which they were written, over all executions of the job.
+        deployment = f"g{context.generation:03d}-a{context.attempt:04d}"
+        self._prefix, self._count = f"{context.job} {deployment}-s{context.subtask}", 0
         self._records: list[Any] = []
 
     @override
@@ -100,6 +106,15 @@ class StoreCommitter(SinkCommitter):
 
     def __init__(self, name: str) -> None:
         self._store = STORES[name]
+        self._context: SinkCommitterContext | None = None
+
+    @override
+    def begin(self, context: SinkCommitterContext) -> None:
+        self._context = context
+
+    @override
+    def hold(self, committables: Sequence[Plain]) -> None:
+        self._store.held.update(committables)
 
     @override
     def commit(self, committables: Sequence[Plain]) -> None:
@@ -108,9 +123,21 @@ class StoreCommitter(SinkCommitter):
 
     @override
     def abandon(self, committed_through: Sequence[Plain]) -> None:
-        keep = set(committed_through)
+        keep = {*committed_through, *self._store.held}
+        if self._store.on_abandon is not None:
+            self._store.on_abandon()
         for part in [part for part in self._store.prepared if part not in keep]:
-            del self._store.prepared[part]
+            if self._is_over(part):
+                del self._store.prepared[part]
+
+    def _is_over(self, part: str) -> bool:
+        """Whether who prepared it is not of a later driver than this, which may have been replaced."""
+        assert self._context is not None
+        job, _, rest = part.rpartition(" ")
+        job = job[job.find("-") + 1 :] if job[:1].isdigit() else job
+        ancestors = {fork.job for fork in self._context.lineage.forks}
+        generation = int(rest[1:4])
+        return job in ancestors or (job == self._context.job and generation <= self._context.generation)
 
 
 class EventSource(Source[Any]):
@@ -163,7 +190,9 @@ class EventReader(SourceReader[Any]):
 
     @override
     def add_splits(self, splits: Sequence[Split]) -> None:
-        self._splits += [(split.id, int(split.position)) for split in splits]
+        # In order also when it takes over what several readers had begun: time would run ahead otherwise.
+        begun = [(split.id, int(split.position)) for split in splits]
+        self._splits = sorted(self._splits + begun, key=lambda split: int(split[0]))
 
     @override
     def no_more_splits(self) -> None:

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
 
 from headgate.api.executor import JobSpec
-from headgate.checkpoint.service import CheckpointService
-from headgate.checkpoint.storage import reachability
-from headgate.common.ids import JobId
-from headgate.runtime.driver import adopt_key_groups
-from headgate.runtime.job_master import JobMaster
-from headgate.runtime.master_ports import MasterPorts, RestorePoint
-from headgate.runtime.program import Program
+from headgate.runtime.master_ports import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.simulation.checks import Checks
-from headgate.testing.simulation.clock import SimClock, SimRandom
-from headgate.testing.simulation.disk import SimFiles
+from headgate.testing.simulation.clock import SimClock
+from headgate.testing.simulation.crash_points import CrashPoints
+from headgate.testing.simulation.disk import URI, SimFiles
+from headgate.testing.simulation.drivers import Submission
 from headgate.testing.simulation.faults import NO_FAULTS, FaultMix
 from headgate.testing.simulation.processes import WorkerProcess
-from headgate.testing.simulation.world import JOB_ID, MARKER, World
-
-URI = "sim://disk"
+from headgate.testing.simulation.world import JOB_ID, World
 
 
 class Spent:
@@ -59,10 +51,11 @@ class CostlyWorld(World):
         mix: FaultMix = NO_FAULTS,
         checks: Checks | None = None,
         story_max: int | None = 200,
+        crash_points: CrashPoints | None = None,
     ) -> None:
         Spent.ms = 0.0
         self._busy_until: dict[str, int] = {}
-        super().__init__(job, seed, mix, checks, story_max)
+        super().__init__(job, seed, mix, checks, story_max, crash_points)
 
     @override
     def new_clock(self) -> SimClock:
@@ -121,38 +114,11 @@ class RestoredWorld(CostlyWorld):
         story_max: int | None = 200,
     ) -> None:
         self._point, self._left = RestorePoint(checkpoint, URI), files
-        super().__init__(replace(job, plan=adopt_key_groups(job, self._point)), seed, mix, checks, story_max)
+        super().__init__(job, seed, mix, checks, story_max)
 
     @override
-    def _make_master(self) -> JobMaster:
+    def submission(self) -> Submission:
         # An id of its own, as every execution has: the log and the files of the job before are not its own.
         before = {name.partition("/")[0] for name in self._left.files if name.startswith(JOB_ID)}
-        self.job_id = f"{JOB_ID}-{len(before)}"
         self.files.files.update(self._left.files)
-        driver, disk = self.driver, self.driver.disk()
-        marker = f"{MARKER}{len(before)}"
-        reachability.write_marker(disk, marker)
-        service = CheckpointService(disk, JobId(self.job_id), self.probe(driver))
-        ports = MasterPorts(
-            driver.clock,
-            driver.background,
-            self.gang,
-            SimRandom(random.Random(f"{self.seed} chance")),
-            self.probe(driver),
-            driver.post,
-            self.checks.listener(self),
-        )
-        program = Program(self.job_id, self.job.plan, self.settings.worker, self.job.record_types)
-        driver.master = JobMaster(
-            JobId(self.job_id),
-            self.job.name,
-            self.job.plan,
-            program,
-            self.settings,
-            ports,
-            service,
-            service.claim(),
-            self._point,
-            marker,
-        )
-        return driver.master
+        return Submission(self.job, f"{JOB_ID}-{len(before)}", self._point)

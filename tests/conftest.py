@@ -5,6 +5,10 @@ The tiers themselves are defined in `pyproject.toml`.
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -30,6 +34,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+if "HEADGATE_HOME" not in os.environ:
+    # Drivers that tests kill must not be listed among the user's own jobs.
+    os.environ["HEADGATE_HOME"] = tempfile.mkdtemp(prefix="headgate-tests-")
+    atexit.register(shutil.rmtree, os.environ["HEADGATE_HOME"], ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

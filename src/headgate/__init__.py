@@ -28,7 +28,17 @@ from headgate.api.connected import (
     KeyedBroadcastConnectedStream,
 )
 from headgate.api.environment import Environment
-from headgate.api.executor import Edge, Executor, JobResult, JobSpec, PhysicalPlan, Vertex
+from headgate.api.executor import (
+    Edge,
+    Executor,
+    JobControl,
+    JobResult,
+    JobSpec,
+    JobStatus,
+    PhysicalPlan,
+    Vertex,
+    VertexStatus,
+)
 from headgate.api.functions import (
     KeyedContext,
     KeyedProcessFunction,
@@ -39,6 +49,7 @@ from headgate.api.functions import (
     TimerService,
     blocking,
 )
+from headgate.api.job_handle import JobHandle
 from headgate.api.keyed import KeyedStream
 from headgate.api.operator_state import (
     BroadcastState,
@@ -56,7 +67,15 @@ from headgate.api.serializers import (
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
+from headgate.api.sink import (
+    Fork,
+    Lineage,
+    Sink,
+    SinkCommitter,
+    SinkCommitterContext,
+    SinkWriter,
+    SinkWriterContext,
+)
 from headgate.api.source import (
     END_OF_INPUT,
     NOTHING_AVAILABLE,
@@ -107,6 +126,7 @@ from headgate.common.time import DAYS, HOURS, MILLISECONDS, MINUTES, SECONDS
 
 if TYPE_CHECKING:
     from headgate.api.built_in_serializers import DescribedSnapshot, serializer_for
+    from headgate.api.remote_job import RemoteJob, connect
     from headgate.records.row import Row
 
 __version__ = "0.1.0"
@@ -146,18 +166,23 @@ __all__ = [
     "Environment",
     "Executor",
     "FencedError",
+    "Fork",
     "HOURS",
     "HeadgateError",
     "InternalError",
     "JobFailedError",
+    "JobControl",
+    "JobHandle",
     "JobResult",
     "JobSpec",
+    "JobStatus",
     "KeyedBroadcastConnectedStream",
     "KeyedBroadcastContext",
     "KeyedBroadcastProcessFunction",
     "KeyedContext",
     "KeyedProcessFunction",
     "KeyedStream",
+    "Lineage",
     "ListState",
     "MILLISECONDS",
     "MINUTES",
@@ -176,12 +201,14 @@ __all__ = [
     "ProcessFunction",
     "ProtocolError",
     "ReducingState",
+    "RemoteJob",
     "Row",
     "RuntimeContext",
     "SECONDS",
     "SimpleTypeSerializerSnapshot",
     "Sink",
     "SinkCommitter",
+    "SinkCommitterContext",
     "SinkWriter",
     "SinkWriterContext",
     "Source",
@@ -204,6 +231,7 @@ __all__ = [
     "UserFunctionError",
     "ValueState",
     "Vertex",
+    "VertexStatus",
     "WatermarkStrategy",
     "__version__",
     "aggregating_state",
@@ -211,6 +239,7 @@ __all__ = [
     "avro",
     "blocking",
     "broadcast_state",
+    "connect",
     "formerly",
     "json",
     "list_state",
@@ -225,6 +254,8 @@ __all__ = [
 
 _LATER: Final = {
     "DescribedSnapshot": "headgate.api.built_in_serializers",
+    "RemoteJob": "headgate.api.remote_job",
+    "connect": "headgate.api.remote_job",
     "Row": "headgate.records.row",
     "serializer_for": "headgate.api.built_in_serializers",
 }

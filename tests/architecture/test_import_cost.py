@@ -10,7 +10,7 @@ import pytest
 from source_tree import PACKAGE, ROOT
 
 HEAVY = ["pyspark", "py4j", "pyarrow", "numpy", "pandas", "polars", "rocksdict", "kazoo", "confluent_kafka",
-         "fastavro", "typer", "rich"]  # fmt: skip
+         "fastavro", "typer", "rich", "obstore", "starlette", "uvicorn"]  # fmt: skip
 
 MODULES = ["headgate"] + [
     f"headgate.api.{path.stem}" for path in sorted((PACKAGE / "api").glob("*.py")) if path.stem != "__init__"

@@ -31,9 +31,10 @@ OURS = {
         "common", "serde", "records", "metrics", "core", "graph", "api", "state", "checkpoint", "ha",
         "usercode", "runtime", "connectors",
     ],
+    "offline": ["common", "serde", "core", "graph", "api", "state", "checkpoint", "runtime"],
     "stateprocessor": ["common", "serde", "records", "api", "state", "checkpoint"],
     "cli": [
-        "common", "api", "graph", "checkpoint", "state.snapshots", "deploy",
+        "common", "api", "graph", "checkpoint", "state.snapshots", "deploy", "offline",
         "runtime.logs", "runtime.progress", "runtime.progress_json", "runtime.progress_status",
     ],
     "testing": [
@@ -56,11 +57,14 @@ ONLY_IN = {
     "pandas": ["connectors/dataframe/"],
     "polars": ["records/", "runtime/", "connectors/"],
     "rocksdict": ["state/rocksdb/"],
-    "kazoo": ["ha/zookeeper/"],
+    "kazoo": ["checkpoint/store/kazoo_nodes.py"],
     "confluent_kafka": ["connectors/kafka/"],
     "fastavro": ["serde/avro_schemas.py"],
+    "obstore": ["checkpoint/storage/"],
     "google": [],
+    "starlette": ["runtime/endpoint/"],
     "typer": ["cli/"],
+    "uvicorn": ["runtime/endpoint/"],
     "pytest": ["testing/suites/"],
     "hypothesis": ["testing/suites/"],
     "rich": ["cli/", "runtime/progress_live.py"],
@@ -84,6 +88,7 @@ LAZY = {
     "rocksdict": "it is optional",
     "confluent_kafka": "it is optional",
     "fastavro": "it is optional",
+    "obstore": "it is optional, and starts threads of its own",
     "hypothesis": "it is for tests that use it",
 }
 """What no module may import while it is itself imported."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,15 @@ from headgate.testing.mini_cluster import MiniCluster
 
 FORMATS = {
     # what is called here -> the module and name that hold the number which is written now
-    "metadata": ("headgate.checkpoint.metadata.registry", "LATEST"),
+    "metadata": ("headgate.checkpoint.metadata.v1", "VERSION"),
+    "metadata of savepoints": ("headgate.checkpoint.metadata.v2", "VERSION"),
     "log": ("headgate.checkpoint.store.entries", "VERSION"),
     "keyed state": ("headgate.state.heap.blob", "VERSION"),
     "operator state": ("headgate.state.operator_blob", "VERSION"),
     "records in flight": ("headgate.runtime.in_flight.elements", "VERSION"),
     "values in RocksDB": ("headgate.state.rocksdb.layout", "VERSIONED_VALUES"),
+    "maps in RocksDB": ("headgate.state.rocksdb.map_layout", "MAP_ENTRIES"),
+    "timers in RocksDB": ("headgate.state.rocksdb.timer_sections", "TIMERS"),
     "serializers' snapshots": ("headgate.serde.snapshot_wire", "FORM_VERSION"),
     "tables of state": ("headgate.state.canonical.layout", "VERSION"),
 }
@@ -55,10 +59,11 @@ class GoldenSource(hg.Source[Any]):
         splits: the records.
         at: a reader waits there until checkpoints that hold the position are complete, then ends the job;
             None: it reads on.
+        portion: records behind which a reader waits for some checkpoint to be complete on its way there.
     """
 
-    def __init__(self, splits: Sequence[Sequence[Any]], at: int | None) -> None:
-        self.splits, self.at = [list(split) for split in splits], at
+    def __init__(self, splits: Sequence[Sequence[Any]], at: int | None, portion: int = sys.maxsize) -> None:
+        self.splits, self.at, self.portion = [list(split) for split in splits], at, portion
 
     def create_enumerator(self, restored: Any) -> hg.SplitEnumerator:
         return GoldenEnumerator(list(range(len(self.splits))) if restored is None else restored)
@@ -82,6 +87,7 @@ class GoldenReader(hg.SourceReader[Any]):
     def __init__(self, source: GoldenSource) -> None:
         self.bad_records = []
         self.source, self.splits, self.final, self.completed = source, [], False, 0
+        self.left = source.portion
 
     def add_splits(self, splits: Sequence[hg.Split]) -> None:
         self.splits += [[split.id, split.position or 0] for split in splits]
@@ -99,6 +105,11 @@ class GoldenReader(hg.SourceReader[Any]):
             if self.completed > 2:
                 raise Stopped(f"split {name} halts at {position}")
             return hg.NOTHING_AVAILABLE
+        if at is not None:
+            stop = min(stop, position + self.left)
+            self.left -= stop - position
+        if stop == position:
+            return hg.NOTHING_AVAILABLE
         self.splits[0][1] = stop
         if stop == len(records):
             self.splits.pop(0)
@@ -108,6 +119,7 @@ class GoldenReader(hg.SourceReader[Any]):
         return [hg.Split(name, position) for name, position in self.splits]
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:
+        self.left = self.source.portion
         # The first one may have been drawn before it halted; those behind it were not.
         self.completed += bool(self.splits) and self.splits[0][1] == self.source.at
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from hashlib import sha256
 from typing import Annotated, Any, NamedTuple, TypedDict
 from uuid import UUID
 
@@ -29,6 +30,7 @@ ROCKSDB = {
     "execution.checkpointing.incremental": True,
     "state.backend.rocksdb.memory.fixed-per-slot": "16mb",
 }
+CHANGELOG = {"state.changelog.enabled": True}
 TOLD_EVERY = 15
 """Records after which all of a key's state is part of the output."""
 CENTURY_MS = 100 * 365 * 86_400_000
@@ -272,6 +274,79 @@ def overtaken(env: hg.Environment, out: str, at: int | None) -> None:
     plain.sink_to(parts.GoldenSink(out + "-plain"), uid="out-plain")
 
 
+class Shelves(hg.KeyedProcessFunction[str, Any, Any]):
+    """Maps that grow beyond what lies in RocksDB as one value, and shrink again."""
+
+    large: hg.MapState[str, Point] = hg.map_state()
+    numbers: hg.MapState[int, list[int]] = hg.map_state(ttl=hg.StateTtl(CENTURY_MS))
+    small: hg.MapState[tuple[str, int], float] = hg.map_state()
+
+    def process(self, record: Any, ctx: Any) -> Iterator[Any]:
+        n = record["n"]
+        for place in range(n * 8, n * 8 + 8):
+            self.large.put(f"p{place}", Point(place, n / 2))
+            self.numbers.put(place, [n])
+        self.large.remove(f"p{(n - 5) * 8}")
+        self.small.put((ctx.key, n % 2), n / 4)
+        ctx.timers.register_event_time(parts.AT_THE_END + n % 2)
+        yield {"key": ctx.key, "n": n, "sizes": [len(self.large), len(self.numbers), len(self.small)]}
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        # In the order of insertion, which is part of what is stored.
+        held = [self.large.items(), self.numbers.items(), self.small.items()]
+        digest = sha256(repr(held).encode()).hexdigest()
+        yield {"key": ctx.key, "timer": timestamp, "state": digest, "sizes": list(map(len, held))}
+
+
+def shelved(env: hg.Environment, out: str, at: int | None) -> None:
+    """Maps of which each entry lies by itself."""
+    read = env.from_source(parts.GoldenSource(parts.SPLITS, at), uid="read")
+    timed = read.with_event_time("at", out_of_orderness=0)
+    shelves: Any = timed.key_by("key").process(Shelves(), uid="shelves")
+    shelves.sink_to(parts.GoldenSink(out), uid="out")
+
+
+class Forgetting(hg.KeyedProcessFunction[str, Any, Any]):
+    """Changes and removes what earlier records left."""
+
+    last: hg.ValueState[int] = hg.value_state(default=0)
+    note: hg.ValueState[Note | None] = hg.value_state(default=None)
+    seen: hg.ListState[int] = hg.list_state()
+    sizes: hg.MapState[int, float] = hg.map_state()
+    most: hg.ReducingState[int] = hg.reducing_state(max)
+
+    def process(self, record: Any, ctx: Any) -> Iterator[Any]:
+        n = record["n"]
+        if n // 5 % 3 == 2:
+            for state in (self.note, self.seen, self.most):
+                state.clear()
+            self.last.value = 0
+            self.sizes.remove(n - 5)
+            ctx.timers.delete_event_time(parts.AT_THE_END + n - 5)
+        else:
+            self.last.value, self.note.value = n, Note(f"/{n}", Decimal(n), Point(n))
+            self.seen.add(n)
+            self.sizes.put(n, n / 2)
+            self.most.add(n % 17)
+            ctx.timers.register_event_time(parts.AT_THE_END + n)
+        yield {"key": ctx.key, "n": n, "state": self.told()}
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield {"key": ctx.key, "timer": timestamp, "state": self.told()}
+
+    def told(self) -> str:
+        """All of it."""
+        return repr([self.last.value, self.note.value, self.seen.get(), self.sizes.items(), self.most.get()])
+
+
+def logged(env: hg.Environment, out: str, at: int | None) -> None:
+    """Changes between checkpoints."""
+    read = env.from_source(parts.GoldenSource(parts.SPLITS, at, portion=5), uid="read")
+    timed = read.with_event_time("at", out_of_orderness=0)
+    forgetting: Any = timed.key_by("key").process(Forgetting(), uid="forgetting")
+    forgetting.sink_to(parts.GoldenSink(out), uid="out")
+
+
 def _states(metadata: Any) -> Iterator[Any]:
     return (state for subtasks in metadata.operators.values() for state in subtasks)
 
@@ -282,6 +357,22 @@ def _shares_files(metadata: Any) -> bool:
     native = [s.keyed.native for s in _states(metadata) if s.keyed is not None and s.keyed.native is not None]
     files = [getattr(handle, "file", here) for one in native for handle in one.files.values()]
     return any(here not in name for name in files)
+
+
+def _keeps_maps_apart(metadata: Any) -> bool:
+    formats = [s.keyed.native.details["formats"] for s in _states(metadata) if s.keyed is not None]
+    apart = parts.current_formats()["maps in RocksDB"]
+    return all(each[name] == apart for each in formats for name in ("large", "numbers", "small"))
+
+
+def _has_log(metadata: Any) -> bool:
+    """Whether every subtask's base is followed by more than one segment."""
+    return all(len(state.keyed.log) > 1 for state in _states(metadata) if state.keyed is not None)
+
+
+def _has_log_on_files(metadata: Any) -> bool:
+    keyed = [state.keyed for state in _states(metadata) if state.keyed is not None]
+    return _has_log(metadata) and all(each.native is not None for each in keyed)
 
 
 def _keeps_all(metadata: Any) -> bool:
@@ -297,6 +388,7 @@ def _has_broadcast(metadata: Any) -> bool:
     return any(held.mode == "broadcast" for state in _states(metadata) for held in state.operator_state)
 
 
+_ROCKSDB = ("values in RocksDB", "timers in RocksDB")
 _WHOLE = (*parts.ALWAYS, "operator state", "serializers' snapshots")
 KINDS: dict[str, parts.Kind] = {
     "job-whole": parts.Kind(whole, _WHOLE, _keeps_all),
@@ -304,5 +396,12 @@ KINDS: dict[str, parts.Kind] = {
     "job-in-flight": parts.Kind(
         overtaken, (*parts.ALWAYS, "records in flight"), _overtook, tuple(UNALIGNED.items())
     ),
-    "job-rocksdb": parts.Kind(whole, (*_WHOLE, "values in RocksDB"), _shares_files, tuple(ROCKSDB.items())),
+    "job-rocksdb": parts.Kind(whole, (*_WHOLE, *_ROCKSDB), _shares_files, tuple(ROCKSDB.items())),
+    "job-rocksdb-maps": parts.Kind(
+        shelved, (*parts.ALWAYS, *_ROCKSDB, "maps in RocksDB"), _keeps_maps_apart, tuple(ROCKSDB.items())
+    ),
+    "job-changelog": parts.Kind(logged, parts.ALWAYS, _has_log, tuple(CHANGELOG.items())),
+    "job-changelog-rocksdb": parts.Kind(
+        logged, (*parts.ALWAYS, "values in RocksDB"), _has_log_on_files, tuple((ROCKSDB | CHANGELOG).items())
+    ),
 }

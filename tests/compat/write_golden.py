@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,5 +156,6 @@ if __name__ == "__main__":
     kinds = parts.kinds()
     for chosen in sys.argv[1:] or [name for name, kind in kinds.items() if missing(name, kind)]:
         if kinds[chosen].in_files:
-            job_settings.WorkerSettings = partial(job_settings.WorkerSettings, inline_size_max=IN_FILES)
+            made = job_settings.WorkerSettings
+            job_settings.WorkerSettings = lambda made=made, **kw: made(**{**kw, "inline_size_max": IN_FILES})
         write(chosen, kinds[chosen])

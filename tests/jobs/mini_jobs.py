@@ -48,7 +48,11 @@ def running_counts(keys: Iterable[Any]) -> list[tuple[Any, int]]:
 
 def json_lines(folder: Path) -> list[Any]:
     """All records that a files sink published."""
-    files = [file for file in sorted(folder.rglob("*.jsonl")) if not file.name.startswith((".", "_"))]
+    files = [
+        file
+        for file in sorted(folder.rglob("*.jsonl"))
+        if not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+    ]
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 

@@ -6,6 +6,7 @@ same as ``explain(format="json")`` gives, with the settings.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -13,18 +14,37 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from headgate.api import launch
 from headgate.common import errors
+from headgate.common.config import Config
 from headgate.common.errors import HeadgateError, PlanError, UsageError
+from headgate.graph.logical import Node
+from headgate.graph.physical import PhysicalPlan
 
 CAPTURE_FORMAT = 1
 """Version of the captured structure."""
 
 _CHILD = "from headgate.api.capture import child_main; child_main()"
 _OUTPUT_SHOWN = 2_000
+_INSPECTION: Final = "HEADGATE_INSPECTION"
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What else the child is to find out, where the program's classes are at hand.
+
+    Attributes:
+        inspector: "module:function"; called with the request, the nodes, the plan and the settings, it gives
+            plain values. It raises nothing: what the program catches would be lost.
+        request: plain values.
+    """
+
+    inspector: str
+    request: Mapping[str, Any]
 
 
 class CaptureComplete(BaseException):
@@ -35,7 +55,8 @@ def capture(
     path: str | Path,
     arguments: Sequence[str] = (),
     options: Sequence[str] = (),
-    timeout_s: float = 60.0,
+    timeout_s: float | None = 60.0,
+    inspection: Inspection | None = None,
 ) -> dict[str, Any]:
     """The captured plan of a program file: a script, or a module with ``def build(env)``.
 
@@ -43,11 +64,12 @@ def capture(
         path: the Python file.
         arguments: its ``sys.argv`` behind the file name.
         options: ``key=value`` settings, as behind ``-D``.
-        timeout_s: how long the program may take to reach ``execute()``.
+        timeout_s: how long the program may take to reach ``execute()``, and the inspection; None: for ever.
+        inspection: what else to find out.
 
     Returns:
         ``format``, ``job``, ``logical``, ``vertices``, ``edges``, ``slots``, ``max_parallelism`` and
-        ``config``, as plain values.
+        ``config``, as plain values; ``inspection`` where one was asked for.
 
     Raises:
         UsageError: what the program itself raised, if it was one.
@@ -55,7 +77,10 @@ def capture(
     """
     with tempfile.TemporaryDirectory(prefix="headgate-capture-") as folder:
         file = Path(folder) / "plan.json"
-        output = _run_child(Path(path), arguments, launch.launch_variables(options, capture=file), timeout_s)
+        variables = launch.launch_variables(options, capture=file)
+        if inspection is not None:
+            variables[_INSPECTION] = json.dumps([inspection.inspector, inspection.request])
+        output = _run_child(Path(path), arguments, variables, timeout_s)
         if not file.exists():
             raise PlanError(
                 f"program {str(path)!r} ended before execute(); it said: {output[-_OUTPUT_SHOWN:]!r}"
@@ -64,6 +89,16 @@ def capture(
     if "error" in captured:
         raise _raised(str(path), captured["error"])
     return captured
+
+
+def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict[str, Any]:
+    """What the inspection found, under ``inspection``; nothing where none was asked for."""
+    asked = os.environ.get(_INSPECTION)
+    if asked is None:
+        return {}
+    inspector, request = json.loads(asked)
+    module, _, function = inspector.partition(":")
+    return {"inspection": getattr(importlib.import_module(module), function)(request, nodes, plan, config)}
 
 
 def write_captured(file: Path, facts: Mapping[str, Any]) -> NoReturn:
@@ -94,7 +129,9 @@ def child_main() -> None:
         file.write_text(json.dumps({"error": facts}), encoding="utf-8")
 
 
-def _run_child(path: Path, arguments: Sequence[str], variables: Mapping[str, str], timeout_s: float) -> str:
+def _run_child(
+    path: Path, arguments: Sequence[str], variables: Mapping[str, str], timeout_s: float | None
+) -> str:
     ours = str(Path(__file__).resolve().parents[2])
     search = os.pathsep.join(part for part in (ours, os.environ.get("PYTHONPATH", "")) if part)
     try:

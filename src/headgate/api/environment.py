@@ -13,6 +13,7 @@ from headgate.api import launch
 from headgate.api.arguments import check_job_name
 from headgate.api.checks import check_connectors, check_program, committing_sinks, states_of
 from headgate.api.executor import Executor, JobResult, JobSpec
+from headgate.api.job_handle import JobHandle
 from headgate.api.program import Program
 from headgate.api.reading import Readers
 from headgate.api.source import Source
@@ -176,42 +177,34 @@ class Environment(Readers):
 
         Args:
             name: of the job, for people and logs.
-            restore_from: a checkpoint to begin from, as path or URI.
+            restore_from: a checkpoint or savepoint to begin from, as path or URI.
 
         Raises:
             UsageError: the program, its settings or its functions cannot run; nothing was started.
             UserFunctionError: the program's code failed and the restart strategy gave up.
             JobFailedError: anything else failed and the restart strategy gave up.
         """
-        from headgate.api import capture, shipping
-
-        self.program.demand_open(f"execute {name!r}")
-        if (file := launch.capture_file()) is not None:
-            # Not yet judged are the types of state: who looks at a program is shown which are refused.
-            self._checked(name)
-            launch.note_execution(name)
-            capture.write_captured(file, self.describe(name) | {"config": self.settings})
-        plan = self.plan(name)
-        launch.note_execution(name)
-        nodes = self.program.nodes()
-        check_connectors(nodes)
-        shipping.check_shippable(nodes)
-        job = JobSpec(
-            name=name,
-            nodes=nodes,
-            plan=plan,
-            config=self._settings,
-            record_types=edge_record_types(nodes, plan),
-            collected=tuple(self.collecting),
-            restore_from=restore_from or launch.restore_from(),
-            spark=self._spark,
-        )
+        job = self._prepared(name, restore_from)
         executor = self._find_executor()
         self.program.close(f"job {name!r} was executed already")
-        result = executor.execute(job)
-        collected = {uid: list(sink.results) for uid, sink in self.collecting.items()}
-        self.result = replace(result, collected=collected)
-        return self.result
+        return self._finished(executor.execute(job))
+
+    def execute_async(self, name: str = "job", restore_from: str | None = None) -> JobHandle:
+        """Run the program and go on at once; the handle is how the job is asked for things, and waited for.
+
+        Args:
+            name: of the job, for people and logs.
+            restore_from: a checkpoint or savepoint to begin from, as path or URI.
+
+        Raises:
+            UsageError: the program, its settings or its functions cannot run; nothing was started.
+        """
+        job = self._prepared(name, restore_from)
+        executor = self._find_executor()
+        self.program.close(f"job {name!r} was executed already")
+        handle = JobHandle(executor, job, self._finished)
+        launch.note_started(handle)
+        return handle
 
     def free_uid(self, stem: str) -> str:
         """`stem`, or `stem` with the first number that no operator has as its uid."""
@@ -223,6 +216,38 @@ class Environment(Readers):
         return uid
 
     # -- inside
+
+    def _prepared(self, name: str, restore_from: str | None) -> JobSpec:
+        """The job, after every check."""
+        from headgate.api import capture, shipping
+
+        self.program.demand_open(f"execute {name!r}")
+        if (file := launch.capture_file()) is not None:
+            # Not yet judged are the types of state: who looks at a program is shown which are refused.
+            checked = self._checked(name)
+            launch.note_execution(name)
+            found = capture.inspected(self.program.nodes(), checked, self._settings)
+            capture.write_captured(file, self.describe(name) | {"config": self.settings} | found)
+        plan = self.plan(name)
+        launch.note_execution(name)
+        nodes = self.program.nodes()
+        check_connectors(nodes)
+        shipping.check_shippable(nodes)
+        return JobSpec(
+            name=name,
+            nodes=nodes,
+            plan=plan,
+            config=self._settings,
+            record_types=edge_record_types(nodes, plan),
+            collected=tuple(self.collecting),
+            restore_from=restore_from or launch.restore_from(),
+            spark=self._spark,
+        )
+
+    def _finished(self, result: JobResult) -> JobResult:
+        collected = {uid: list(sink.results) for uid, sink in self.collecting.items()}
+        self.result = replace(result, collected=collected)
+        return self.result
 
     def _checked(self, name: str) -> PhysicalPlan:
         check_job_name(name)

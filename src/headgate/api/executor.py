@@ -1,21 +1,154 @@
 """What the API hands to whoever runs a job, and what comes back.
 
 The API finds an executor by its registered name and never imports one. An executor is made without
-arguments; its one call blocks until the job has ended.
+arguments; its one call blocks until the job has ended. While it runs, :class:`JobControl` is how other
+threads ask it for something.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+
 from headgate.common.config import Config
+from headgate.common.errors import HeadgateError
 from headgate.common.ids import EdgeId
 from headgate.graph.logical import Node
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 
-__all__ = ["Edge", "Executor", "JobResult", "JobSpec", "PhysicalPlan", "Vertex"]
+__all__ = [
+    "Edge",
+    "Executor",
+    "JobControl",
+    "JobResult",
+    "JobSpec",
+    "JobStatus",
+    "PhysicalPlan",
+    "Then",
+    "Vertex",
+    "VertexStatus",
+]
+
+Then = Callable[[Any, HeadgateError | None], None]
+"""Takes the answer and None, or None and why there is none."""
+
+
+class VertexStatus(msgspec.Struct, frozen=True):
+    """One chain of operators of a running job; totals are of the present attempt.
+
+    Attributes:
+        name: the operators' names, joined.
+        uids: of its operators, in order of flow.
+        parallelism: number of subtasks.
+        records_in: records that they took in.
+        records_out: records that they emitted.
+        busy_ms: time that they worked, all together.
+        backpressured_ms: time that they waited for their receivers, all together.
+        watermark: least event time of a subtask that has one, in ms; None where none has.
+    """
+
+    name: str
+    uids: list[str]
+    parallelism: int
+    records_in: int
+    records_out: int
+    busy_ms: int
+    backpressured_ms: int
+    watermark: int | None
+
+
+class JobStatus(msgspec.Struct, frozen=True):
+    """A job at one moment.
+
+    Attributes:
+        job_id: names this submission; also the directory of its checkpoints.
+        name: given to ``execute``.
+        state: "created", "starting", "deploying", "running", "recovering", "rescaling", "finishing",
+            "failing", "cancelling", "finished", "failed" or "cancelled".
+        attempt: the present deployment, from 1; 0 before the first.
+        restarts: deployments that followed a failure.
+        generation: of the driver that owns the job, from 1.
+        parallelism: subtasks of the widest operator: the number of workers.
+        max_parallelism: number of key groups.
+        started_ms: wall clock at the submission.
+        checkpoints_triggered: checkpoints and savepoints begun by this driver.
+        checkpoints_completed: checkpoints that completed.
+        checkpoints_failed: checkpoints and savepoints that came to nothing.
+        savepoints_completed: savepoints stored.
+        pending: ids of those under way.
+        latest_checkpoint: id of the newest complete one, or None.
+        latest_duration_ms: how long that took from trigger to commit; None when it is not known.
+        last_failure: of the latest failed attempt, in words, or None.
+        last_checkpoint_failure: of the latest failed checkpoint, in words, or None.
+        savepoint: URI of the one that the job was stopped with, or None.
+        vertices: what runs.
+    """
+
+    job_id: str
+    name: str
+    state: str
+    attempt: int
+    restarts: int
+    generation: int
+    parallelism: int
+    max_parallelism: int
+    started_ms: int
+    checkpoints_triggered: int
+    checkpoints_completed: int
+    checkpoints_failed: int
+    savepoints_completed: int
+    pending: list[int]
+    latest_checkpoint: int | None
+    latest_duration_ms: int | None
+    last_failure: str | None
+    last_checkpoint_failure: str | None
+    savepoint: str | None
+    vertices: list[VertexStatus]
+
+
+class JobControl(Protocol):
+    """A running job, for other threads; nothing here blocks but :meth:`status`.
+
+    Each `then` is called once, in the job's own loop, where it must not wait; or at once, in the caller's
+    thread, where the job is over.
+    """
+
+    def status(self) -> JobStatus:
+        """The job as it is now; as it ended, once it is over. Not to be called in the job's loop.
+
+        Raises:
+            OperatingError: the job's loop did not answer in time.
+        """
+        ...
+
+    def checkpoint(self, then: Then) -> None:
+        """Take a checkpoint; the answer is its URI, once it is committed."""
+        ...
+
+    def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002
+        """Take a savepoint; the answer is its URI, once it is whole."""
+        ...
+
+    def stop(
+        self,
+        target: str | None,
+        format: str,  # noqa: A002
+        drain: bool,
+        then: Then,
+    ) -> None:
+        """End the job with a savepoint; the answer is its URI, once it is committed."""
+        ...
+
+    def cancel(self) -> None:
+        """End the job now; what is not committed is not committed any more."""
+        ...
+
+    def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
+        """Go on at another parallelism; the answer is that, once all subtasks run."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +165,7 @@ class JobSpec:
             :attr:`JobResult.collected`.
         restore_from: a checkpoint to begin from, as path or URI; None begins empty.
         spark: the user's ``SparkSession``, or None.
+        begins: called by whoever runs the job, when it can be asked for something.
     """
 
     name: str
@@ -42,6 +176,7 @@ class JobSpec:
     collected: tuple[str, ...] = ()
     restore_from: str | None = None
     spark: Any = None
+    begins: Callable[[JobControl], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +193,7 @@ class JobResult:
         collected: uid of a collecting sink -> its records; the Environment fills this in.
         skipped: uid of a source -> bad records that it skipped.
         duration_ms: from submission to end.
+        savepoint: URI of the savepoint that the job was stopped with; None when its input ended.
     """
 
     job_id: str
@@ -69,6 +205,7 @@ class JobResult:
     collected: Mapping[str, list[Any]] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)
     duration_ms: int = 0
+    savepoint: str | None = None
 
 
 class Executor(Protocol):

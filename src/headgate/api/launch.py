@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from headgate.common.errors import PlanError
 
@@ -24,6 +24,19 @@ RESTORE_VARIABLE = "HEADGATE_RESTORE_FROM"
 CAPTURE_VARIABLE = "HEADGATE_CAPTURE"
 
 _executed: list[str] = []
+_started: list[Started] = []
+
+
+class Started(Protocol):
+    """A job that a program started and that goes on beside it."""
+
+    def result(self) -> Any:
+        """Wait for its end."""
+        ...
+
+    def cancel(self) -> None:
+        """End it."""
+        ...
 
 
 def command_line_options() -> list[str]:
@@ -60,11 +73,17 @@ def note_execution(name: str) -> None:
     _executed.append(name)
 
 
+def note_started(job: Started) -> None:
+    """A job of this process goes on beside the program."""
+    _started.append(job)
+
+
 def run_program(path: str | Path, arguments: Sequence[str] = ()) -> None:
     """Run a program file in this process, as ``python path arguments...`` would.
 
     A file that never calls ``execute`` but has ``def build(env)`` is given an Environment, and the
-    job that it builds is executed under the file's name.
+    job that it builds is executed under the file's name. Jobs that go on beside the program are waited
+    for, or cancelled when the program raises.
 
     Raises:
         PlanError: there is no such file, or it neither executes a job nor has ``build``.
@@ -77,10 +96,24 @@ def run_program(path: str | Path, arguments: Sequence[str] = ()) -> None:
     except OSError as error:
         raise PlanError(f"program {str(path)!r} cannot be read: {error.strerror or error}") from None
     before = len(_executed)
-    with _as_script(file, arguments) as module:
+    with _as_script(file, arguments) as module, _waiting_for_jobs():
         exec(compile(text, str(file), "exec"), vars(module))  # noqa: S102 - the user's program
         if len(_executed) == before:
             _build(file, vars(module))
+
+
+@contextmanager
+def _waiting_for_jobs() -> Iterator[None]:
+    _started.clear()
+    try:
+        yield
+        while _started:
+            _started[0].result()
+            del _started[0]
+    except BaseException:
+        while _started:
+            _started.pop().cancel()
+        raise
 
 
 def _build(file: Path, names: Mapping[str, Any]) -> None:

@@ -4,6 +4,9 @@ Two-phase commit: at a checkpoint every writer hands out *committables*, plain v
 what is ready but not yet visible. They become part of the checkpoint. Only when the checkpoint is
 in the log of completed ones does the job master commit them, in order, and after a failure it
 commits those of the restored checkpoint once more. So commit must be idempotent.
+
+A snapshot may also be restored after more was committed than it knows of. Which output belongs to a
+snapshot's history is told by its :class:`Lineage`; `docs/sinks.md` has the rules.
 """
 
 from __future__ import annotations
@@ -16,8 +19,64 @@ from typing import Any, Generic
 from typing_extensions import TypeVar
 
 from headgate.api.source import Plain
+from headgate.common.errors import OperatingError
 
 T = TypeVar("T", default=Any)
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A snapshot that another job began from.
+
+    Attributes:
+        job: id of the job that drew it.
+        generation: of that job's driver.
+        attempt: the deployment that it was drawn in.
+        checkpoint: its id.
+    """
+
+    job: str
+    generation: int
+    attempt: int
+    checkpoint: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The line that a job's output goes on.
+
+    Jobs that begin from each other's snapshots are of one line. What a job must not repeat is its
+    history: what each job it descends from had prepared when the snapshot was drawn.
+
+    Attributes:
+        id: of the line: the id of the job that began it.
+        forks: the snapshots that this job descends from, oldest first; empty for a job that began from
+            nothing.
+    """
+
+    id: str
+    forks: tuple[Fork, ...] = ()
+
+    def holds(self, job: str, generation: int, attempt: int, checkpoint: int) -> bool:
+        """Whether output prepared there, and committed, is history of this job.
+
+        Args:
+            job: who prepared it.
+            generation: of that job's driver.
+            attempt: the deployment.
+            checkpoint: the first snapshot that it was part of.
+
+        Example:
+            >>> line = Lineage("a", (Fork("a", 1, 2, 7),))
+            >>> line.holds("a", 1, 1, 7), line.holds("a", 1, 2, 8), line.holds("a", 1, 3, 7)
+            (True, False, False)
+        """
+        return any(
+            fork.job == job
+            and (generation, attempt) <= (fork.generation, fork.attempt)
+            and checkpoint <= fork.checkpoint
+            for fork in self.forks
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +87,10 @@ class SinkWriterContext:
         uid: the sink's uid.
         subtask: which parallel writer this is, from 0.
         parallelism: how many writers there are.
-        attempt: the deployment; with the subtask it makes a name that no other writer ever uses.
+        attempt: the deployment of this driver, from 1.
         job: the job's id.
+        generation: of the job's driver. A driver that goes on with a job counts attempts from 1 again,
+            so only generation, attempt and subtask together make a name that no other writer has.
     """
 
     uid: str
@@ -37,6 +98,24 @@ class SinkWriterContext:
     parallelism: int
     attempt: int
     job: str
+    generation: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SinkCommitterContext:
+    """What a committer may know about its place.
+
+    Attributes:
+        uid: the sink's uid.
+        job: the job's id.
+        generation: of the job's driver.
+        lineage: the line that the job's output goes on.
+    """
+
+    uid: str
+    job: str
+    generation: int
+    lineage: Lineage
 
 
 class SinkWriter(ABC, Generic[T]):
@@ -56,6 +135,15 @@ class SinkWriter(ABC, Generic[T]):
         this writer.
         """
 
+    def prepare_commit_at(self, checkpoint: int) -> list[Plain]:
+        """As :meth:`prepare_commit`, which is all it does by default, told what for.
+
+        Args:
+            checkpoint: id of the checkpoint or savepoint that is drawn. What is prepared may be committed
+                with a later one, if this one fails or is a savepoint.
+        """
+        return self.prepare_commit()
+
     accepts_columns: bool = False
 
     def snapshot(self) -> list[Plain]:
@@ -67,7 +155,49 @@ class SinkWriter(ABC, Generic[T]):
 
 
 class SinkCommitter(ABC):
-    """Publishes committables; lives in the driver, called from one thread."""
+    """Publishes committables; lives in the driver, called from one thread.
+
+    Attributes:
+        tells_commits: whether :meth:`committed_after` knows what was committed, also by other jobs and
+            before this process began.
+        takes_back: whether :meth:`take_back` can remove it.
+    """
+
+    tells_commits: bool = False
+    takes_back: bool = False
+
+    def begin(self, context: SinkCommitterContext) -> None:  # noqa: B027 - optional hook
+        """The job begins; called once, before the first commit."""
+
+    def committed_after(self, context: SinkCommitterContext) -> str | None:
+        """What this sink has published of the line that is not history of the job, in words.
+
+        Asked before :meth:`begin` of a job that begins from another job's snapshot.
+
+        Returns:
+            None where there is nothing, and always where `tells_commits` is false.
+
+        Raises:
+            OperatingError: it cannot be found out now.
+        """
+        return None
+
+    def take_back(self, context: SinkCommitterContext) -> None:
+        """Make what is published of the line be the history of the job, no more and no less.
+
+        Called before :meth:`begin`, where the user has chosen so; a crash in between has it called again.
+        Jobs of the line that still run must not be able to commit afterwards.
+
+        Raises:
+            OperatingError: not all of it could be done.
+        """
+        raise OperatingError(f"{type(self).__name__} cannot take back what it has committed")
+
+    def hold(self, committables: Sequence[Plain]) -> None:  # noqa: B027 - optional hook
+        """A savepoint is about to be whole that holds these; whoever restores it commits them.
+
+        So :meth:`abandon` must leave them, whatever becomes of this job.
+        """
 
     @abstractmethod
     def commit(self, committables: Sequence[Plain]) -> None:
@@ -75,6 +205,7 @@ class SinkCommitter(ABC):
 
         Raises:
             OperatingError: publishing failed for now; the job restarts and commits again.
+            FencedError: another job goes on this line in this place; this one must not.
         """
 
     def abandon(self, committed_through: Sequence[Plain]) -> None:  # noqa: B027 - optional hook

@@ -9,6 +9,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -84,6 +85,36 @@ def _measured(name: str, sections: Iterable[Iterable[Part]], ranges: list[FileRa
             yield part
         ranges.append(FileRange(name, offset, length, crc32))
         offset += length
+
+
+def little_of(
+    limit: int | None, sections: Sequence[Iterable[Part]]
+) -> tuple[list[Iterable[Part]] | None, list[list[Part]]]:
+    """The sections, if they hold more than `limit` bytes; else None, and the parts of each.
+
+    No more is read than it takes to know.
+
+    Args:
+        limit: bytes of what is little; None: everything is; below 0: nothing is.
+        sections: the bytes of each, in parts; asked for once and in order.
+
+    Example:
+        >>> little_of(3, [[b"ab"], [b"c"]])
+        (None, [[b'ab'], [b'c']])
+    """
+    if limit is not None and limit < 0:
+        return list(sections), []
+    small: list[list[Part]] = []
+    size = 0
+    for place, parts in enumerate(sections):
+        rest, mine = iter(parts), list[Part]()
+        for part in rest:
+            mine.append(part)
+            size += memoryview(part).nbytes
+            if limit is not None and size > limit:
+                return [*small, chain(mine, rest), *sections[place + 1 :]], []
+        small.append(mine)
+    return None, small
 
 
 def read_handle(disk: Disk, handle: StateHandle) -> bytes:

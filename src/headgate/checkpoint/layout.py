@@ -5,12 +5,19 @@
     <job>/chk-<n>/<data files>     written by workers
     <job>/chk-<n>/_metadata        written by the job master when all tasks have acknowledged
     <job>/log/<19 digits>          which of them count
+
+A savepoint is a folder of its own, wherever it was asked for; names are relative to it::
+
+    _metadata                                  written by the job master when all tasks have acknowledged
+    state/<operator>/<state>/part-<n>.parquet  a table of keyed state, of the canonical format
+    data/v<vertex>-s<subtask>-<number>         everything else
 """
 
 from __future__ import annotations
 
 import re
 from typing import Final
+from urllib.parse import quote, unquote
 
 from headgate.common.errors import StorageError
 from headgate.common.ids import AttemptId, CheckpointId, Generation, JobId, SubtaskId
@@ -90,3 +97,61 @@ def checkpoint_number(folder: str) -> CheckpointId | None:
     """The id in a folder's own name such as ``chk-7``; None when it is no checkpoint's folder."""
     match = _CHECKPOINT.fullmatch(folder)
     return CheckpointId(int(match[1])) if match else None
+
+
+TIMERS_FOLDER: Final = "timers"
+_TIMERS_STATE: Final = "timers:all"
+
+
+def as_folder(name: str) -> str:
+    """The name of an operator or state as a folder's: readable, one level deep, never hidden from tools.
+
+    Example:
+        >>> as_folder("last_visit"), as_folder("count#ttl"), as_folder("_a/b=c")
+        ('last_visit', 'count%23ttl', '%5Fa%2Fb%3Dc')
+    """
+    quoted = quote(name, safe="", errors="surrogatepass")
+    return f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted[:1] in ("_", ".") else quoted
+
+
+def from_folder(folder: str) -> str:
+    """The counterpart of :func:`as_folder`.
+
+    Example:
+        >>> from_folder("%5Fa%2Fb%3Dc")
+        '_a/b=c'
+    """
+    return unquote(folder, errors="surrogatepass")
+
+
+def table_name(uid: str, state: str, subtask: int) -> str:
+    """Where a savepoint of the canonical format has a state of one subtask.
+
+    Args:
+        uid: of the operator.
+        state: its name; `state.canonical.layout.TIMERS` for all timers.
+        subtask: which copy of the operator.
+
+    Example:
+        >>> table_name("streaks", "count", 1), table_name("streaks", "timers:all", 0)
+        ('state/streaks/count/part-00001.parquet', 'state/streaks/timers/part-00000.parquet')
+        >>> table_name("streaks", "timers", 0)
+        'state/streaks/%74imers/part-00000.parquet'
+    """
+    folder = as_folder(state)
+    if state == _TIMERS_STATE:
+        folder = TIMERS_FOLDER
+    elif state == TIMERS_FOLDER:
+        folder = f"%{ord(state[0]):02X}{state[1:]}"
+    return f"state/{as_folder(uid)}/{folder}/part-{subtask:05}.parquet"
+
+
+def savepoint_data_name(task: SubtaskId, number: str) -> str:
+    """A name for what one task stores in a savepoint besides tables.
+
+    Example:
+        >>> from headgate.common.ids import SubtaskIndex, VertexId
+        >>> savepoint_data_name(SubtaskId(VertexId(2), SubtaskIndex(0)), "1")
+        'data/v2-s0-1'
+    """
+    return f"data/v{task.vertex}-s{task.subtask}-{number}"

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from headgate.checkpoint.layout import checkpoint_of, job_folder
-from headgate.checkpoint.storage.local import TEMPORARY_PREFIX, LocalDisk
+from headgate.checkpoint.storage.base import TEMPORARY_PREFIX
+from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.ids import JobId
 from headgate.common.processes import process_lives
 from headgate.state.snapshots import FileRange

@@ -4,12 +4,17 @@ It decides nothing about when. All methods block and belong to one thread. What 
 order, so that a crash between any two steps leaves nothing half-visible:
 
 * store: data files (by workers), metadata, log entry;
-* retire: log entries, metadata, data files.
+* retire: log entries, metadata, data files; then a snapshot that the job claimed, the same way.
+
+Which files a checkpoint shares with others is counted by `core.checkpoint.shared_state`, made anew from the
+log by each job master. `docs/checkpoint-ownership.md` tells who may delete what.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
+from typing import Final
 
 from headgate.checkpoint.layout import (
     METADATA,
@@ -27,13 +32,20 @@ from headgate.checkpoint.opening import (
     referenced_ranges,
     verify_files,
 )
+from headgate.checkpoint.ownership import DEED, Deed, Disks, decode_deed, encode_deed, release
+from headgate.checkpoint.savepoints import is_outside
 from headgate.checkpoint.storage.base import KeepsTemporaries, UnsureWriteError
+from headgate.checkpoint.storage.uris import open_disk
+from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
 from headgate.checkpoint.store.entries import Completed, digest
-from headgate.checkpoint.store.log import CommitPermit, CompletedCheckpointLog
+from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import InternalError, StorageError
 from headgate.common.ids import CheckpointId, JobId
 from headgate.common.ports import Disk, NoProbe, Probe
+from headgate.core.checkpoint.shared_state import SharedStateRegistry
 from headgate.state.snapshots import CheckpointMetadata, FileRange, SubtaskSnapshot
+
+_LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 def may_be_published(error: BaseException) -> bool:
@@ -51,17 +63,31 @@ class CheckpointService:
         disk: the checkpoint storage.
         job: whose checkpoints.
         probe: told of "checkpoint.metadata-written" and "checkpoint.logged".
+        log: which checkpoints are complete, and who may add to them; files beside the checkpoints by default.
+        disks: opens the disk of a claimed snapshot that is elsewhere.
 
     Raises:
         StorageError: the job's id cannot name a folder.
     """
 
-    def __init__(self, disk: Disk, job: JobId, probe: Probe | None = None) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        job: JobId,
+        probe: Probe | None = None,
+        log: CompletedCheckpointStore | None = None,
+        disks: Disks = open_disk,
+    ) -> None:
         self.disk = disk
         self.job = job
         self._probe: Probe = probe if probe is not None else NoProbe()
-        self._log = CompletedCheckpointLog(disk, log_folder(job))
-        self._files_of: dict[CheckpointId, frozenset[str]] = {}
+        self._log = CompletedCheckpointLog(disk, log_folder(job)) if log is None else log
+        self._disks = disks
+        self._shared = SharedStateRegistry()
+        self._counted: set[int] = set()
+        self._doomed: set[str] = set()
+        self._deed: Deed | None = None
+        self._deed_name = f"{job_folder(job)}/{DEED}"
 
     def claim(self) -> CommitPermit:
         """Take the job over from every earlier job master.
@@ -70,6 +96,15 @@ class CheckpointService:
             StorageError: the log cannot be read or written.
         """
         return self._log.claim()
+
+    def check(self, permit: CommitPermit) -> None:
+        """Make sure that no other job master has claimed the job since.
+
+        Raises:
+            FencedError: one has: stop, and commit nothing.
+            StorageError: the log cannot be read.
+        """
+        self._log.check(permit)
 
     def completed(self) -> list[Completed]:
         """What the log holds, oldest first, read afresh.
@@ -85,9 +120,28 @@ class CheckpointService:
         Ask after :meth:`claim`.
         """
         folders = (checkpoint_of(name, self.job) for name in self.disk.list(job_folder(self.job)))
-        used = [CheckpointId(entry.checkpoint) for entry in self._log.completed()]
-        used += [checkpoint for checkpoint in folders if checkpoint is not None]
-        return CheckpointId(max(used, default=0) + 1)
+        used = [checkpoint for checkpoint in folders if checkpoint is not None]
+        if (claimed := self.claimed()) is not None:
+            used.append(claimed)
+        return self._log.first_checkpoint_id(CheckpointId(max(used, default=0) + 1))
+
+    def own(self, deed: Deed) -> None:
+        """The job owns a snapshot from elsewhere: it counts as this job's oldest checkpoint from here on.
+
+        Raises:
+            StorageError: that could not be written down.
+        """
+        self.disk.create(self._deed_name, [encode_deed(deed)])
+        self._deed = deed
+
+    def claimed(self) -> CheckpointId | None:
+        """Id of the snapshot from elsewhere that the job owns and has not yet let go of.
+
+        Raises:
+            StorageError: the deed cannot be read.
+        """
+        deed = self._read_deed()
+        return None if deed is None else CheckpointId(deed.checkpoint)
 
     def store(self, permit: CommitPermit, metadata: CheckpointMetadata) -> None:
         """Complete a checkpoint: metadata durably in place, then the log entry.
@@ -113,11 +167,33 @@ class CheckpointService:
             if not may_be_published(error):
                 self._delete_quietly(name)
             raise
-        self._files_of[checkpoint] = _files(metadata)
+        self._shared.register(checkpoint, {name, *_files(metadata)})
+        self._counted.add(checkpoint)
+        self._probe.reached("checkpoint.logged")
+
+    def store_savepoint(
+        self, permit: CommitPermit, metadata: CheckpointMetadata, uri: str, sha256: str
+    ) -> None:
+        """Say in the log that the job was stopped with a savepoint, whose `_metadata` is durable at `uri`.
+
+        Args:
+            permit: of this job master.
+            metadata: of the savepoint.
+            uri: of its `_metadata`.
+            sha256: hexadecimal digest of that file.
+
+        Raises:
+            FencedError: another job master took over: stop. Nothing may be deleted.
+            UnsureWriteError: the log entry may be there or not. Nothing may be deleted.
+            StorageError: it was not completed.
+        """
+        self._log.append(permit, CheckpointId(metadata.checkpoint), uri, sha256)
         self._probe.reached("checkpoint.logged")
 
     def load_latest(self) -> CheckpointMetadata | None:
         """The newest completed checkpoint of this job, read afresh; None when there is none.
+
+        That may be a savepoint (its `kind` says so), whose file names are relative to its own folder.
 
         Raises:
             StorageError: it cannot be trusted; the message names the file, the cause and older ones.
@@ -164,17 +240,33 @@ class CheckpointService:
             raise InternalError(
                 f"retiring checkpoints {sorted(retired)} would leave job {self.job!r} without any"
             )
-        needed = self._needed_by(retained)
-        candidates: set[str] = set()
-        for entry in logged:
-            if entry.checkpoint in retired:
-                candidates |= self._files_of_logged(entry, tolerant=True)
+        self._count(retained)
+        self._count((entry for entry in logged if entry.checkpoint <= newest), tolerant=True)
         if retained:
-            self._log.trim(permit, CheckpointId(retained[0].checkpoint))
-        for checkpoint in sorted(retired):
-            candidates |= set(self.disk.list(checkpoint_folder(self.job, checkpoint)))
-            self._files_of.pop(checkpoint, None)
-        self._delete_all(candidates - needed)
+            lowest = CheckpointId(retained[0].checkpoint)
+            self._log.trim(permit, lowest)
+            self._probe.reached("checkpoint.trimmed")
+        else:
+            lowest = CheckpointId(newest + 1)
+        self._delete_unused(retired, lowest)
+        self._let_go(retired)
+
+    def discard_completed(self, permit: CommitPermit, checkpoints: Iterable[CheckpointId]) -> None:
+        """The job has ended and keeps nothing: delete its completed checkpoints and empty its log.
+
+        Savepoints that the log names stay where they are.
+
+        Raises:
+            FencedError: another job master took over; nothing was deleted.
+            StorageError: something cannot be read or deleted.
+        """
+        gone = set(checkpoints)
+        logged = self._log.completed()
+        self._count(logged, tolerant=True)
+        self._log.close(permit, terminal=True)
+        newest = max(gone | {CheckpointId(entry.checkpoint) for entry in logged}, default=0)
+        self._delete_unused(gone, CheckpointId(newest + 1))
+        self._let_go(gone)
 
     def discard(self, snapshots: Iterable[SubtaskSnapshot]) -> None:
         """Delete the data files of snapshots that will never be part of a completed checkpoint.
@@ -183,9 +275,11 @@ class CheckpointService:
             StorageError: a file cannot be deleted; the next sweep tries again.
         """
         # They may refer to files of completed checkpoints, also to those of a job master before this one.
-        kept = self._needed_by(self._log.completed())
+        self._count(self._log.completed())
         names = {name for snapshot in snapshots for name in _files_of_snapshot(snapshot)}
-        self._delete_all({name for name in names - kept if checkpoint_of(name, self.job) is not None})
+        self._delete_all(
+            {name for name in self._shared.unreferenced(names) if checkpoint_of(name, self.job) is not None}
+        )
 
     def sweep_orphans(self, permit: CommitPermit, pending: Iterable[CheckpointId] = ()) -> list[str]:
         """Delete what crashes left behind: files of checkpoints neither completed nor pending.
@@ -208,12 +302,12 @@ class CheckpointService:
         self._log.check(permit)
         logged = self._log.completed()
         spared = {entry.checkpoint for entry in logged} | set(pending)
-        needed = self._needed_by(logged)
+        self._count(logged)
         orphans = {
             name
-            for name in names
+            for name in self._shared.unreferenced(names)
             if (owner := checkpoint_of(name, self.job)) is not None and owner not in spared
-        } - needed
+        }
         on_the_way = set(pending)
         orphans |= {name for name in unfinished if checkpoint_of(name, self.job) not in on_the_way}
         return self._delete_all(orphans)
@@ -231,30 +325,55 @@ class CheckpointService:
                 "the next checkpoint takes a new one"
             )
 
-    def _needed_by(self, logged: Iterable[Completed]) -> set[str]:
-        needed: set[str] = set()
+    def _count(self, logged: Iterable[Completed], *, tolerant: bool = False) -> None:
+        """Tell the registry what completed checkpoints refer to; `tolerant`: as far as they can be read."""
         for entry in logged:
-            needed |= self._files_of_logged(entry)
-            needed.add(entry.metadata)
-        return needed
-
-    def _files_of_logged(self, entry: Completed, *, tolerant: bool = False) -> frozenset[str]:
-        checkpoint = CheckpointId(entry.checkpoint)
-        if checkpoint not in self._files_of:
-            where = self.disk.describe(entry.metadata)
+            if entry.checkpoint in self._counted or is_outside(entry.metadata):
+                continue
             try:
-                self._files_of[checkpoint] = _files(decode_metadata(self.disk.read(entry.metadata), where))
-            except FileNotFoundError:
-                if not tolerant:
-                    raise StorageError(
-                        f"{where} is missing although the log names it; nothing was deleted"
-                    ) from None
-                return frozenset()
+                names = _files(self._metadata_of(entry))
             except StorageError:
                 if not tolerant:
                     raise
-                return frozenset()
-        return self._files_of[checkpoint]
+                continue
+            self._shared.register(CheckpointId(entry.checkpoint), {entry.metadata, *names})
+            self._counted.add(entry.checkpoint)
+
+    def _metadata_of(self, entry: Completed) -> CheckpointMetadata:
+        where = self.disk.describe(entry.metadata)
+        try:
+            return decode_metadata(self.disk.read(entry.metadata), where)
+        except FileNotFoundError:
+            raise StorageError(f"{where} is missing although the log names it; nothing was deleted") from None
+
+    def _delete_unused(self, gone: Iterable[CheckpointId], lowest: CheckpointId) -> None:
+        """Delete what only checkpoints below `lowest` need; what fails is tried again with the next ones."""
+        self._doomed.update(self._shared.unregister_below(lowest).files)
+        self._counted = {checkpoint for checkpoint in self._counted if checkpoint >= lowest}
+        for checkpoint in gone:
+            self._doomed.update(self.disk.list(checkpoint_folder(self.job, checkpoint)))
+        self._doomed.intersection_update(self._shared.unreferenced(self._doomed))
+        self._delete_all(self._doomed)
+        self._doomed.clear()
+
+    def _read_deed(self) -> Deed | None:
+        try:
+            data = self.disk.read(self._deed_name)
+        except FileNotFoundError:
+            return None
+        self._deed = decode_deed(data, self.disk.describe(self._deed_name))
+        return self._deed
+
+    def _let_go(self, gone: Iterable[CheckpointId]) -> None:
+        """Delete the claimed snapshot when it is among `gone`."""
+        deed = self._deed
+        if deed is None or CheckpointId(deed.checkpoint) not in set(gone):
+            return
+        left_alone = release(deed, self.own, self._disks)
+        if left_alone is not None:
+            _LOG.warning("the claimed snapshot %s was not deleted: %s", deed.root, left_alone)
+        self.disk.delete(self._deed_name)
+        self._deed = None
 
     def _delete_all(self, names: set[str]) -> list[str]:
         # Metadata first: a half-deleted checkpoint must not look whole.

@@ -18,7 +18,14 @@ from types import CodeType, FrameType
 from typing import Final
 
 from headgate.api.launch import program_traceback
-from headgate.common.errors import HeadgateError, InternalError, UsageError, UserFunctionError
+from headgate.common.errors import (
+    FencedError,
+    HeadgateError,
+    InternalError,
+    TerminatedError,
+    UsageError,
+    UserFunctionError,
+)
 
 DEBUG_VARIABLE: Final = "HEADGATE_DEBUG"
 
@@ -30,15 +37,23 @@ class ExitCode(IntEnum):
 
     FINISHED = 0
     JOB_FAILED = 1
+    INCOMPATIBLE = 1
+    """Of `check-upgrade`: the program cannot go on from the snapshot, or would lose state."""
+    DAMAGED = 1
+    """Of `checkpoint verify`: something that a snapshot needs is missing or not intact."""
     REFUSED = 2
     USER_CODE = 3
+    NEEDS_MIGRATION = 4
+    """Of `check-upgrade --exact`: it can, but values are converted."""
     INTERNAL = 70
+    NOT_LEADING = 75
+    """Of `run`: another driver leads the job, from the start or since a moment; the job is in its hands."""
     HUNG_UP = 129
     INTERRUPTED = 130
     TERMINATED = 143
 
 
-class SignalledError(KeyboardInterrupt):
+class SignalledError(TerminatedError):
     """A signal asks the command to end; the running job is cancelled as by Ctrl-C.
 
     Attributes:
@@ -81,7 +96,10 @@ def _ending_of(error: BaseException) -> Ending:
         case SystemExit():
             return _of_exit(error)
         case SignalledError():
-            return Ending(error.code, "headgate: cancelled by a signal")
+            what = (
+                "stopped by a signal; the next driver goes on" if error.goes_on else "cancelled by a signal"
+            )
+            return Ending(error.code, f"headgate: {what}")
         case KeyboardInterrupt():
             return Ending(ExitCode.INTERRUPTED, "headgate: cancelled")
         case UserFunctionError():
@@ -90,6 +108,8 @@ def _ending_of(error: BaseException) -> Ending:
             return Ending(ExitCode.REFUSED, f"headgate: {error}")
         case InternalError():
             return Ending(ExitCode.INTERNAL, _please_report(str(error)))
+        case FencedError():
+            return Ending(ExitCode.NOT_LEADING, f"headgate: {error}")
         case HeadgateError():
             return Ending(ExitCode.JOB_FAILED, f"headgate: the job failed: {error}")
     if _raised_by_headgate(error):

@@ -12,10 +12,12 @@ from typing import Annotated, Final
 
 import typer
 
+from headgate.cli import checkpoint, control, savepoint
 from headgate.cli.exit_codes import ending_of
 from headgate.cli.options_page import page
 from headgate.cli.run import RunRequest, assignments
 from headgate.cli.run import run as run_request
+from headgate.common.errors import StorageError, UsageError
 
 PLAIN_WIDTH: Final = 160
 """Characters of a line where the output is no terminal."""
@@ -28,6 +30,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(savepoint.app, name="savepoint")
+app.add_typer(control.checkpoint_app, name="checkpoint")
+control.checkpoint_app.command("verify")(checkpoint.verify_stored)
+control.checkpoint_app.command("prune")(checkpoint.prune_stored)
+savepoint.app.command("create")(control.create_savepoint)
+app.command("list")(control.list_jobs)
+for _command in (control.status, control.stop, control.cancel, control.rescale, control.query):
+    app.command()(_command)
 
 Program = Annotated[
     str, typer.Argument(metavar="JOB.PY", help="A script that executes a job, or defines build(env).")
@@ -54,14 +64,28 @@ def run(
     define: Options = None,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="CHECKPOINT", help="Begin from this checkpoint, a path or URI."),
+        typer.Option(
+            "--from", metavar="CHECKPOINT", help="Begin from this snapshot, a path or URI."
+        ),
     ] = None,
     master: Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master.")] = None,
+    ha: Annotated[
+        str | None,
+        typer.Option(
+            "--ha", metavar="TYPE", help="filesystem or zookeeper: go on where this job's last driver died."
+        ),
+    ] = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show warnings and errors only.")] = False,
+    allow: Annotated[
+        bool,
+        typer.Option("--allow-non-restored-state", help="With --from: leave behind what the program lacks."),
+    ] = False,
 ) -> None:
     """Run a program and show its job until it ends."""
-    request = RunRequest(program, arguments or (), define or (), parallelism, from_, master, as_json, quiet)
+    request = RunRequest(
+        program, arguments or (), define or (), parallelism, from_, master, as_json, quiet, allow, ha
+    )
     raise typer.Exit(run_request(request))
 
 
@@ -103,6 +127,44 @@ def types(
         return show(program, arguments or (), settings, as_json, sys.stdout.isatty())
 
     _print(text)
+
+
+@app.command("check-upgrade")
+def check_upgrade(
+    snapshot: Annotated[
+        str, typer.Argument(metavar="SNAPSHOT", help="A checkpoint or savepoint, a path or URI.")
+    ],
+    program: Program,
+    arguments: Arguments = None,
+    parallelism: Parallelism = None,
+    define: Options = None,
+    allow: Annotated[
+        bool,
+        typer.Option("--allow-non-restored-state", help="What is only in the snapshot may be left behind."),
+    ] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="End with code 4 when values would be converted.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")] = False,
+) -> None:
+    """Tell whether a changed program can go on from a snapshot; nothing is started."""
+    code: list[int] = []
+
+    def text() -> str:
+        from headgate.cli.check_upgrade import UpgradeRequest, check
+
+        settings = assignments(RunRequest(program, arguments or (), define or (), parallelism))
+        request = UpgradeRequest(snapshot, program, arguments or (), settings, allow, exact, as_json)
+        try:
+            found, ended = check(request, sys.stdout.isatty())
+        except StorageError as error:
+            # Nothing was judged, which is another answer than "incompatible".
+            raise UsageError(str(error)) from None
+        code.append(ended)
+        return found
+
+    _print(text)
+    raise typer.Exit(code[0])
 
 
 @app.command()

@@ -40,6 +40,8 @@ class RunRequest:
         master: Spark's.
         as_json: events as lines on the standard output.
         quiet: warnings only.
+        allow_non_restored: whether state of that checkpoint which the program lacks is left behind.
+        ha: type of high availability; None leaves it to the settings.
     """
 
     program: str
@@ -50,6 +52,8 @@ class RunRequest:
     master: str | None = None
     as_json: bool = False
     quiet: bool = False
+    allow_non_restored: bool = False
+    ha: str | None = None
 
 
 def assignments(request: RunRequest) -> list[str]:
@@ -66,6 +70,10 @@ def assignments(request: RunRequest) -> list[str]:
         found.append(f"{o.PARALLELISM_DEFAULT.key}={request.parallelism}")
     if request.master is not None:
         found.append(f"{o.SPARK_MASTER.key}={request.master}")
+    if request.allow_non_restored:
+        found.append(f"{o.IGNORE_UNCLAIMED_STATE.key}=true")
+    if request.ha is not None:
+        found.append(f"{o.HIGH_AVAILABILITY.key}={request.ha}")
     if request.as_json or request.quiet:
         display = ProgressDisplay.JSON if request.as_json else ProgressDisplay.OFF
         found.append(f"{o.PROGRESS.key}={display.value}")

@@ -212,6 +212,7 @@ def validate(config: Config) -> None:
     _check_unaligned(config)
     _check_incremental(config)
     _check_changelog(config)
+    _check_high_availability(config)
     _refuse_settings_of_other_strategies(config)
 
 
@@ -240,6 +241,28 @@ def _check_unaligned(config: Config) -> None:
             o.ALIGNED_TIMEOUT,
             o.UNALIGNED,
             f"only unaligned checkpoints have a timeout; set {o.UNALIGNED.key}=true or drop the timeout",
+        )
+
+
+def _check_high_availability(config: Config) -> None:
+    """Spark's configuration serves many jobs, not all of them with checkpoints to go on from."""
+    kind = config.get(o.HIGH_AVAILABILITY)
+    if kind is o.HighAvailabilityType.NONE:
+        return
+    without = config.get(o.CHECKPOINTING_INTERVAL) is None
+    if without and config.origin(o.HIGH_AVAILABILITY) >= Origin.PROGRAM:
+        raise _contradiction(
+            config,
+            o.HIGH_AVAILABILITY,
+            o.CHECKPOINTING_INTERVAL,
+            "without checkpoints there is nothing to go on from; set an interval or drop the first",
+        )
+    if kind is o.HighAvailabilityType.ZOOKEEPER and config.get(o.HA_ZOOKEEPER_QUORUM) is None:
+        raise _contradiction(
+            config,
+            o.HIGH_AVAILABILITY,
+            o.HA_ZOOKEEPER_QUORUM,
+            "name ZooKeeper's servers as host:port",
         )
 
 

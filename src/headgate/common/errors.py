@@ -28,6 +28,16 @@ class HeadgateError(Exception):
     """Base of all; never raised itself."""
 
 
+class TerminatedError(KeyboardInterrupt):
+    """A signal from outside ends this process, such as SIGTERM: not its user's wish to cancel the job.
+
+    Attributes:
+        goes_on: whether the job was left to the next driver, and not cancelled.
+    """
+
+    goes_on: bool = False
+
+
 class UsageError(HeadgateError):
     """The program or its settings are wrong; the message says how to mend them."""
 

@@ -73,6 +73,48 @@ class StateMigration(StrEnum):
     """All of them, before processing begins."""
 
 
+class ClaimMode(StrEnum):
+    """Whose the snapshot is that a job begins from."""
+
+    NO_CLAIM = "NO_CLAIM"
+    """The user's: it is never changed, and the job's first checkpoint is full."""
+    CLAIM = "CLAIM"
+    """The job's: it may be built upon, and is deleted when it is not needed any more."""
+
+
+class ExternalizedRetention(StrEnum):
+    """Which completed checkpoints outlive their job; savepoints always do."""
+
+    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
+    """Those of a failed job."""
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
+    """Those of a failed and of a cancelled job."""
+    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
+    """None."""
+
+
+class OlderSnapshot(StrEnum):
+    """What a job does that begins from a snapshot when sinks have committed more than it knows of."""
+
+    REFUSE = "refuse"
+    """It does not begin."""
+    TAKE_BACK = "take-back"
+    """Sinks remove what was committed after the snapshot."""
+    NEW_LINEAGE = "new-lineage"
+    """Output goes on beside what was committed, and can be told from it."""
+
+
+class HighAvailabilityType(StrEnum):
+    """What decides which driver leads a job, and where its completed checkpoints are listed."""
+
+    NONE = "none"
+    """Nothing: every start is a job of its own."""
+    FILESYSTEM = "filesystem"
+    """The checkpoint storage."""
+    ZOOKEEPER = "zookeeper"
+    """ZooKeeper."""
+
+
 class ProgressDisplay(StrEnum):
     """How a running job is shown to whoever started it."""
 
@@ -134,6 +176,57 @@ CHECKPOINTING_NUM_RETAINED: Final = ConfigOption(
     1,
     "How many completed checkpoints are kept.",
 )
+DATA_INLINE_THRESHOLD: Final = ConfigOption(
+    "execution.checkpointing.data-inline-threshold",
+    MemorySize(low_bytes=0),
+    20 * 1024,
+    "State of one subtask's operator up to this size lies in the metadata of a checkpoint or savepoint, and "
+    "not in a file of its own; tables of a savepoint are always files.",
+)
+IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
+    "execution.state-recovery.ignore-unclaimed-state",
+    Boolean(),
+    False,
+    "Whether stored state that the program has no operator for, or declares no more, is skipped at a "
+    "restore; otherwise the restore is refused.",
+)
+OLDER_SNAPSHOT: Final = ConfigOption(
+    "execution.sinks.older-snapshot",
+    Choice(OlderSnapshot),
+    OlderSnapshot.REFUSE,
+    "What a job does that begins from a snapshot when a sink has committed more than the snapshot knows of: "
+    "refuse to begin, take-back what was committed after it, or go on in a new-lineage beside it.",
+)
+CLAIM_MODE: Final = ConfigOption(
+    "execution.state-recovery.claim-mode",
+    Choice(ClaimMode),
+    ClaimMode.NO_CLAIM,
+    "Whose the snapshot is that a job is told to begin from: with NO_CLAIM it is never touched, and the "
+    "first checkpoint is full; with CLAIM the job owns it, may build upon it, and deletes it when newer "
+    "checkpoints have replaced it.",
+)
+FALLBACK_TO_OLDER: Final = ConfigOption(
+    "execution.state-recovery.fallback-to-older",
+    Boolean(),
+    False,
+    "Whether a restore from a log of completed checkpoints reads the newest in full first and, when it is "
+    "damaged, takes the next older one. Output that was committed since the older one is written a second "
+    "time.",
+)
+SAVEPOINT_DIR: Final = ConfigOption[str | None](
+    "execution.checkpointing.savepoint-dir",
+    OptionalKind(Text()),
+    None,
+    "Directory or URI that driver and workers both reach, for savepoints of which nobody says where they go.",
+)
+EXTERNALIZED_RETENTION: Final = ConfigOption[ExternalizedRetention | None](
+    "execution.checkpointing.externalized-checkpoint-retention",
+    OptionalKind(Choice(ExternalizedRetention), word="unset"),
+    None,
+    "Whose last completed checkpoints are kept when the job is over: DELETE_ON_CANCELLATION those of a failed "
+    "job, RETAIN_ON_CANCELLATION those of a cancelled one too, NO_EXTERNALIZED_CHECKPOINTS nobody's; unset "
+    "keeps them however the job ended.",
+)
 UNALIGNED: Final = ConfigOption(
     "execution.checkpointing.unaligned.enabled",
     Boolean(),
@@ -179,6 +272,52 @@ IN_FLIGHT_SIZE_MAX: Final = ConfigOption(
     MemorySize(),
     1024 * 1024 * 1024,
     "How much of overtaken records one subtask takes along into one checkpoint; one that exceeds it fails.",
+)
+
+# --- storage
+
+S3_ENDPOINT: Final = ConfigOption[str | None](
+    "s3.endpoint",
+    OptionalKind(Text()),
+    None,
+    "URL of the S3 service that s3:// storage lies in; none is AWS_ENDPOINT_URL, or AWS itself.",
+)
+S3_REGION: Final = ConfigOption[str | None](
+    "s3.endpoint.region",
+    OptionalKind(Text()),
+    None,
+    "Region of the bucket; none is AWS_REGION, or us-east-1 where that is unset.",
+)
+S3_ACCESS_KEY: Final = ConfigOption[str | None](
+    "s3.access-key",
+    OptionalKind(Text()),
+    None,
+    "Id of the key for s3:// storage; none takes the AWS_ variables of each process, or its machine's role.",
+)
+S3_SECRET_KEY: Final = ConfigOption[str | None](
+    "s3.secret-key",
+    OptionalKind(Text()),
+    None,
+    "The key that belongs to s3.access-key.",
+)
+S3_PATH_STYLE: Final = ConfigOption[bool | None](
+    "s3.path.style.access",
+    OptionalKind(Boolean(), word="unset"),
+    None,
+    "Whether the bucket is named in the path, not in the host's name; unset is so where s3.endpoint is set.",
+)
+HDFS_HTTP_ADDRESS: Final = ConfigOption[str | None](
+    "dfs.namenode.http-address",
+    OptionalKind(Text()),
+    None,
+    "Address, as host:port, of the HTTP service of HDFS's name node, or several, separated by commas; "
+    "none is port 9870 of the host that the hdfs:// URI names.",
+)
+MEMORY_STATE_MAX: Final = ConfigOption(
+    "headgate.storage.memory.max-state-size",
+    MemorySize(low_bytes=1024),
+    5 * 1024 * 1024,
+    "Largest state of one subtask's operator in a checkpoint that goes to memory:// storage.",
 )
 
 # --- state
@@ -305,6 +444,58 @@ LEASE: Final = ConfigOption(
     "so that it has stopped when it is replaced.",
 )
 
+# --- high availability
+
+HIGH_AVAILABILITY: Final = ConfigOption(
+    "high-availability.type",
+    Choice(HighAvailabilityType),
+    HighAvailabilityType.NONE,
+    "What lets a driver that is started again find its job by name and go on, while of several drivers one "
+    "leads: nothing, the checkpoint storage, or ZooKeeper.",
+)
+HA_CLUSTER_ID: Final = ConfigOption(
+    "high-availability.cluster-id",
+    Text(),
+    "default",
+    "Tells jobs of one name apart that share a storage or a ZooKeeper and have nothing else in common.",
+)
+HA_STANDBY: Final = ConfigOption(
+    "high-availability.standby",
+    Boolean(),
+    True,
+    "Whether a driver waits while another one leads its job; false stops it with a message.",
+)
+HA_LEASE: Final = ConfigOption(
+    "high-availability.lease",
+    Duration(low_ms=400),
+    15 * SECONDS,
+    "With filesystem: a leader that showed no sign of life for this long is replaced; the same in all.",
+)
+HA_ZOOKEEPER_QUORUM: Final = ConfigOption[str | None](
+    "high-availability.zookeeper.quorum",
+    OptionalKind(Text()),
+    None,
+    "ZooKeeper's servers as host:port, separated by commas.",
+)
+HA_ZOOKEEPER_ROOT: Final = ConfigOption(
+    "high-availability.zookeeper.path.root",
+    Text(),
+    "/headgate",
+    "Node of ZooKeeper below which all nodes lie.",
+)
+HA_ZOOKEEPER_SESSION_TIMEOUT: Final = ConfigOption(
+    "high-availability.zookeeper.client.session-timeout",
+    Duration(low_ms=400),
+    60 * SECONDS,
+    "With zookeeper: a leader that was not heard of for this long is replaced; the server may shorten it.",
+)
+HA_ZOOKEEPER_CONNECTION_TIMEOUT: Final = ConfigOption(
+    "high-availability.zookeeper.client.connection-timeout",
+    Duration(low_ms=1),
+    15 * SECONDS,
+    "How long to wait for a connection to ZooKeeper, and for each of its answers.",
+)
+
 # --- restarts
 
 RESTART_STRATEGY: Final = ConfigOption[RestartStrategyType | None](
@@ -408,6 +599,41 @@ PROBE: Final = ConfigOption[str | None](
     None,
     "Factory, as module:attribute, of a probe that driver and workers tell when they reach named places; "
     "for tests of recovery.",
+)
+
+# --- control of a running job
+
+REST_ENABLED: Final = ConfigOption[bool | None](
+    "rest.enabled",
+    OptionalKind(Boolean(), word="auto"),
+    None,
+    "Whether the driver answers the commands for running jobs, such as `headgate savepoint create`; auto: on "
+    "Spark yes, in the mini cluster no.",
+)
+REST_BIND_ADDRESS: Final = ConfigOption(
+    "rest.bind-address",
+    Text(),
+    "127.0.0.1",
+    "Address on which the driver answers these commands; one that other machines reach needs "
+    "security.ssl.rest.certfile.",
+)
+REST_PORT: Final = ConfigOption(
+    "rest.port",
+    Integer(0, 65_535),
+    0,
+    "Port on which the driver answers these commands; 0 takes a free one.",
+)
+REST_CERTFILE: Final = ConfigOption[str | None](
+    "security.ssl.rest.certfile",
+    OptionalKind(Text()),
+    None,
+    "PEM file with the certificate of the driver's endpoint, which then speaks TLS only.",
+)
+REST_KEYFILE: Final = ConfigOption[str | None](
+    "security.ssl.rest.keyfile",
+    OptionalKind(Text()),
+    None,
+    "PEM file with the private key of that certificate, without a passphrase.",
 )
 
 # --- display

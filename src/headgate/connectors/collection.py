@@ -202,7 +202,8 @@ class CollectWriter(SinkWriter[T]):
     """Keeps the records since the last checkpoint and hands them over as one committable."""
 
     def __init__(self, context: SinkWriterContext, limit: int) -> None:
-        self._name = f"{context.job}/{context.uid}/{context.attempt}/{context.subtask}"
+        deployment = f"{context.generation}.{context.attempt}"
+        self._name = f"{context.job}/{context.uid}/{deployment}/{context.subtask}"
         self._limit, self._seen, self._sequence = limit, 0, 0
         self._records: list[Any] = []
 

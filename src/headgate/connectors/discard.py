@@ -68,7 +68,8 @@ class CountingWriter(SinkWriter[Any]):
     accepts_columns = True
 
     def __init__(self, context: SinkWriterContext) -> None:
-        self._name = f"{context.job}/{context.uid}/{context.attempt}/{context.subtask}"
+        deployment = f"{context.generation}.{context.attempt}"
+        self._name = f"{context.job}/{context.uid}/{deployment}/{context.subtask}"
         self._subtask, self._count, self._sequence = context.subtask, 0, 0
 
     @override

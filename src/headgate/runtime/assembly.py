@@ -319,6 +319,8 @@ class _Assembler:
                 disk=self._disk,
                 step_target_ms=self._program.settings.step_target_ms,
                 backends=self._backends,
+                ignore_unclaimed=self._program.settings.ignore_unclaimed,
+                generation=self._deploy.generation,
             )
 
         return context

@@ -325,9 +325,9 @@ class _AtHome(Operator):
     def __init__(self, operator: Operator, runner: Beside) -> None:
         super().__init__(operator.context)
         self._operator, self._runner = operator, runner
-        self._completed = 0
+        self._completed: int | None = 0
 
-    def may_build_on(self, checkpoint: int) -> None:
+    def may_build_on(self, checkpoint: int | None) -> None:
         """See :class:`Operator`; passed on with the next snapshot, which goes to the thread anyway."""
         self._completed = checkpoint
 

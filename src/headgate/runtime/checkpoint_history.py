@@ -69,6 +69,10 @@ class CheckpointHistory:
         self._tasks = tuple(sorted(tasks))
         self._began_ms.clear()
 
+    def replanned(self, plan: PhysicalPlan) -> None:
+        """The next attempt runs another plan."""
+        self._topology = topology_of(plan)
+
     def triggered(self, effect: e.TriggerCheckpoint) -> None:
         """A checkpoint begins now."""
         now = self._clock.monotonic_ms()

@@ -1,19 +1,23 @@
-"""Carries out what the checkpoint coordinator decides: triggers, metadata, log, commits, notices.
+"""Carries out what the checkpoint coordinator decides: triggers, metadata, log, commits, notices, answers.
 
 The coordinator is pure; this is its shell in the job master. Blocking work (storage, committers)
 runs in the background, one thing after the other, and reports back to the job master's loop.
+Places of savepoints are kept in `savepoints.py`, deletions are repeated by `cleaning.py`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Final
 
 from headgate.checkpoint.history_file import HistoryFile
+from headgate.checkpoint.opening import open_logged
+from headgate.checkpoint.savepoints import SavepointFolder, is_outside
 from headgate.checkpoint.service import CheckpointService, may_be_published
 from headgate.checkpoint.store.log import CommitPermit
-from headgate.common.errors import FencedError, StorageError
-from headgate.common.format_config import fingerprint
+from headgate.common.errors import FencedError
 from headgate.common.ids import AttemptId, CheckpointId, JobId
 from headgate.common.ports import Randomness
 from headgate.core.alignment.settings import AlignmentSettings
@@ -21,45 +25,23 @@ from headgate.core.checkpoint import effects as e
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.pending import AckResult
+from headgate.core.checkpoint.properties import JobEnd
 from headgate.core.checkpoint.requests import CheckpointSettings
-from headgate.graph.physical import PhysicalPlan, Vertex
+from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.checkpoint_contents import CheckpointContents
+from headgate.runtime.checkpoint_errors import checkpoints_failed
 from headgate.runtime.checkpoint_history import CheckpointHistory
+from headgate.runtime.checkpoint_host import CheckpointHost
+from headgate.runtime.checkpoint_requests import CheckpointRequests
+from headgate.runtime.cleaning import Cleaning
 from headgate.runtime.committers import Committers
 from headgate.runtime.control import messages as m
-from headgate.runtime.master_ports import MasterPorts
-from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, SubtaskSnapshot
+from headgate.runtime.job_settings import JobSettings
+from headgate.runtime.master_ports import MasterPorts, RestorePoint
+from headgate.runtime.savepoints import Savepoints
+from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
 
-
-class CheckpointHost(Protocol):
-    """What the checkpoint master asks of the job master."""
-
-    def broadcast(self, message: Any) -> None:
-        """Send to every worker of the attempt."""
-        ...
-
-    def snapshot_enumerators(self) -> dict[str, Any]:
-        """The enumerators' states at this instant."""
-        ...
-
-    def enumerators_complete(self, checkpoint: int) -> None:
-        """Tell the enumerators."""
-        ...
-
-    def checkpoint_done(self, checkpoint: int, kind: e.RequestKind, took_ms: int) -> None:
-        """A checkpoint is complete and committed."""
-        ...
-
-    def attempt_failed(self, error: Exception) -> None:
-        """The attempt cannot go on."""
-        ...
-
-    def recovery_failed(self, error: Exception) -> None:
-        """Storage or a committer failed between two attempts."""
-        ...
-
-    def fenced(self, error: FencedError) -> None:
-        """Another job master has taken over."""
-        ...
+_LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 def make_coordinator(
@@ -67,8 +49,21 @@ def make_coordinator(
 ) -> CheckpointCoordinator[SubtaskSnapshot]:
     """The pure machine, which goes on behind what the log holds."""
     first = CheckpointId(1) if service is None else service.next_checkpoint_id()
-    known = [] if service is None else [CheckpointId(entry.checkpoint) for entry in service.completed()]
-    return CheckpointCoordinator(settings, first, known, randomness.uniform)
+    logged = [] if service is None else service.completed()
+    known = [CheckpointId(entry.checkpoint) for entry in logged]
+    if service is not None and (claimed := service.claimed()) is not None:
+        known.insert(0, claimed)
+    unowned = [CheckpointId(entry.checkpoint) for entry in logged if is_outside(entry.metadata)]
+    return CheckpointCoordinator(settings, first, known, randomness.uniform, unowned=unowned)
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A checkpoint that was triggered: by the wall clock, by the monotonic one, with what."""
+
+    trigger_ms: int
+    began_ms: int
+    enumerators: dict[str, Any]
 
 
 class CheckpointMaster:
@@ -76,8 +71,10 @@ class CheckpointMaster:
 
     Attributes:
         coordinator: the pure machine.
-        latest: the newest completed checkpoint, whole; None before the first.
+        latest: the newest checkpoint that is complete and this job's own to go on from, whole; None before
+            the first.
         history: what happened to each checkpoint, for diagnosis.
+        requests: what somebody asked for.
     """
 
     def __init__(
@@ -90,23 +87,27 @@ class CheckpointMaster:
         permit: CommitPermit | None,
         host: CheckpointHost,
         ports: MasterPorts,
-        alignment: AlignmentSettings,
+        settings: JobSettings,
     ) -> None:
         self.coordinator = coordinator
-        self._alignment = alignment
-        self.latest: CheckpointMetadata | None = None
-        self._job, self._name, self._plan = job, job_name, plan
+        self._alignment, self._storage = settings.alignment, settings.storage
+        self._older = ports.listener.note if settings.fallback_to_older else None
+        self.latest: RestorePoint | None = None
         self._service, self._permit = service, permit
-        self._host, self._clock, self._background = host, ports.clock, ports.background
-        self._probe, self._post, self._listener = ports.probe, ports.post, ports.listener
-        self._committers = Committers(plan)
+        self._host, self._ports = host, ports
+        self._clock, self._background, self._post = ports.clock, ports.background, ports.post
+        self._contents = CheckpointContents(job, job_name, self.generation, plan)
+        self._savepoints = Savepoints(job, settings.savepoint_dir, ports)
+        self.requests = CheckpointRequests(
+            job, coordinator, service, self._savepoints, ports.clock, self.perform
+        )
+        self._cleaning = Cleaning(ports.background, ports.post, ports.clock, self)
+        self._committers = Committers(job, self.generation, plan, settings.older_snapshot)
         file = None if service is None else HistoryFile(service.disk, job, job_name, _logged_in(service))
         self.history = CheckpointHistory(plan, file, ports.clock, ports.background)
-        self._begun: dict[int, tuple[int, int, dict[str, Any]]] = {}
-        self._storing: CheckpointMetadata | None = None
+        self._begun: dict[int, _Begun] = {}
         self._busy = self._attempt = 0
         self._readers: set[tuple[int, int]] = set()
-        self._totals: Mapping[str, tuple[int, int]] = {}
 
     @property
     def generation(self) -> int:
@@ -125,10 +126,16 @@ class CheckpointMaster:
     ) -> None:
         """All tasks of an attempt run; `totals` are the records up to where it began."""
         self._begun.clear()
-        self._totals = totals
+        self._savepoints.forget_kept()
+        self._contents.totals = totals
         self._attempt = attempt
         self.history.deployed(tasks)
         self.coordinator.start(AttemptId(attempt), tasks, self._clock.monotonic_ms())
+
+    def replanned(self, plan: PhysicalPlan) -> None:
+        """The next attempt runs `plan`: the same operators at another parallelism."""
+        self._contents.plan = plan
+        self.history.replanned(plan)
 
     def restoring(self, checkpoint: int, readers: Iterable[tuple[int, int]]) -> None:
         """Subtasks `readers` read records in flight of `checkpoint`, which therefore stays."""
@@ -148,11 +155,17 @@ class CheckpointMaster:
     def tick(self) -> None:
         """Time passed."""
         self.perform(self.coordinator.tick(self._clock.monotonic_ms()))
+        self._cleaning.tick()
         self.history.write_if_due()
 
-    def request(self, kind: e.RequestKind) -> None:
-        """Ask for a checkpoint."""
-        self.perform(self.coordinator.request(kind, self._clock.monotonic_ms()))
+    def next_wakeup(self) -> int | None:
+        """When to call :meth:`tick` at the latest (monotonic ms)."""
+        times = (self.coordinator.next_wakeup(), self._cleaning.next_wakeup())
+        return min((time for time in times if time is not None), default=None)
+
+    def request_final(self) -> None:
+        """All input has ended: ask for the checkpoint that ends the job."""
+        self.perform(self.coordinator.request(e.RequestKind.FINAL, self._clock.monotonic_ms()))
 
     def acknowledged(self, message: m.Acknowledge) -> None:
         """A subtask's part is durable."""
@@ -161,6 +174,7 @@ class CheckpointMaster:
         result, effects = self.coordinator.acknowledge(attempt, checkpoint, message.snapshot, now)
         if result is AckResult.SUCCESS:
             self.history.acknowledged(checkpoint, message.snapshot)
+            self._ports.probe.reached("checkpoint.acknowledged")
         self.perform(effects)
 
     def declined(self, message: m.Decline) -> None:
@@ -183,36 +197,64 @@ class CheckpointMaster:
         """Records are of a kind that no checkpoint can take along: barriers stay behind them."""
         if self._alignment.unaligned:
             self._alignment = AlignmentSettings(exactly_once=True)
-            self._listener.note(f"checkpoints are aligned from now on, although unaligned ones are on: {why}")
+            self._ports.listener.note(
+                f"checkpoints are aligned from now on, although unaligned ones are on: {why}"
+            )
 
-    def find_latest(self, then: Callable[[CheckpointMetadata | None], None]) -> None:
-        """The newest completed checkpoint as the log has it, read afresh.
+    def find_latest(self, then: Callable[[RestorePoint | None], None]) -> None:
+        """Where the newest entry of the log says that the job goes on, read afresh.
 
         A store whose outcome was unsure is settled by that: the log says whether it counts.
         """
         service = self._service
 
-        def work() -> CheckpointMetadata | None:
-            return self.latest if service is None else service.load_latest()
+        def work() -> RestorePoint | None:
+            if service is None:
+                return self.latest
+            logged = service.completed()
+            if not logged:
+                return None
+            disk, found = open_logged(service.disk, logged, self._ports.disks, self._older)
+            return RestorePoint(found, disk.describe())
 
         self._run(work, then, self._host.recovery_failed)
 
     def recommit(self, checkpoint: CheckpointMetadata | None, then: Callable[[], None]) -> None:
         """Before a restore: commit what `checkpoint` holds once more and clean up the rest."""
-        operators = {} if checkpoint is None else checkpoint.operators
 
         def work() -> None:
-            self._committers.commit(operators)
-            self._committers.abandon(operators)
+            self._require_leadership()
+            if self._service is not None and self._permit is not None:
+                # What a successor has prepared must not be taken for leftovers.
+                self._service.check(self._permit)
+            self._committers.recommit(checkpoint)
             if self._service is not None and self._permit is not None:
                 self._service.sweep_orphans(self._permit)
 
         self._run(work, lambda _: then(), self._host.recovery_failed)
 
-    def close(self) -> None:
-        """Write the history, and release the committers' connections once they are through."""
+    def end(self, end: JobEnd) -> None:
+        """The job is over, and nothing is being stored: keep or delete its checkpoints, tell who waits."""
+        self.perform(self.coordinator.end(end))
+        self.requests.end(end.value)
+        self._cleaning.close()
         self.history.write()
         self._background.submit(self._committers.close, lambda _, __: None)
+
+    # -- what the deletions tell -----------------------------------------------------------------
+
+    def cleaning_started(self) -> None:
+        """See :class:`headgate.runtime.cleaning.Desk`."""
+        self.coordinator.cleaning_started()
+
+    def cleaning_ended(self) -> None:
+        """See :class:`headgate.runtime.cleaning.Desk`."""
+        self.perform(self.coordinator.cleaning_ended(self._clock.monotonic_ms()))
+
+    def fenced(self, error: FencedError) -> None:
+        """Another job master owns the job."""
+        self.history.fenced()
+        self._host.fenced(error)
 
     # -- effects ---------------------------------------------------------------------------------
 
@@ -229,14 +271,21 @@ class CheckpointMaster:
             elif isinstance(effect, e.NotifyComplete):
                 self._complete(effect)
             elif isinstance(effect, e.NotifyAbort):
-                self.history.failed(effect.checkpoint, effect.reason, effect.detail)
-                self._host.broadcast(m.CheckpointAborted(self._attempt, effect.checkpoint))
+                self._aborted(effect)
             elif isinstance(effect, e.FailJob):
-                self._host.attempt_failed(_checkpoints_failed(effect))
-            elif isinstance(effect, (e.Discard, e.Retire)):
+                self._host.attempt_failed(checkpoints_failed(effect))
+            elif isinstance(effect, (e.Discard, e.Retire, e.DiscardCompleted)):
                 self._clean(effect)
+            elif isinstance(effect, e.RequestFulfilled):
+                self.requests.fulfilled(effect)
+            elif isinstance(effect, e.RequestFailed):
+                self.requests.failed(effect)
+            elif isinstance(effect, e.Unexpected):
+                task, checkpoint = effect.task, effect.checkpoint
+                _LOG.warning("task %s spoke of checkpoint %d, which is long over", task, checkpoint)
 
     def _trigger(self, effect: e.TriggerCheckpoint) -> None:
+        order = self._savepoints.begun(effect.checkpoint, effect.ticket)
         try:
             enumerators = self._host.snapshot_enumerators()
         except Exception as error:
@@ -245,9 +294,9 @@ class CheckpointMaster:
             self.perform(self.coordinator.abort(effect.checkpoint, reason, now, repr(error)))
             return
         trigger_ms = self._clock.now_ms()
-        self._begun[effect.checkpoint] = (trigger_ms, self._clock.monotonic_ms(), enumerators)
+        self._begun[effect.checkpoint] = _Begun(trigger_ms, self._clock.monotonic_ms(), enumerators)
         completed = self.coordinator.latest or 0
-        barrier = self._alignment.barrier(effect.checkpoint, trigger_ms, completed=completed)
+        barrier = self._alignment.barrier(effect.checkpoint, trigger_ms, order, completed)
         trigger = m.Trigger(
             effect.attempt,
             effect.checkpoint,
@@ -258,77 +307,136 @@ class CheckpointMaster:
             barrier.completed,
         )
         self._host.broadcast(trigger)
+        self._ports.probe.reached("checkpoint.triggered")
 
     def _finalize(self, effect: e.Finalize[SubtaskSnapshot]) -> None:
-        trigger_ms, _, enumerators = self._begun[effect.checkpoint]
-        metadata = self._metadata(effect, trigger_ms, enumerators)
-        self._storing = metadata
-        checkpoint = effect.checkpoint
-        service, permit = self._service, self._permit
-
-        def work() -> None:
-            if service is not None and permit is not None:
-                service.store(permit, metadata)
+        begun = self._begun[effect.checkpoint]
+        order, folder = self._savepoints.order(effect.checkpoint), self._savepoints.folder(effect.checkpoint)
+        line = self._committers.lineage
+        metadata = self._contents.metadata(effect, begun.trigger_ms, begun.enumerators, order, line)
 
         def done(_: Any, error: BaseException | None) -> None:
-            self._post(lambda: self._stored(checkpoint, error))
+            self._post(lambda: self._stored(effect, metadata, folder, error))
 
         self._busy += 1
-        self._background.submit(work, done)
+        self._background.submit(lambda: self._store(effect.kind, metadata, folder), done)
 
-    def _stored(self, checkpoint: CheckpointId, error: BaseException | None) -> None:
-        self._busy -= 1
-        now = self._clock.monotonic_ms()
-        metadata, self._storing = self._storing, None
-        if error is None:
-            self.latest = metadata
-            self.history.stored(checkpoint)
-            self.perform(self.coordinator.stored(checkpoint, now))
+    def _store(
+        self, kind: e.RequestKind, metadata: CheckpointMetadata, folder: SavepointFolder | None
+    ) -> None:
+        """In the background: make a checkpoint or savepoint whole, then say so in the log."""
+        self._ports.probe.reached("checkpoint.storing")
+        service, permit = self._service, self._permit
+        if folder is not None:
+            self._committers.hold(metadata.operators)
+        sha256 = None if folder is None else folder.write(metadata)
+        if service is None or permit is None or not kind.is_logged:
             return
+        if folder is None or sha256 is None:
+            service.store(permit, metadata)
+        else:
+            service.store_savepoint(permit, metadata, folder.metadata_uri, sha256)
+
+    def _stored(
+        self,
+        effect: e.Finalize[SubtaskSnapshot],
+        metadata: CheckpointMetadata,
+        folder: SavepointFolder | None,
+        error: BaseException | None,
+    ) -> None:
+        self._busy -= 1
+        checkpoint = effect.checkpoint
+        if error is not None:
+            self._store_failed(effect, error)
+            return
+        self._savepoints.keep(checkpoint)
+        self.history.stored(checkpoint)
+        if effect.kind.is_logged:
+            self.latest = RestorePoint(metadata, self._storage if folder is None else folder.uri)
+        self.perform(self.coordinator.stored(checkpoint, self._clock.monotonic_ms()))
+        if not effect.kind.is_logged:
+            self._savepoint_done(checkpoint)
+
+    def _savepoint_done(self, checkpoint: CheckpointId) -> None:
+        """It is the user's from now on; nothing is committed or told to the tasks."""
+        self.history.committed(checkpoint)
+        took_ms = self._took_ms(checkpoint)
+        self._ports.listener.savepoint_completed(checkpoint, self.requests.uri(checkpoint), took_ms)
+        self._savepoints.over(checkpoint)
+
+    def _store_failed(self, effect: e.Finalize[SubtaskSnapshot], error: BaseException) -> None:
+        checkpoint = effect.checkpoint
         self.history.failed(checkpoint, CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, str(error))
-        published = may_be_published(error)
+        # What is not for the log is nobody's but the user's, who has not been told of it.
+        published = effect.kind.is_logged and self._service is not None and may_be_published(error)
+        if published:
+            self._savepoints.keep(checkpoint)
+        now = self._clock.monotonic_ms()
         self.perform(self.coordinator.store_failed(checkpoint, str(error), published, now))
+        self._savepoints.over(checkpoint)
         if isinstance(error, FencedError):
-            self._fenced(error)
+            self.fenced(error)
 
     def _commit(self, checkpoint: CheckpointId) -> None:
-        metadata = self.latest
-        assert metadata is not None
+        assert self.latest is not None
+        metadata = self.latest.checkpoint
         assert metadata.checkpoint == checkpoint
 
         def work() -> None:
+            self._ports.probe.reached("sinks.committing")
+            self._require_leadership()
             self._committers.commit(metadata.operators)
-            self._probe.reached("sinks.committed")
+            self._ports.probe.reached("sinks.committed")
 
         self._run(
             work,
             lambda _: self.perform(self.coordinator.committed(checkpoint, self._clock.monotonic_ms())),
         )
 
+    def _require_leadership(self) -> None:
+        """Before a commit: what the log holds is committed by whoever leads, so stopping loses nothing."""
+        if self._ports.require_leadership is not None:
+            self._ports.require_leadership()
+
     def _complete(self, effect: e.NotifyComplete) -> None:
         self.history.committed(effect.checkpoint)
-        began = self._begun.pop(effect.checkpoint, (0, self._clock.monotonic_ms(), {}))[1]
+        took_ms = self._took_ms(effect.checkpoint)
+        folder = self._savepoints.folder(effect.checkpoint)
         self._host.broadcast(m.CheckpointComplete(self._attempt, effect.checkpoint))
         self._host.enumerators_complete(effect.checkpoint)
-        self._host.checkpoint_done(effect.checkpoint, effect.kind, self._clock.monotonic_ms() - began)
+        self._ports.probe.reached("checkpoint.notified")
+        uri = None if folder is None else folder.uri
+        self._host.checkpoint_done(effect.checkpoint, effect.kind, took_ms, uri)
 
-    def _clean(self, effect: e.Discard[SubtaskSnapshot] | e.Retire) -> None:
+    def _aborted(self, effect: e.NotifyAbort) -> None:
+        self._begun.pop(effect.checkpoint, None)
+        self._savepoints.over(effect.checkpoint)
+        self.history.failed(effect.checkpoint, effect.reason, effect.detail)
+        self._host.broadcast(m.CheckpointAborted(self._attempt, effect.checkpoint))
+
+    def _took_ms(self, checkpoint: CheckpointId) -> int:
+        begun = self._begun.pop(checkpoint, None)
+        return 0 if begun is None else self._clock.monotonic_ms() - begun.began_ms
+
+    def _clean(self, effect: e.Discard[SubtaskSnapshot] | e.Retire | e.DiscardCompleted) -> None:
         service, permit = self._service, self._permit
-        if service is None or permit is None:
+        if isinstance(effect, e.Discard) and effect.savepoint is not None:
+            self._savepoints.late(effect.savepoint)
+        elif service is None or permit is None:
             return
+        elif isinstance(effect, e.Discard):
+            snapshots = effect.snapshots
+            self._cleaning.delete("files of a failed checkpoint", lambda: service.discard(snapshots))
+        else:
+            retired, all_of_them = effect.checkpoints, isinstance(effect, e.DiscardCompleted)
+            delete = service.discard_completed if all_of_them else service.retire
+            named = ", ".join(map(str, retired))
 
-        def work() -> None:
-            if isinstance(effect, e.Retire):
-                service.retire(permit, effect.checkpoints)
-            else:
-                service.discard(effect.snapshots)
+            def work() -> None:
+                delete(permit, retired)
+                self._ports.probe.reached("checkpoint.retired")
 
-        # What could not be deleted is found by the next sweep; it is no reason to stop a job.
-        self._background.submit(work, lambda _, __: None)
-
-    def _fenced(self, error: FencedError) -> None:
-        self.history.fenced()
-        self._host.fenced(error)
+            self._cleaning.delete(f"completed checkpoints {named}", work)
 
     def _run(
         self,
@@ -347,92 +455,13 @@ class CheckpointMaster:
             if error is None:
                 then(result)
             elif isinstance(error, FencedError):
-                self._fenced(error)
+                self.fenced(error)
             else:
                 otherwise(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
         self._busy += 1
         self._background.submit(work, done)
 
-    def _metadata(
-        self, effect: e.Finalize[SubtaskSnapshot], trigger_ms: int, enumerators: dict[str, Any]
-    ) -> CheckpointMetadata:
-        operators, parallelism = self._operators(effect.snapshots)
-        return CheckpointMetadata(
-            job=self._job,
-            job_name=self._name,
-            checkpoint=effect.checkpoint,
-            generation=self.generation,
-            attempt=effect.attempt,
-            trigger_ms=trigger_ms,
-            max_parallelism=self._plan.max_parallelism,
-            format_fingerprint=fingerprint(),
-            parallelism=parallelism,
-            operators=operators,
-            enumerators=enumerators,
-            state_types={
-                uid: types for snapshot in effect.snapshots for uid, types in snapshot.state_types.items()
-            },
-            totals=add_totals(self._plan, self._totals, effect.snapshots),
-            in_flight=[stream for snapshot in effect.snapshots for stream in snapshot.in_flight],
-            finished=self._finished(effect.snapshots),
-        )
-
-    def _finished(self, snapshots: Sequence[SubtaskSnapshot]) -> dict[str, list[int]]:
-        """Operator uid -> its subtasks that had processed all input."""
-        finished: dict[str, list[int]] = {}
-        for snapshot in snapshots:
-            if snapshot.finished:
-                for node in self._plan.vertices[snapshot.vertex].chain:
-                    finished.setdefault(node.uid or f"node-{node.id}", []).append(snapshot.subtask)
-        return finished
-
-    def _operators(
-        self, snapshots: Sequence[SubtaskSnapshot]
-    ) -> tuple[dict[str, list[OperatorSubtaskState]], dict[str, int]]:
-        """Operator uid -> states of its subtasks in order; a subtask with nothing to say has an empty one."""
-        said = {
-            (snapshot.vertex, snapshot.subtask, state.uid): state
-            for snapshot in snapshots
-            for state in snapshot.operators
-        }
-        operators: dict[str, list[OperatorSubtaskState]] = {}
-        parallelism: dict[str, int] = {}
-        for vertex in self._plan.vertices:
-            for node in vertex.chain:
-                uid = node.uid or f"node-{node.id}"
-                states = [said.get((vertex.id, s, uid)) for s in range(vertex.parallelism)]
-                parallelism[uid] = vertex.parallelism
-                if any(state is not None for state in states):
-                    operators[uid] = [state or OperatorSubtaskState(uid) for state in states]
-        return operators, parallelism
-
-
-def add_totals(
-    plan: PhysicalPlan, base: Mapping[str, tuple[int, int]], counted: Iterable[Any]
-) -> dict[str, tuple[int, int]]:
-    """Records in and out of each chain: those before this attempt and those that it counted."""
-    totals = dict(base)
-    for entry in counted:
-        name = chain_name(plan.vertices[entry.vertex])
-        before = totals.get(name, (0, 0))
-        totals[name] = (before[0] + entry.records_in, before[1] + entry.records_out)
-    return totals
-
-
-def chain_name(vertex: Vertex) -> str:
-    """The uids of a chain's operators, joined; stable as long as the chain is."""
-    return " -> ".join(node.uid or f"node-{node.id}" for node in vertex.chain)
-
 
 def _logged_in(service: CheckpointService) -> Callable[[], list[int]]:
     return lambda: [entry.checkpoint for entry in service.completed()]
-
-
-def _checkpoints_failed(effect: e.FailJob) -> Exception:
-    which = "a checkpoint" if effect.checkpoint is None else f"checkpoint {effect.checkpoint}"
-    detail = f": {effect.detail}" if effect.detail else ""
-    return StorageError(
-        f"{which} failed ({effect.reason.name}{detail}), which is more than "
-        "execution.checkpointing.tolerable-failed-checkpoints allows"
-    )

@@ -11,11 +11,12 @@ import struct
 from collections.abc import Sequence
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from headgate.common.errors import ProtocolError, UsageError
-from headgate.core.alignment.barriers import Alignment
+from headgate.core.alignment.barriers import Alignment, SavepointOrder
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
@@ -30,7 +31,9 @@ _HEAD = struct.Struct("<IBB2x")
 _TIMED = 1
 _DYNAMIC, _TYPED = 0, 1
 _NUMBER = struct.Struct("<q")
-_BARRIER = struct.Struct("<qqqBBq")
+_BARRIER = struct.Struct("<BqqqBqI")
+_BARRIER_VERSION = 2
+_ORDER: msgspec.msgpack.Decoder[SavepointOrder] = msgspec.msgpack.Decoder(SavepointOrder)
 _ALIGNMENTS = list(Alignment)
 _NO_TIMEOUT = -1
 
@@ -146,21 +149,36 @@ def _encode_event(event: Event) -> tuple[FrameKind, Sequence[Part]]:
 
 
 def _pack_barrier(barrier: Barrier) -> bytes:
-    timeout = _NO_TIMEOUT if barrier.timeout_ms is None else barrier.timeout_ms
-    alignment = _ALIGNMENTS.index(barrier.alignment)
-    return _BARRIER.pack(
-        barrier.checkpoint, barrier.trigger_ms, timeout, alignment, barrier.savepoint, barrier.completed
+    """Fields of known length; behind them, of a savepoint's, the order that every subtask follows."""
+    order = b"" if barrier.savepoint is None else msgspec.msgpack.encode(barrier.savepoint)
+    head = _BARRIER.pack(
+        _BARRIER_VERSION,
+        barrier.checkpoint,
+        barrier.trigger_ms,
+        _NO_TIMEOUT if barrier.timeout_ms is None else barrier.timeout_ms,
+        _ALIGNMENTS.index(barrier.alignment),
+        barrier.completed,
+        len(order),
     )
+    return head + order
 
 
 def _unpack_barrier(payload: memoryview) -> Barrier:
-    checkpoint, trigger_ms, timeout, alignment, savepoint, completed = _BARRIER.unpack(payload)
+    version, checkpoint, trigger_ms, timeout, alignment, completed, length = _BARRIER.unpack_from(payload)
+    if version != _BARRIER_VERSION:
+        raise ProtocolError(
+            f"a barrier has version {version}, expected {_BARRIER_VERSION};"
+            " run the same Headgate version on driver and workers"
+        )
+    order = payload[_BARRIER.size :]
+    if len(order) != length:
+        raise ProtocolError(f"a barrier announces an order of {length} bytes but has {len(order)}")
     return Barrier(
         checkpoint,
         trigger_ms,
         _ALIGNMENTS[alignment],
         None if timeout == _NO_TIMEOUT else timeout,
-        bool(savepoint),
+        _ORDER.decode(order) if order else None,
         completed,
     )
 

@@ -1,22 +1,49 @@
-"""The sinks' committers, living in the driver: they publish what a logged checkpoint holds."""
+"""The sinks' committers, living in the driver: they publish what a logged checkpoint holds.
+
+Before the first commit it is settled which line the job's output goes on: a snapshot may be restored
+after more was committed than it knows of, and what follows then is the user's choice.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from headgate.api.sink import SinkCommitter
+from headgate.api.sink import Lineage, SinkCommitter, SinkCommitterContext
+from headgate.common.errors import UsageError
+from headgate.common.ids import Generation, JobId
+from headgate.common.options import OLDER_SNAPSHOT, OlderSnapshot
 from headgate.graph.logical import SinkNode
 from headgate.graph.physical import PhysicalPlan
-from headgate.state.snapshots import OperatorSubtaskState
+from headgate.runtime.lineage import lineage_of
+from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
 Operators = Mapping[str, Sequence[OperatorSubtaskState]]
 
+_CHOICES: Final = (
+    f"begin from a newer snapshot, or set {OLDER_SNAPSHOT.key} to take-back (what was committed after the "
+    "snapshot is removed) or to new-lineage (output goes on beside it)"
+)
+
 
 class Committers:
-    """One committer per two-phase sink; used by the background thread only, in order of checkpoints."""
+    """One committer per two-phase sink; used by the background thread only, in order of checkpoints.
 
-    def __init__(self, plan: PhysicalPlan) -> None:
+    Args:
+        job: whose sinks.
+        generation: of the job master.
+        plan: what runs.
+        older: what follows when a sink has committed more than a restored snapshot knows of.
+
+    Attributes:
+        lineage: the line that the job's output goes on; settled by the first :meth:`recommit`.
+    """
+
+    def __init__(
+        self, job: JobId, generation: Generation | int, plan: PhysicalPlan, older: OlderSnapshot
+    ) -> None:
+        self._job, self._generation, self._older = job, generation, older
+        self.lineage, self._begun = Lineage(job), False
         self._by_uid: dict[str, SinkCommitter] = {}
         for vertex in plan.vertices:
             for node in vertex.chain:
@@ -25,6 +52,25 @@ class Committers:
                     if committer is not None:
                         self._by_uid[node.uid or f"node-{node.id}"] = committer
 
+    def recommit(self, restored: CheckpointMetadata | None) -> None:
+        """An attempt begins from `restored`: commit what it holds once more, and clean up the rest.
+
+        The first time it is settled which line the output goes on.
+
+        Args:
+            restored: a checkpoint or savepoint; None: from nothing.
+
+        Raises:
+            UsageError: sinks have committed more than `restored` knows of, and the job is not to go on.
+            OperatingError: a sink cannot tell now, or could not take back all of it.
+        """
+        if not self._begun:
+            self._begin(restored)
+        operators = {} if restored is None else restored.operators
+        self.commit(operators)
+        for uid, committer in self._by_uid.items():
+            committer.abandon(_committables(operators.get(uid, ())))
+
     def commit(self, operators: Operators) -> None:
         """Publish everything that the checkpoint holds; again is harmless."""
         for uid, committer in self._by_uid.items():
@@ -32,15 +78,60 @@ class Committers:
             if committables:
                 committer.commit(committables)
 
-    def abandon(self, operators: Operators) -> None:
-        """A restart begins from a checkpoint with these states: the rest may be cleaned up."""
+    def hold(self, operators: Operators) -> None:
+        """A savepoint with these states is about to be whole: what it holds must stay."""
         for uid, committer in self._by_uid.items():
-            committer.abandon(_committables(operators.get(uid, ())))
+            committables = _committables(operators.get(uid, ()))
+            if committables:
+                committer.hold(committables)
 
     def close(self) -> None:
         """Release connections."""
         for committer in self._by_uid.values():
             committer.close()
+
+    def _begin(self, restored: CheckpointMetadata | None) -> None:
+        lineage = lineage_of(self._job, restored)
+        if restored is not None and restored.job != self._job:
+            lineage = self._settled(lineage, restored)
+        for uid, committer in self._by_uid.items():
+            committer.begin(self._context(uid, lineage))
+        self.lineage, self._begun = lineage, True
+
+    def _context(self, uid: str, lineage: Lineage) -> SinkCommitterContext:
+        return SinkCommitterContext(uid, self._job, self._generation, lineage)
+
+    def _settled(self, lineage: Lineage, restored: CheckpointMetadata) -> Lineage:
+        """The line after the user's choice was followed."""
+        if self._older is OlderSnapshot.TAKE_BACK:
+            self._take_back(lineage)
+            return lineage
+        newer = {
+            uid: found
+            for uid, committer in self._by_uid.items()
+            if (found := committer.committed_after(self._context(uid, lineage))) is not None
+        }
+        if not newer:
+            return lineage
+        if self._older is OlderSnapshot.NEW_LINEAGE:
+            return Lineage(self._job, lineage.forks)
+        uid, found = next(iter(newer.items()))
+        raise UsageError(
+            f"sink {uid!r} holds more than {restored.kind} {restored.checkpoint} of job {restored.job!r} "
+            f"knows of: {found}; to begin from it would publish that part twice; {_CHOICES}"
+        )
+
+    def _take_back(self, lineage: Lineage) -> None:
+        # All are asked before the first does anything.
+        for uid, committer in self._by_uid.items():
+            if not committer.takes_back:
+                raise UsageError(
+                    f"sink {uid!r} ({type(committer).__name__}) cannot take back what it has committed, and "
+                    f"{OLDER_SNAPSHOT.key} is {OlderSnapshot.TAKE_BACK.value}; choose "
+                    f"{OlderSnapshot.REFUSE.value} or {OlderSnapshot.NEW_LINEAGE.value}"
+                )
+        for uid, committer in self._by_uid.items():
+            committer.take_back(self._context(uid, lineage))
 
 
 def _committables(states: Sequence[OperatorSubtaskState]) -> list[Any]:

@@ -9,7 +9,7 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.control import messages as m
 from headgate.runtime.in_flight.shares import assign_in_flight
 from headgate.runtime.master_ports import RestorePoint
-from headgate.runtime.restore import assign_finished, assign_state, without_committables
+from headgate.runtime.restore import Restored, assign_finished, assign_state, without_committables
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Deployment:
         peers: slot -> address of its data plane.
         storage: URI of the checkpoint directory, or None.
         marker: token of a file that workers must see there.
+        ignore_unclaimed: whether restored state that nobody asks for any more is left behind.
     """
 
     attempt: int
@@ -31,6 +32,7 @@ class Deployment:
     peers: Mapping[int, str]
     storage: str | None
     marker: str | None
+    ignore_unclaimed: bool = False
 
     def messages(self, plan: PhysicalPlan, point: RestorePoint | None) -> dict[int, m.Deploy]:
         """Slot -> its message.
@@ -43,7 +45,9 @@ class Deployment:
             UsageError: the plan cannot take the checkpoint over.
         """
         checkpoint = None if point is None else point.checkpoint
-        restored = [] if checkpoint is None else assign_state(plan, checkpoint)
+        restored: Restored = []
+        if checkpoint is not None:
+            restored = assign_state(plan, checkpoint, ignore_unclaimed=self.ignore_unclaimed)
         in_flight = [] if checkpoint is None else assign_in_flight(plan, checkpoint)
         finished = [] if checkpoint is None else sorted(assign_finished(plan, checkpoint))
         return {

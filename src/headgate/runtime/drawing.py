@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from headgate.common.ids import SubtaskId
 from headgate.common.ports import Clock
-from headgate.core.alignment.barriers import Barrier
+from headgate.core.alignment.barriers import Barrier, SavepointOrder
 from headgate.core.alignment.handler import SUBSUMED
 from headgate.core.subtask_checkpoints import SubtaskCheckpoints, Verdict
 from headgate.runtime.control.messages import Counters
@@ -63,6 +63,7 @@ class DrawnSnapshot:
         finished: whether all input was processed before the cut.
         metrics: of the barrier; still changing while `capture` is open.
         capture: records in flight, of an unaligned checkpoint.
+        savepoint: where and how it is stored, of a savepoint.
     """
 
     subtask: SubtaskId
@@ -74,6 +75,7 @@ class DrawnSnapshot:
     finished: bool
     metrics: BarrierMetrics
     capture: InFlightCapture | None = field(default=None)
+    savepoint: SavepointOrder | None = None
 
 
 class SnapshotHost(Protocol):
@@ -174,7 +176,7 @@ class Drawing:
         self._checkpoint, self._metrics = barrier.checkpoint, metrics
         capture = self._emit(barrier, take_inputs)
         for operator in self._operators:
-            operator.may_build_on(barrier.completed)
+            operator.may_build_on(barrier.completed if barrier.savepoint is None else None)
         pending = self._snapshots()
         drawn = DrawnSnapshot(
             subtask=self._subtask,
@@ -186,6 +188,7 @@ class Drawing:
             finished=finished,
             metrics=metrics,
             capture=capture,
+            savepoint=barrier.savepoint,
         )
         self._machine.drawn(barrier.checkpoint)
         self._host.snapshot_drawn(drawn)

@@ -14,16 +14,28 @@ from headgate.api.executor import JobResult, JobSpec
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage import reachability
+from headgate.checkpoint.storage.base import OfThisProcess
+from headgate.checkpoint.storage.settings import (
+    storage_settings,
+    storage_settings_in_use,
+    use_storage_settings,
+)
 from headgate.checkpoint.storage.uris import open_disk
-from headgate.checkpoint.store.log import CommitPermit
+from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
 from headgate.common import options as o
-from headgate.common.errors import JobFailedError
+from headgate.common.errors import JobFailedError, TerminatedError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk, Gang, Link
 from headgate.core.execution import JobState
 from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.claiming import continued_job, taken_over
 from headgate.runtime.control.server import ControlServer, WorkerKey
+from headgate.runtime.endpoint.served import ServedJob
+from headgate.runtime.endpoint.serving import Endpoint
+from headgate.runtime.endpoint.settings import endpoint_settings
 from headgate.runtime.events import JobListener
+from headgate.runtime.high_availability import HighAvailability, open_leadership, where_to_begin
+from headgate.runtime.job_control import JobControl
 from headgate.runtime.job_master import JobMaster
 from headgate.runtime.job_settings import JobSettings, job_settings
 from headgate.runtime.logs import logging_for
@@ -31,6 +43,7 @@ from headgate.runtime.master_ports import MasterPorts, RestorePoint
 from headgate.runtime.network.handshake import Hello
 from headgate.runtime.program import Program
 from headgate.runtime.queries.live_state import LiveState
+from headgate.runtime.replanning import replanner
 from headgate.runtime.restore import check_compatible
 from headgate.runtime.statistics import JobStatistics
 from headgate.runtime.system import BackgroundThread, Mailbox, SystemClock, SystemRandomness
@@ -60,6 +73,7 @@ def run_job(
     make_gang: Callable[[GangContext], Gang],
     listener: JobListener,
     dies_with_parent: bool = True,
+    answers_commands: bool = True,
 ) -> JobResult:
     """Run a job to its end.
 
@@ -68,6 +82,7 @@ def run_job(
         make_gang: how to start workers here.
         listener: is told what happens.
         dies_with_parent: see :class:`WorkerSpec`.
+        answers_commands: whether other processes can control the job where no option says.
 
     Raises:
         UsageError: the job cannot run; nothing was started.
@@ -75,30 +90,48 @@ def run_job(
         OperatingError: anything else failed and the restart strategy gave up.
         KeyboardInterrupt: the user cancelled; the job was ended first.
     """
+    use_storage_settings(storage_settings(job.config))
     with logging_for(job.name):
-        return _Driver(job, listener, dies_with_parent).run(make_gang)
+        return _Driver(job, listener, dies_with_parent, answers_commands).run(make_gang)
 
 
 class _Driver:
-    def __init__(self, job: JobSpec, listener: JobListener, dies_with_parent: bool) -> None:
+    def __init__(
+        self, job: JobSpec, listener: JobListener, dies_with_parent: bool, answers_commands: bool
+    ) -> None:
         self._job, self._dies_with_parent = job, dies_with_parent
         self._settings = job_settings(job.config)
+        self._answers = endpoint_settings(job.config, answers_commands)
+        self._endpoint: Endpoint | None = None
         self._id = JobId(f"{_folder_name(job.name)}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
+        self._leading: HighAvailability | None = None
+        self._submitted: JobMaster | None = None
         self._clock, self._mailbox = SystemClock(), Mailbox()
         self._statistics = JobStatistics(job.plan, listener)
         self._links: dict[WorkerKey, Link] = {}
         self._secret = secrets.token_bytes(SECRET_BYTES)
-        self._marker = secrets.token_hex(8)
+        self._marker: str | None = secrets.token_hex(8)
 
     def run(self, make_gang: Callable[[GangContext], Gang]) -> JobResult:
         began = self._clock.monotonic_ms()
-        point = self._restore_point()
-        plan = adopt_key_groups(self._job, point)
         with ExitStack() as opened:
-            disk, service, permit = self._open_storage()
-            if disk is not None:
-                opened.callback(reachability.delete_marker, disk, self._marker)
+            disk = self._open_storage()
+            store = self._lead(disk, opened)
+            if self._leading is not None and store is None:
+                return JobResult(self._id, self._job.name, duration_ms=self._clock.monotonic_ms() - began)
+            explicit = self._restore_point() if store is None else None
+            plan = adopt_key_groups(self._job, explicit)
+            self._id = continued_job(self._job.config, disk, explicit) or self._id
+            service, permit = self._claim(disk, store, opened)
+            point = taken_over(self._job.config, service, explicit)
+            if store is not None and service is not None:
+                point = where_to_begin(service, self._claimed_point(service))
+                plan = adopt_key_groups(self._job, point)
+            if self._answers is not None:
+                self._endpoint = Endpoint(self._answers)
+                opened.callback(self._endpoint.close)
             background = BackgroundThread("headgate-checkpoints")
+            opened.callback(self._mailbox.drain)  # what the last work in the background has to tell
             opened.callback(background.close)
             generation = 1 if permit is None else permit.generation
             server = self._serve(generation)
@@ -106,9 +139,18 @@ class _Driver:
             worker = self._worker_spec(server.address, generation)
             ports = self._ports(background, make_gang(GangContext(worker, self._gang_exited)))
             program = Program(self._id, plan, self._settings.worker, self._job.record_types)
-            marker = None if disk is None else self._marker
             self._master = JobMaster(
-                self._id, self._job.name, plan, program, self._settings, ports, service, permit, point, marker
+                self._id,
+                self._job.name,
+                plan,
+                program,
+                self._settings,
+                ports,
+                service,
+                permit,
+                point,
+                None if disk is None else self._marker,
+                replanner(self._id, self._job, plan, self._settings.worker),
             )
             self._loop()
         return self._result(began)
@@ -122,21 +164,56 @@ class _Driver:
             probe=load_probe(self._job.config.get(o.PROBE)),
             post=self._mailbox.post,
             listener=self._statistics,
+            require_leadership=None if self._leading is None else self._leading.require,
         )
 
     def _loop(self) -> None:
         master = self._master
-        self._statistics.begins(LiveState(master.query, self._mailbox.post))
+        control = JobControl(master, self._mailbox.post, self._clock.now_ms())
+        live = LiveState(master.query, self._mailbox.post)
+        self._statistics.begins(live)
+        self._statistics.controllable(control)
+        if self._endpoint is not None:
+            self._endpoint.begin(self._served(control, live))
+        if self._job.begins is not None:
+            self._job.begins(control)
+        if self._leading is not None:
+            self._leading.on_lost(lambda error: self._mailbox.post(lambda: master.fenced(error)))
+        self._submitted = master
         master.submit()
         try:
             while not master.state.terminal:
                 self._turn(1000)
-        except KeyboardInterrupt:
-            master.cancel()
+        except KeyboardInterrupt as error:
+            master.cancel(handed_over=self._leading is not None and isinstance(error, TerminatedError))
             deadline = time.monotonic() + CANCEL_GRACE_S
             while not master.state.terminal and time.monotonic() < deadline:
                 self._turn(200)
             raise
+        finally:
+            control.close()
+            if self._endpoint is not None:
+                self._endpoint.close(master.state.value)
+
+    def _is_over(self, error: BaseException | None) -> bool:
+        """Whether the job has ended, by itself or by its user's word, so that the next run begins anew."""
+        master = self._submitted
+        if master is not None and (master.goes_on or master.state.terminal):
+            return not master.goes_on
+        return isinstance(error, KeyboardInterrupt) and not isinstance(error, TerminatedError)
+
+    def _served(self, control: JobControl, live: LiveState) -> ServedJob:
+        master = self._master
+        return ServedJob(
+            job_id=master.job,
+            name=master.name,
+            started_ms=self._clock.now_ms(),
+            control=control,
+            live=live,
+            plan=lambda: master.plan,
+            records=lambda: master.checkpoints.history.records,
+            post=self._mailbox.post,
+        )
 
     def _turn(self, wait_max_ms: float) -> None:
         self._mailbox.drain()
@@ -163,6 +240,7 @@ class _Driver:
             records_out=seen.records_out(master.restored_totals),
             skipped=seen.skipped(),
             duration_ms=self._clock.monotonic_ms() - began,
+            savepoint=master.savepoint,
         )
 
     # -- what must be in place first -------------------------------------------------------------
@@ -170,20 +248,66 @@ class _Driver:
     def _restore_point(self) -> RestorePoint | None:
         if self._job.restore_from is None:
             return None
-        disk, checkpoint = open_checkpoint(self._job.restore_from)
+        fell_back = self._statistics.note if self._settings.fallback_to_older else None
+        disk, checkpoint = open_checkpoint(self._job.restore_from, fell_back)
         return RestorePoint(checkpoint, disk.describe())
 
-    def _open_storage(self) -> tuple[Disk | None, CheckpointService | None, CommitPermit | None]:
+    def _claimed_point(self, service: CheckpointService) -> Callable[[], RestorePoint | None]:
+        return lambda: taken_over(self._job.config, service, self._restore_point())
+
+    def _lead(self, disk: Disk | None, opened: ExitStack) -> CompletedCheckpointStore | None:
+        """With high availability: wait until this driver leads; None also when the job has ended since."""
+        leading = open_leadership(self._job.config, self._job.name, disk, self._clock)
+        if leading is None:
+            return None
+        self._leading = leading
+
+        def leave(_: object, error: BaseException | None, __: object) -> None:
+            ended = self._is_over(error)
+            if isinstance(error, TerminatedError):
+                error.goes_on = not ended
+            leading.close(ended=ended)
+
+        # Left last of all: what is committed until then is committed by the leader.
+        opened.push(leave)
+        led = leading.wait(self._statistics.note)
+        if led is None:
+            self._statistics.note(
+                f"the driver that led job {self._job.name!r} has brought it to its end; nothing is left to do"
+            )
+            self._statistics.ended(JobState.FINISHED.value)
+            return None
+        self._id = led.job
+        return led.store
+
+    def _claim(
+        self, disk: Disk | None, store: CompletedCheckpointStore | None, opened: ExitStack
+    ) -> tuple[CheckpointService | None, CommitPermit | None]:
+        if disk is None:
+            return None, None
+        service = CheckpointService(disk, self._id, load_probe(self._job.config.get(o.PROBE)), store)
+        permit = service.claim()
+        if self._marker is not None:
+            if self._leading is not None:
+                # Behind the claim: drivers whose markers are still there are dead, or may as well be.
+                self._marker = reachability.take_over_markers(disk, self._id, self._marker)
+            reachability.write_marker(disk, self._marker)
+            opened.callback(reachability.delete_marker, disk, self._marker)
+        return service, permit
+
+    def _open_storage(self) -> Disk | None:
         uri = self._settings.storage
         if uri is None:
-            return None, None, None
+            return None
         disk = open_disk(uri)
         # Workers may have another working directory: they get the whole path.
         self._settings = dataclasses.replace(self._settings, storage=disk.describe())
         reachability.probe(disk)
-        reachability.write_marker(disk, self._marker)
-        service = CheckpointService(disk, self._id, load_probe(self._job.config.get(o.PROBE)))
-        return disk, service, service.claim()
+        if isinstance(disk, OfThisProcess) or self._marker is None:
+            # Workers cannot reach it: their state comes in their acknowledgements.
+            self._settings = dataclasses.replace(self._settings, storage=None)
+            self._marker = None
+        return disk
 
     def _serve(self, generation: int) -> ControlServer:
         hello = Hello(job=self._id, generation=generation, attempt=0, slot=0, gang=0, purpose="control")
@@ -215,6 +339,7 @@ class _Driver:
             dies_with_parent=self._dies_with_parent,
             log_json=self._job.config.get(o.PROGRESS) is o.ProgressDisplay.JSON,
             probe=self._job.config.get(o.PROBE),
+            storage=storage_settings_in_use(),
         )
 
     def _gang_exited(self, gang: int, error: str | None) -> None:
@@ -228,7 +353,8 @@ def adopt_key_groups(job: JobSpec, point: RestorePoint | None) -> PhysicalPlan:
     plan = job.plan
     if not job.config.is_set(o.MAX_PARALLELISM):
         plan = dataclasses.replace(plan, max_parallelism=point.checkpoint.max_parallelism)
-    check_compatible(plan, point.checkpoint)
+    ignore = job.config.get(o.IGNORE_UNCLAIMED_STATE)
+    check_compatible(plan, point.checkpoint, ignore_unclaimed=ignore)
     return plan
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headgate.api.executor import JobControl
 from headgate.common.errors import HeadgateError
+from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.control.messages import Counters
 from headgate.runtime.queries.live_state import LiveState
 
@@ -14,6 +16,9 @@ class JobListener:
 
     def begins(self, live_state: LiveState) -> None:
         """The job is about to be submitted; from other threads its state can be asked for while it runs."""
+
+    def controllable(self, control: JobControl) -> None:
+        """The job is about to be submitted; other threads can ask it for savepoints and the like."""
 
     def gang_submitted(self, gang: int, slots: int) -> None:
         """Workers were asked for."""
@@ -32,6 +37,12 @@ class JobListener:
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
         """A checkpoint is complete and its sinks are committed."""
+
+    def savepoint_completed(self, checkpoint: int, uri: str, took_ms: int) -> None:
+        """A savepoint is whole; the job goes on."""
+
+    def rescaled(self, plan: PhysicalPlan) -> None:
+        """The next attempt runs the same operators at another parallelism."""
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         """An attempt failed; None means that there will be no other."""

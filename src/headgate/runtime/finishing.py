@@ -15,6 +15,7 @@ import msgspec
 
 from headgate.common.ids import SubtaskId
 from headgate.common.ports import Background, Clock
+from headgate.core.alignment.barriers import SavepointOrder
 from headgate.runtime.drawing import BarrierMetrics, DrawnSnapshot
 from headgate.runtime.in_flight.capture import CaptureLimits, InFlightCapture
 from headgate.runtime.in_flight.catalog import StreamCatalog
@@ -50,6 +51,7 @@ class _Running:
     streams: list[InFlightStream] | None = None
     capture: InFlightCapture | None = None
     void: bool = False
+    savepoint: SavepointOrder | None = None
 
 
 class Finishing:
@@ -103,7 +105,7 @@ class Finishing:
         """Write a drawn snapshot, then report it."""
         key = (drawn.subtask, drawn.checkpoint)
         running = self._running.setdefault(key, _Running(drawn.checkpoint))
-        running.metrics = drawn.metrics
+        running.metrics, running.savepoint = drawn.metrics, drawn.savepoint
         if drawn.capture is None:
             running.streams = []
 
@@ -202,5 +204,6 @@ class Finishing:
         handles += [part.handle for stream in streams or () for part in stream.parts]
         if handles:
             self._background.submit(
-                lambda: self._writer.discard(running.checkpoint, handles), lambda *_: None
+                lambda: self._writer.discard(running.checkpoint, handles, running.savepoint),
+                lambda *_: None,
             )

@@ -62,6 +62,11 @@ class GangKeeper:
         self._gang.submit(self.roster.gang, self._slots)
         return self.roster.gang
 
+    def resize(self, slots: int) -> None:
+        """The next gang has `slots` workers; a present one of another size cannot be used again."""
+        if slots != self._slots:
+            self._slots, self.roster.broken = slots, True
+
     def add(self, register: m.Register, link: Link) -> bool:
         """A worker registered; False when it has no place here."""
         if not self.roster.add(register, link):

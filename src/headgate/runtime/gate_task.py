@@ -80,6 +80,7 @@ class GateTask(Task):
         self._open = set(range(len(channels)))
         self._metrics = BarrierMetrics(0.0, 0.0, False)
         self._level = 0
+        self._draining = False
 
     def deliver(self, channel: int, element: Batch | Event) -> None:
         """An element arrived on a channel."""
@@ -99,15 +100,16 @@ class GateTask(Task):
             self._perform(self._gate.announce(self._clocks()))
             self._pass_captured()
             due, worked = None, True
-        if self._gate.control_waits and self._may_pass_events_only():
-            while (polled := self._gate.poll(self._clocks(), only_control=True)) is not None:
-                self._perform(polled[2])
-                self._pass_captured()
-                worked = True
+        while self._gate.control_waits and self._may_pass_events_only():
+            if (polled := self._gate.poll(self._clocks(), only_control=True)) is None:
+                break
+            self._perform(polled[2])
+            self._pass_captured()
+            worked = True
         return worked
 
     def _may_pass_events_only(self) -> bool:
-        if self._recovered is not None or self._reading is not None:
+        if self._recovered is not None or self._reading is not None or self._draining:
             return False
         return self.head.busy or not self.outputs.available
 
@@ -124,13 +126,25 @@ class GateTask(Task):
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, TriggerSnapshot):
-                self._draw(effect)
+                self._draw_when_drained(effect)
             elif isinstance(effect, CompleteCapture):
                 self._pass_captured()
                 self._note_metrics(effect.alignment_ms)
                 self.drawing.inputs_complete(effect.checkpoint)
             else:
                 self.drawing.decline(effect.checkpoint, effect.reason)
+
+    def _draw_when_drained(self, effect: TriggerSnapshot) -> None:
+        """Barriers pass between the slices of firing timers, but for one that all of them come before."""
+        if not effect.barrier.drains:
+            self._draw(effect)
+            return
+        self._draining = True
+        self._when_free(lambda: self._drained(effect))
+
+    def _drained(self, effect: TriggerSnapshot) -> None:
+        self._draining = False
+        self._draw(effect)
 
     def _draw(self, effect: TriggerSnapshot) -> None:
         unaligned = effect.barrier.overtakes

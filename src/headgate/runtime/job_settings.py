@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from headgate.checkpoint.storage.uris import scheme_of
 from headgate.common import options as o
 from headgate.common.config import Config, effective_restart_strategy
 from headgate.core import failover
 from headgate.core.alignment.settings import AlignmentSettings
+from headgate.core.checkpoint.properties import (
+    NEVER_RETAIN,
+    RETAIN_ALWAYS,
+    RETAIN_ON_CANCELLATION,
+    RETAIN_ON_FAILURE,
+)
 from headgate.core.checkpoint.requests import CheckpointSettings
 from headgate.runtime.program import WorkerSettings
 
@@ -20,6 +28,9 @@ class JobSettings:
         checkpoints: when to draw them.
         alignment: how their barriers travel.
         storage: URI of their directory; None when checkpoints are off.
+        savepoint_dir: where savepoints go of which nobody says it, or None.
+        fallback_to_older: whether a damaged checkpoint leads to the one before it.
+        older_snapshot: what follows when sinks have committed more than a restored snapshot knows of.
         restart: the strategy.
         heartbeat_interval_ms: between two heartbeats of a worker.
         heartbeat_timeout_ms: after which a silent worker is given up.
@@ -31,12 +42,23 @@ class JobSettings:
     checkpoints: CheckpointSettings
     alignment: AlignmentSettings
     storage: str | None
+    savepoint_dir: str | None
+    fallback_to_older: bool
+    older_snapshot: o.OlderSnapshot
     restart: failover.RestartSpec
     heartbeat_interval_ms: int
     heartbeat_timeout_ms: int
     lease_ms: int
     redeploy_timeout_ms: int
     worker: WorkerSettings
+
+
+_RETENTION: Final = {
+    None: RETAIN_ALWAYS,
+    o.ExternalizedRetention.RETAIN_ON_CANCELLATION: RETAIN_ON_CANCELLATION,
+    o.ExternalizedRetention.DELETE_ON_CANCELLATION: RETAIN_ON_FAILURE,
+    o.ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS: NEVER_RETAIN,
+}
 
 
 def job_settings(config: Config) -> JobSettings:
@@ -56,9 +78,13 @@ def job_settings(config: Config) -> JobSettings:
             timeout_ms=get(o.CHECKPOINTING_TIMEOUT),
             tolerable_failures=get(o.CHECKPOINTING_TOLERABLE_FAILURES),
             num_retained=get(o.CHECKPOINTING_NUM_RETAINED),
+            retention=_RETENTION[get(o.EXTERNALIZED_RETENTION)],
         ),
         alignment=alignment,
         storage=get(o.CHECKPOINTING_DIR) if interval is not None else None,
+        savepoint_dir=get(o.SAVEPOINT_DIR),
+        fallback_to_older=get(o.FALLBACK_TO_OLDER),
+        older_snapshot=get(o.OLDER_SNAPSHOT),
         restart=_restart(config),
         heartbeat_interval_ms=get(o.HEARTBEAT_INTERVAL),
         heartbeat_timeout_ms=get(o.HEARTBEAT_TIMEOUT),
@@ -75,6 +101,8 @@ def _worker(config: Config, alignment: AlignmentSettings) -> WorkerSettings:
         buffer_timeout_ms=get(o.BUFFER_TIMEOUT),
         credit_initial=get(o.CREDIT_INITIAL),
         frame_size_max=get(o.FRAME_SIZE_MAX),
+        inline_size_max=get(o.DATA_INLINE_THRESHOLD),
+        ignore_unclaimed=get(o.IGNORE_UNCLAIMED_STATE),
         exactly_once=alignment.exactly_once,
         unaligned=alignment.unaligned,
         in_flight_bytes_max=get(o.IN_FLIGHT_SIZE_MAX),
@@ -89,7 +117,12 @@ def _worker(config: Config, alignment: AlignmentSettings) -> WorkerSettings:
         local_backup=get(o.RECOVER_FROM_LOCAL) if backup is None else backup,
         local_backup_dir=get(o.LOCAL_BACKUP_DIR),
         recover_from_local=get(o.RECOVER_FROM_LOCAL),
+        memory_state_max=get(o.MEMORY_STATE_MAX) if _in_memory(get(o.CHECKPOINTING_DIR)) else None,
     )
+
+
+def _in_memory(storage: str | None) -> bool:
+    return storage is not None and scheme_of(storage) == "memory"
 
 
 def _restart(config: Config) -> failover.RestartSpec:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headgate.common.ports import Background, Clock, Gang, Probe, Randomness
+from headgate.checkpoint.storage.uris import open_disk
+from headgate.common.ports import Background, Clock, Disk, Gang, Probe, Randomness
 from headgate.runtime.events import JobListener
 from headgate.state.snapshots import CheckpointMetadata
 
@@ -22,6 +23,9 @@ class MasterPorts:
         probe: where tests strike.
         post: hands a callback to the job master's loop, from any thread.
         listener: is told what happens, for progress displays.
+        disks: opens the disk below a URI, for savepoints; raises a HeadgateError where it cannot.
+        require_leadership: raises FencedError where another driver may lead by now; asked before every
+            commit. None where no other driver runs this job.
     """
 
     clock: Clock
@@ -31,11 +35,20 @@ class MasterPorts:
     probe: Probe
     post: Callable[[Callable[[], None]], None]
     listener: JobListener
+    disks: Callable[[str], Disk] = open_disk
+    require_leadership: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RestorePoint:
-    """Where an attempt begins: a checkpoint and the root that its files are named from."""
+    """Where an attempt begins.
+
+    Attributes:
+        checkpoint: what is restored.
+        storage: the root that its files are named from.
+        claimed: whether it is another job's, or a savepoint, that this job owns.
+    """
 
     checkpoint: CheckpointMetadata
     storage: str | None
+    claimed: bool = False

@@ -30,6 +30,7 @@ class WorkerSettings:
         inline_size_max: snapshots up to this many bytes travel in the acknowledgement.
         exactly_once: whether channels wait for each other's barriers.
         unaligned: whether barriers may overtake records.
+        ignore_unclaimed: whether restored state that the program declares no more is skipped.
         in_flight_bytes_max: overtaken records that one subtask takes along into one checkpoint.
         state_backend: where keyed state lives, "hashmap" or "rocksdb".
         rocksdb_memory_bytes: what all RocksDB states of a worker share.
@@ -42,6 +43,7 @@ class WorkerSettings:
         local_backup: whether copies of what is stored are kept on the local disk.
         local_backup_dir: folder for them, or None.
         recover_from_local: whether a restore reads them.
+        memory_state_max: bytes of one state where checkpoints are in the driver's memory; None elsewhere.
     """
 
     step_target_ms: int = 10
@@ -63,6 +65,8 @@ class WorkerSettings:
     local_backup_dir: str | None = None
     recover_from_local: bool = False
     in_flight_bytes_max: int = 1024 * 1024 * 1024
+    ignore_unclaimed: bool = False
+    memory_state_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,15 @@ class Narrator(JobListener):
         self.status.checkpoint_completed(checkpoint, took_ms, self._clock.monotonic_ms())
         self._tell("checkpoint", checkpoint=checkpoint, took_ms=took_ms, checkpoints=self.status.checkpoints)
 
+    def savepoint_completed(self, checkpoint: int, uri: str, took_ms: int) -> None:
+        """See :class:`JobListener`."""
+        self._tell("savepoint", checkpoint=checkpoint, uri=uri, took_ms=took_ms)
+
+    def rescaled(self, plan: PhysicalPlan) -> None:
+        """See :class:`JobListener`."""
+        self.status.rescaled(_sources(plan))
+        self._tell("rescaled", slots=plan.slots)
+
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         """See :class:`JobListener`."""
         self.status.failed(error, restart_in_ms is not None)
@@ -185,6 +194,10 @@ def sentence(event: str, facts: Mapping[str, Any]) -> str | None:
             return f"restoring checkpoint {facts['checkpoint']}, attempt {facts['attempt']}"
         case "running":
             return f"running, attempt {facts['attempt']}"
+        case "savepoint":
+            return f"savepoint {facts['uri']} after {facts['took_ms'] / 1000:.1f} s"
+        case "rescaled":
+            return f"goes on with {facts['slots']} worker{'s' if facts['slots'] != 1 else ''}"
         case "restarting":
             wait = facts["restart_in_ms"] / 1000
             return (

@@ -77,6 +77,11 @@ class JobStatus:
         self._samples.clear()
         self._rate = None
 
+    def rescaled(self, sources: Collection[int]) -> None:
+        """The next attempt runs another plan; its chains may have other numbers."""
+        if self._sources is not None:
+            self._sources = sources
+
     def running(self, now_ms: int) -> None:
         """The attempt runs."""
         self.state = "running"

@@ -2,36 +2,51 @@
 
 Keyed state goes by key-group range, operator state by `core.redistribution`, lists of splits are shared out
 round-robin when the parallelism changed, event time becomes the least of the old subtasks'. State is
-matched by uid and never dropped silently.
+matched by uid and never dropped silently: without leave not at all, with leave the log says what.
 Records in flight find their way in `in_flight/shares.py`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from headgate.api.operator_state import declared_operator_state
+from headgate.api.state import declared_state
 from headgate.common.errors import UsageError
 from headgate.common.keygroups import key_group_range
+from headgate.common.options import IGNORE_UNCLAIMED_STATE
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.redistribution import redistribute
+from headgate.graph.logical import KeyedProcessNode, Node, SourceNode
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.in_flight.shares import check_receivers, old_parallelism
 from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle, OperatorSubtaskState
+from headgate.state.unclaimed import unclaimed
+
+_LOG: Final = logging.getLogger(__name__)
 
 Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
 
 
-def assign_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> Restored:
+def assign_state(
+    plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
+) -> Restored:
     """(vertex, subtask, states) for every subtask that has any.
+
+    Args:
+        plan: what runs.
+        checkpoint: what it starts from.
+        ignore_unclaimed: whether state that nobody asks for any more is left behind.
 
     Raises:
         UsageError: the plan cannot take the state over.
     """
-    check_compatible(plan, checkpoint)
+    check_compatible(plan, checkpoint, ignore_unclaimed=ignore_unclaimed)
+    _report(plan, checkpoint)
     restored: Restored = []
     for vertex in plan.vertices:
         per_subtask: list[list[OperatorSubtaskState]] = [[] for _ in range(vertex.parallelism)]
@@ -45,45 +60,104 @@ def assign_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> Restored
     return restored
 
 
-def check_compatible(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
-    """Refuse what cannot be restored without losing or misreading state."""
+def check_compatible(
+    plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
+) -> None:
+    """Refuse what cannot be restored without losing or misreading state.
+
+    Args:
+        plan: what is to run.
+        checkpoint: what it is to start from.
+        ignore_unclaimed: whether state that nobody asks for any more may be left behind.
+
+    Raises:
+        UsageError: the plan cannot take the state over.
+    """
     if plan.max_parallelism != checkpoint.max_parallelism:
         raise UsageError(
-            f"checkpoint {checkpoint.checkpoint} of job {checkpoint.job_name!r} has "
+            f"{called(checkpoint)} has "
             f"{checkpoint.max_parallelism} key groups but the program asks for {plan.max_parallelism}; "
             f"set pipeline.max-parallelism to {checkpoint.max_parallelism}"
         )
-    known = {node.uid for vertex in plan.vertices for node in vertex.chain}
+    lost = unclaimed_state(plan, checkpoint)
+    if lost and not ignore_unclaimed:
+        raise UsageError(f"{called(checkpoint)} holds {lost[0]}, or set {IGNORE_UNCLAIMED_STATE.key}")
+    check_receivers(plan, checkpoint)
+
+
+def called(checkpoint: CheckpointMetadata) -> str:
+    """What messages call it."""
+    return f"{checkpoint.kind} {checkpoint.checkpoint} of job {checkpoint.job_name!r}"
+
+
+def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[str]:
+    """What a restore would lose, one sentence each, with what keeps it; as far as the metadata tells.
+
+    Keyed states within a blob or in native files are found by the workers.
+    """
+    nodes = {node.uid: node for vertex in plan.vertices for node in vertex.chain}
     stateful = [uid for uid, states in checkpoint.operators.items() if any(map(_has_state, states))]
-    orphans = sorted(uid for uid in stateful if uid not in known)
+    orphans = sorted(uid for uid in stateful if uid not in nodes)
+    lost = []
     if orphans:
-        raise UsageError(
-            f"checkpoint {checkpoint.checkpoint} of job {checkpoint.job_name!r} holds state of "
-            f"{', '.join(map(repr, orphans))}, but the program has no operator with that uid; "
+        lost.append(
+            f"state of {', '.join(map(repr, orphans))}, but the program has no operator with that uid; "
             "give the operator its old uid back"
         )
-    _check_operator_state(plan, checkpoint)
-    check_receivers(plan, checkpoint)
+    for uid in sorted(stateful):
+        if uid in nodes:
+            lost += _unclaimed_of(nodes[uid], checkpoint.operators[uid])
+    return lost
 
 
 def _has_state(state: OperatorSubtaskState) -> bool:
     """Whether something would be lost without it; a clock alone starts anew."""
     filled = any(held.count for held in state.operator_state)
-    return state.keyed is not None or any(state.list_state.values()) or filled
+    return _has_keyed(state) or any(state.list_state.values()) or filled
 
 
-def _check_operator_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
-    """Refuse operator state that its operator does not ask for any more: nobody else would miss it."""
+def _has_keyed(state: OperatorSubtaskState) -> bool:
+    return state.keyed is not None and state.keyed.tables != []
+
+
+def _unclaimed_of(node: Node, states: Sequence[OperatorSubtaskState]) -> list[str]:
+    """What is stored of an operator that it does not ask for any more: nobody else would miss it."""
+    lost, function = [], getattr(node, "function", None)
+    if not isinstance(node, KeyedProcessNode) and any(map(_has_keyed, states)):
+        lost.append(
+            f"keyed state of {node.uid!r}, which is a keyed operator no more; make it one, or give the new "
+            "operator another uid"
+        )
+    tables = {table.name for state in states if state.keyed for table in state.keyed.tables or ()}
+    if isinstance(node, KeyedProcessNode) and tables:
+        names = unclaimed(dict.fromkeys(tables), declared_state(function))
+        if names:
+            lost.append(_not_declared("state", names, node))
+    stored = {held.name for state in states for held in state.operator_state if held.count}
+    names = sorted(stored - declared_operator_state(function).keys())
+    return [*lost, _not_declared("operator state", names, node)] if names else lost
+
+
+def _not_declared(what: str, names: Sequence[str], node: Node) -> str:
+    return (
+        f"{what} {', '.join(map(repr, names))} of {node.uid!r}, which the operator does not declare any "
+        "more; declare it, start without the checkpoint"
+    )
+
+
+def _report(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
+    """Say what is left behind, and who begins with nothing."""
+    for what in unclaimed_state(plan, checkpoint):
+        _LOG.warning("%s holds %s: it is skipped", called(checkpoint), what.partition("; ")[0])
     for node in (node for vertex in plan.vertices for node in vertex.chain):
-        states = checkpoint.operators.get(node.uid or "", ())
-        stored = {held.name for state in states for held in state.operator_state if held.count}
-        lost = stored - declared_operator_state(getattr(node, "function", None)).keys()
-        if lost:
-            raise UsageError(
-                f"checkpoint {checkpoint.checkpoint} of job {checkpoint.job_name!r} holds operator state "
-                f"{', '.join(map(repr, sorted(lost)))} of {node.uid!r}, which the operator does not declare "
-                "any more; declare it, or start without the checkpoint"
-            )
+        if node.uid not in checkpoint.operators and _keeps_state(node):
+            _LOG.info("%s has nothing of operator %r: it starts without state", called(checkpoint), node.uid)
+
+
+def _keeps_state(node: Node) -> bool:
+    function = getattr(node, "function", None)
+    keyed = isinstance(node, KeyedProcessNode) and bool(declared_state(function))
+    return isinstance(node, SourceNode) or keyed or bool(declared_operator_state(function))
 
 
 def share_operator(

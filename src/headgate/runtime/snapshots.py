@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import chain
 
 from headgate.checkpoint.copied_disk import BackedUpDisk
-from headgate.checkpoint.data_files import DataFileWriter
+from headgate.checkpoint.data_files import DataFileWriter, little_of
 from headgate.checkpoint.layout import checkpoint_of, data_file_name, job_folder
+from headgate.checkpoint.storage.memory import too_large
+from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.errors import StorageError
 from headgate.common.ids import CheckpointId, Fence, SubtaskId
 from headgate.common.ports import Clock, Disk
+from headgate.core.alignment.barriers import SavepointOrder
 from headgate.runtime.drawing import DrawnSnapshot
 from headgate.runtime.network.frames import Part as Piece
+from headgate.runtime.savepoint_files import SavepointFiles, savepoint_files
 from headgate.state.backend import Part
 from headgate.state.rocksdb.local_files import FileParts
 from headgate.state.snapshots import FileRange, Inline, StateHandle, SubtaskSnapshot
@@ -27,11 +30,21 @@ class SnapshotWriter:
             which only the final checkpoint of a job without checkpoints does.
         inline_size_max: blobs up to this many bytes travel in the acknowledgement.
         fence: job, generation, attempt.
+        disks: opens the folder of a savepoint by its URI.
+        memory_state_max: without a disk, the bytes of one state that may stay inline; None is no limit.
     """
 
-    def __init__(self, disk: Disk | None, inline_size_max: int, fence: Fence) -> None:
+    def __init__(
+        self,
+        disk: Disk | None,
+        inline_size_max: int,
+        fence: Fence,
+        disks: Callable[[str], Disk] = open_disk,
+        memory_state_max: int | None = None,
+    ) -> None:
         self._disk, self._inline_max = disk, inline_size_max
-        self._fence = fence
+        self._fence, self._disks = fence, disks
+        self._memory_max = memory_state_max
 
     def finish(self, drawn: DrawnSnapshot, clock: Clock) -> SubtaskSnapshot:
         """Serialise and store what was drawn; lets go of it in any case.
@@ -40,7 +53,7 @@ class SnapshotWriter:
             StorageError: the storage refused; the checkpoint is declined and the job goes on.
         """
         began = clock.precise_ms()
-        files = _Files(self, drawn)
+        files = self._files(drawn)
         try:
             states = [pending.finish(files) for pending in drawn.pending]
         except BaseException:
@@ -63,6 +76,12 @@ class SnapshotWriter:
             records_out=drawn.counters.records_out,
             finished=drawn.finished,
         )
+
+    def _files(self, drawn: DrawnSnapshot) -> _Files | SavepointFiles:
+        order = drawn.savepoint
+        if order is None:
+            return _Files(self, drawn)
+        return savepoint_files(self._disks(order.root), order, drawn.subtask, self._inline_max)
 
     def store(
         self,
@@ -88,8 +107,10 @@ class SnapshotWriter:
         Raises:
             StorageError: the storage refused.
         """
-        limit = None if self._disk is None else self._inline_max if inline else -1
-        rest, small = _split_at(limit, sections)
+        limit = self._memory_max if self._disk is None else self._inline_max if inline else -1
+        rest, small = little_of(limit, sections)
+        if self._disk is None and rest is not None:
+            raise too_large(f"subtask {subtask.subtask} of vertex {subtask.vertex}", self._memory_max or 0)
         if self._disk is None or rest is None:
             return [Inline(b"".join(parts)) for parts in small]
         fence = self._fence
@@ -123,11 +144,19 @@ class SnapshotWriter:
         if isinstance(self._disk, BackedUpDisk):
             self._disk.copies.refer(checkpoint, handle.file)
 
-    def discard(self, checkpoint: int, handles: Iterable[StateHandle]) -> None:
-        """Remove the files that were written for a checkpoint, which will not be complete.
+    def discard(
+        self, checkpoint: int, handles: Iterable[StateHandle], savepoint: SavepointOrder | None = None
+    ) -> None:
+        """Remove the files that were written for a checkpoint or savepoint, which will not be complete.
 
         Files that it shares with others stay. What cannot be removed is left for the next sweep.
         """
+        if savepoint is not None:
+            disk = self._disks(savepoint.root)
+            for name in {handle.file for handle in handles if isinstance(handle, FileRange)}:
+                with suppress(StorageError, OSError):
+                    disk.delete(name)
+            return
         names = {handle.file: handle for handle in handles if isinstance(handle, FileRange)}
         for name, handle in names.items():
             if checkpoint_of(name, self._fence.job) == checkpoint:
@@ -142,28 +171,6 @@ class SnapshotWriter:
         """
         if self._disk is not None and isinstance(handle, FileRange):
             self._disk.delete(handle.file)
-
-
-def _split_at(
-    limit: int | None, sections: Sequence[Iterable[Part]]
-) -> tuple[list[Iterable[Part]] | None, list[list[Part]]]:
-    """The sections, if they hold more than `limit` bytes; else None, and the parts of each.
-
-    No more is read than it takes to know.
-    """
-    if limit is not None and limit < 0:
-        return list(sections), []
-    small: list[list[Part]] = []
-    size = 0
-    for place, parts in enumerate(sections):
-        rest, mine = iter(parts), list[Part]()
-        for part in rest:
-            mine.append(part)
-            size += memoryview(part).nbytes
-            if limit is not None and size > limit:
-                return [*small, chain(mine, rest), *sections[place + 1 :]], []
-        small.append(mine)
-    return None, small
 
 
 class _Files:

@@ -1,5 +1,8 @@
 """A subtask that begins with a reader: it gets splits, reads records, and emits barriers on order.
 
+Behind the barrier of a savepoint that stops the job it emits nothing: no records, no event time, no end. It
+goes on living, so that its worker answers, until the job ends or the attempt is begun anew.
+
 Its operators are always called in the loop: nothing that is marked as blocking is chained to a source.
 """
 
@@ -8,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.api.source import PollStatus
+from headgate.common.time import WATERMARK_MAX
 from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler import SUBSUMED
 from headgate.runtime.drawing import BarrierMetrics, waits_until
@@ -36,8 +40,9 @@ class SourceTask(Task):
         self._asked = False
         self._resume_at = 0
         self._answered = False
-        self._deferred: Barrier | None = None
-        self._deferred_until_ms = 0
+        # With the monotonic time until which each may wait, if there is one.
+        self._deferred: list[tuple[Barrier, int | None]] = []
+        self._stopped = False
 
     def open(self) -> None:
         """See :class:`Task`; a reader with restored splits knows what it has to read."""
@@ -46,19 +51,16 @@ class SourceTask(Task):
 
     def _attend(self) -> bool:
         worked = super()._attend()
-        due, waiting = self._deferral_ends(), self._deferred
-        if waiting is not None and due is not None and self.host.clock.monotonic_ms() > due:
-            self._deferred = None
+        due = self._deferral_ends()
+        if due is not None and self.host.clock.monotonic_ms() > due:
+            waiting, _ = self._deferred.pop(0)
             self._draw(waiting.as_unaligned())
             worked = True
         return worked
 
     def _deferral_ends(self) -> int | None:
         """After when a barrier waits no longer for restored records (monotonic ms)."""
-        waiting = self._deferred
-        if waiting is None or waiting.timeout_ms is None or not self._answered:
-            return None
-        return self._deferred_until_ms
+        return self._deferred[0][1] if self._deferred and self._answered else None
 
     def _barrier_timeout(self) -> int | None:
         due, held = self._deferral_ends(), super()._barrier_timeout()
@@ -67,6 +69,8 @@ class SourceTask(Task):
         return due + 1 if held is None else min(held, due + 1)
 
     def _input_waits(self) -> bool:
+        if self._stopped:
+            return False
         return not self.ended and not self._ending and self._resume_at <= self.host.clock.monotonic_ms()
 
     def _take_input(self) -> bool:
@@ -95,9 +99,13 @@ class SourceTask(Task):
     def next_wakeup(self) -> int | None:
         """See :class:`Task`."""
         due = super().next_wakeup()
-        if self.ended or not self.outputs.available:
+        if self.ended or self._stopped or not self.outputs.available:
             return due
         return self._resume_at if due is None else min(due, self._resume_at)
+
+    def next_processing_time(self) -> int | None:
+        """See :class:`Task`; one that stopped has nothing to say any more, not even that it is idle."""
+        return None if self._stopped else super().next_processing_time()
 
     def splits_assigned(self, splits: list[Any] | None) -> None:
         """The enumerator answered."""
@@ -121,22 +129,28 @@ class SourceTask(Task):
 
         A reader that does not know yet whether it will read anything first learns it, so that the
         barrier is never the first sign of its channels. Restored records come before a barrier that
-        does not overtake them.
+        does not overtake them. One that waits gives way to a newer one, but for a savepoint's.
         """
-        if self._answered and (self._recovered is None or barrier.overtakes):
+        if self._stopped:
+            return
+        if self._may_draw(barrier):
             self._draw(barrier)
             return
-        if self._deferred is not None:
-            self.drawing.decline(self._deferred.checkpoint, SUBSUMED)
-        self._deferred = barrier
-        if barrier.timeout_ms is not None:
-            self._deferred_until_ms = waits_until(barrier, self.host.clock)
+        for older, _ in self._deferred:
+            if older.savepoint is None:
+                self.drawing.decline(older.checkpoint, SUBSUMED)
+        self._deferred = [each for each in self._deferred if each[0].savepoint is not None]
+        until = None if barrier.timeout_ms is None else waits_until(barrier, self.host.clock)
+        self._deferred.append((barrier, until))
+
+    def _may_draw(self, barrier: Barrier) -> bool:
+        """Whether nothing has to come before: what is restored, or a savepoint that waits itself."""
+        return self._answered and not self._deferred and (self._recovered is None or barrier.overtakes)
 
     def aborted(self, checkpoint: int) -> None:
         """See :class:`Task`."""
         super().aborted(checkpoint)
-        if self._deferred is not None and self._deferred.checkpoint == checkpoint:
-            self._deferred = None
+        self._deferred = [each for each in self._deferred if each[0].checkpoint != checkpoint]
 
     def _know(self) -> None:
         """It is known now whether this reader has something to read: draw what waited for that."""
@@ -144,17 +158,20 @@ class SourceTask(Task):
         self._draw_deferred()
 
     def _draw_deferred(self) -> None:
-        if self._deferred is not None:
-            barrier, self._deferred = self._deferred, None
+        waiting, self._deferred = self._deferred, []
+        for barrier, _ in waiting:
             self.trigger(barrier)
 
     def _draw(self, barrier: Barrier) -> None:
+        if barrier.drains and not self.ended:
+            self._invoke(lambda: self.head.watermark(WATERMARK_MAX))
         delay = max(0.0, float(self.host.clock.now_ms() - barrier.trigger_ms))
         metrics = BarrierMetrics(delay, 0.0, barrier.overtakes)
         # A restored end stays one, although this attempt may not have taken the steps to it yet.
         through = self.ended or self._finished
         self.drawing.draw(barrier, metrics, self.counters(), through, self._take_along(barrier))
         self.drawing.inputs_complete(barrier.checkpoint)
+        self._stopped = barrier.stops
 
     def _take_along(self, barrier: Barrier) -> Any:
         def take(capture: InFlightCapture) -> None:

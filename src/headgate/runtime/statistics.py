@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headgate.api.executor import JobControl
 from headgate.common.errors import HeadgateError
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.checkpoint_master import add_totals, chain_name
+from headgate.runtime.checkpoint_contents import add_totals, chain_name
 from headgate.runtime.control.messages import Counters
 from headgate.runtime.events import JobListener
 from headgate.runtime.queries.live_state import LiveState
@@ -58,6 +59,10 @@ class JobStatistics(JobListener):
         """See :class:`JobListener`."""
         self._next.begins(live_state)
 
+    def controllable(self, control: JobControl) -> None:
+        """See :class:`JobListener`."""
+        self._next.controllable(control)
+
     def gang_submitted(self, gang: int, slots: int) -> None:
         """See :class:`JobListener`."""
         self._next.gang_submitted(gang, slots)
@@ -84,6 +89,16 @@ class JobStatistics(JobListener):
         """See :class:`JobListener`."""
         self.checkpoints += 1
         self._next.checkpoint_completed(checkpoint, took_ms)
+
+    def savepoint_completed(self, checkpoint: int, uri: str, took_ms: int) -> None:
+        """See :class:`JobListener`."""
+        self._next.savepoint_completed(checkpoint, uri, took_ms)
+
+    def rescaled(self, plan: PhysicalPlan) -> None:
+        """See :class:`JobListener`."""
+        self._plan = plan
+        self.counters.clear()
+        self._next.rescaled(plan)
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         """See :class:`JobListener`."""

@@ -172,7 +172,13 @@ class Worker:
         self._local.configure(program.settings)
         fence = Fence(self.job, Generation(message.generation), AttemptId(message.attempt))
         self._finishing = Finishing(
-            SnapshotWriter(self._local.writing(disk), program.settings.inline_size_max, fence),
+            SnapshotWriter(
+                self._local.writing(disk),
+                program.settings.inline_size_max,
+                fence,
+                self.ports.open_disk,
+                program.settings.memory_state_max,
+            ),
             StreamCatalog(program),
             CaptureLimits(total_bytes=program.settings.in_flight_bytes_max),
             self.ports.background,

@@ -12,8 +12,9 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from headgate.checkpoint.storage.settings import StorageSettings, use_storage_settings
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.ids import JobId
 from headgate.common.ports import NoProbe, Probe
@@ -53,6 +54,7 @@ class WorkerSpec:
             any more; not so where workers are threads.
         log_json: whether log lines are JSON.
         probe: "module:attribute" of a factory for `common.ports.Probe`, for fault injection; or None.
+        storage: how storages other than folders are reached.
     """
 
     control_address: str
@@ -67,6 +69,7 @@ class WorkerSpec:
     dies_with_parent: bool = True
     log_json: bool = False
     probe: str | None = None
+    storage: StorageSettings = field(default_factory=StorageSettings)
 
 
 def run_worker(spec: WorkerSpec, gang: int, slot: int, abandon: Callable[[str], None] | None = None) -> None:
@@ -85,6 +88,7 @@ def run_worker(spec: WorkerSpec, gang: int, slot: int, abandon: Callable[[str], 
     """
     if spec.dies_with_parent:
         set_up_logging(spec.log_json)
+        use_storage_settings(spec.storage)
     sys.path.extend(path for path in spec.sys_path if path not in sys.path)
     _Process(spec, gang, slot, abandon or _end_process).run()
 

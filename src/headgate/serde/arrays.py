@@ -35,7 +35,7 @@ def foreign_form(cls: type) -> Form | None:
     Raises:
         UsageError: it is one whose values cannot be stored.
     """
-    package = cls.__module__.partition(".")[0]
+    package = (cls.__module__ or "").partition(".")[0]  # what a program makes at run time may have none
     if package == "numpy":
         return _numpy_form(cls)
     if package == "pyarrow" and cls.__name__ in _ARROW_READERS:

@@ -15,6 +15,7 @@ import copy
 import datetime as dt
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from enum import Enum
 from itertools import chain
 from typing import Any, Final
 from uuid import UUID
@@ -66,6 +67,32 @@ def encode_tagged(value: Any) -> bytes:
         return _encode(to_tagged(value))
     except RecursionError:
         raise UsageError("a value contains itself or is nested too deeply to be stored; flatten it") from None
+
+
+def as_plain(value: Any) -> Any:
+    """The plain value as which msgspec encodes a value that is, or holds, such as members of an Enum.
+
+    Raises:
+        TypeError: msgspec does not encode it either.
+
+    Example:
+        >>> from http import HTTPStatus
+        >>> as_plain([HTTPStatus.OK, 2**70])
+        [200, 1180591620717411303424]
+    """
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset):
+        return kind(as_plain(part) for part in value)
+    if kind is dict:
+        return {as_plain(key): as_plain(part) for key, part in value.items()}
+    if kind in _TAGGERS:
+        return value
+    if isinstance(value, Enum):
+        return as_plain(value.value)
+    try:
+        return _decode(_encode(value))
+    except OverflowError as error:
+        raise TypeError(f"{kind.__qualname__}: {error}") from None
 
 
 def encode_tagged_each(values: Sequence[Any]) -> list[bytes]:
@@ -222,6 +249,8 @@ class DynamicSerializer(TypeSerializer[Any]):
         """
         view = memoryview(data)
         try:
+            if view[0] > _MODE_TUPLES:
+                raise ValueError(f"mode {view[0]} is unknown")
             values = (_decode_tuples if view[0] == _MODE_TUPLES else _decode_values)(view[1:])
         except UNDECODABLE as error:
             raise StorageError(

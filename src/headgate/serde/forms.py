@@ -10,7 +10,14 @@ from typing import Any, Final
 import msgspec
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.dynamic import decode_tagged, encode_tagged, untag, with_mode
+from headgate.serde.dynamic import (
+    NotPlainError,
+    as_plain,
+    decode_tagged,
+    encode_tagged,
+    untag,
+    with_mode,
+)
 from headgate.serde.serializer import Buffer, TypeSerializer
 from headgate.serde.snapshot import TypeSerializerSnapshot
 from headgate.serde.undecodable import UNDECODABLE
@@ -154,7 +161,7 @@ class FormSerializer(TypeSerializer[Any]):
             try:
                 return with_mode(_MODE_TYPED, plain)
             except (OverflowError, UnicodeEncodeError):
-                return bytes((_MODE_TAGGED,)) + encode_tagged(plain)
+                return bytes((_MODE_TAGGED,)) + _tagged(plain)
         except (TypeError, AttributeError, KeyError, ValueError, RecursionError) as error:
             raise UsageError(
                 f"a value does not fit its type {self.name} ({type(error).__name__}: {error})"
@@ -168,6 +175,8 @@ class FormSerializer(TypeSerializer[Any]):
         """
         view, from_plain = memoryview(data), self.form.from_plain
         try:
+            if view[0] > _MODE_TAGGED:
+                raise ValueError(f"mode {view[0]} is unknown")
             plain = self._decode(view[1:]) if view[0] == _MODE_TYPED else decode_tagged(view[1:])
             if type(plain) is not list:  # the tagged mode says for itself what it holds
                 raise TypeError(f"a batch is a list; got {type(plain).__name__}")
@@ -212,6 +221,14 @@ class FormSerializer(TypeSerializer[Any]):
     def copy(self, value: Any) -> Any:
         """A copy that changes in place do not reach; the value itself when it is immutable."""
         return self.form.copy(value)
+
+
+def _tagged(plain: list[Any]) -> bytes:
+    try:
+        return encode_tagged(plain)
+    except NotPlainError:
+        # The typed mode takes more classes; whether it is used must not depend on the other values.
+        return encode_tagged(as_plain(plain))
 
 
 _EXACT: Final = frozenset({"none", "bool", "int", "float", "str", "bytes"})

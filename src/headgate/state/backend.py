@@ -207,6 +207,7 @@ class KeyedBackend(Protocol):
     Attributes:
         groups: first and last key group (inclusive).
         handles: one live handle per declared state, by name.
+        targets: description and serializer, by state and kind of timers; a restore may reconfigure them.
         event_timers: timers of event time.
         processing_timers: timers of processing time.
     """
@@ -218,6 +219,11 @@ class KeyedBackend(Protocol):
 
     @property
     def handles(self) -> Mapping[str, Any]:
+        """See the class."""
+        ...
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
         """See the class."""
         ...
 
@@ -269,13 +275,14 @@ class KeyedBackend(Protocol):
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         ...
 
-    def snapshot_sync(self, checkpoint: int = 0, completed: int = 0) -> PendingSnapshot:
+    def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Fix the state at this moment; changes made afterwards do not reach the snapshot.
 
         Args:
             checkpoint: which it is for.
             completed: newest checkpoint that is complete, whose files the snapshot may refer to; 0: it
-                must be whole by itself.
+                must be whole by itself; None: it is a savepoint's, whole by itself, and no later
+                snapshot may refer to its files or take it for an earlier one.
         """
         ...
 
@@ -336,17 +343,11 @@ class TableBackend(KeyedBackend, Protocol):
     Attributes:
         max_parallelism: number of key groups of the operator.
         tables: by state.
-        targets: description and serializer, by state and kind of timers.
     """
 
     max_parallelism: int
 
     @property
     def tables(self) -> Mapping[str, StateTable]:
-        """See the class."""
-        ...
-
-    @property
-    def targets(self) -> Mapping[str, Target]:
         """See the class."""
         ...

@@ -12,6 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from headgate.api.operator_state import BROADCAST, OperatorStateDescriptor
 from headgate.common.errors import HeadgateError, InternalError, StorageError, UsageError
+from headgate.serde.compatibility import Compatibility, combined
+from headgate.serde.evolution import Reader, judge
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.undecodable import stored_description
 from headgate.state.operator_blob import blob_parts, read_columns
@@ -232,29 +234,44 @@ class _Target:
 
     def restore(self, stored: OperatorStateHandle, blob: bytes) -> None:
         """Take over what one old subtask held."""
-        if stored.mode != self.mode:
-            raise UsageError(
-                f"operator state {self.name!r} of the checkpoint is distributed by {stored.mode} and is now "
-                f"declared as {self.mode}; declare it as it was, or give the new state another name"
-            )
         columns = self._decoded(stored, blob)
         try:
             self.handle.refill(*(column[stored.first : stored.stop] for column in columns))
         except UsageError as error:
             raise self._unreadable(error) from None
 
-    def _decoded(self, stored: OperatorStateHandle, blob: bytes) -> list[list[Any]]:
+    def readers(self, stored: OperatorStateHandle) -> list[Reader]:
+        """What reads the columns of a stored state, once it was found to fit."""
+        if stored.mode != self.mode:
+            raise UsageError(
+                f"operator state {self.name!r} of the checkpoint is distributed by {stored.mode} and is now "
+                f"declared as {self.mode}; declare it as it was, or give the new state another name"
+            )
         try:
             with stored_description():
-                readers = [stored_reader(old, s) for old, s in zip(stored.schema["of"], self.serializers)]
+                return [stored_reader(old, s) for old, s in zip(stored.schema["of"], self.serializers)]
+        except StorageError as error:
+            raise self._damaged(error) from None
+        except UsageError as error:
+            raise self._unreadable(error) from None
+
+    def verdict(self, stored: OperatorStateHandle) -> Compatibility:
+        """What becomes of the elements of a stored state that :meth:`readers` found to fit."""
+        current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
+        return combined([judge(old, s) for old, s in zip(stored.schema["of"], current)])
+
+    def _decoded(self, stored: OperatorStateHandle, blob: bytes) -> list[list[Any]]:
+        readers = self.readers(stored)
+        try:
             encoded = read_columns(blob, len(self.serializers))
             return [read(column, stored.count) for read, column in zip(readers, encoded, strict=True)]
         except StorageError as error:
-            raise StorageError(
-                f"the stored form of operator state {self.name!r} is damaged: {error}"
-            ) from None
+            raise self._damaged(error) from None
         except UsageError as error:
             raise self._unreadable(error) from None
+
+    def _damaged(self, why: StorageError) -> StorageError:
+        return StorageError(f"the stored form of operator state {self.name!r} is damaged: {why}")
 
     def _unreadable(self, why: UsageError) -> UsageError:
         return UsageError(
@@ -302,6 +319,17 @@ class OperatorStateBackend:
                 )
             maps.add(stored.name)
             self._target(stored.name).restore(stored, blob)
+
+    def verdict(self, stored: OperatorStateHandle) -> Compatibility:
+        """What a restore of a stored state would make of its elements.
+
+        Raises:
+            StorageError: its description is damaged.
+            UsageError: stored and declared state do not fit; names the state.
+        """
+        target = self._target(stored.name)
+        target.readers(stored)
+        return target.verdict(stored)
 
     def snapshot_sync(self) -> PendingOperatorState:
         """Fix the states at this moment; changes made afterwards, also in place, do not reach the copy."""

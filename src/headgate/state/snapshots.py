@@ -57,10 +57,31 @@ class NativeFiles(msgspec.Struct, frozen=True):
     details: dict[str, Any] = {}
 
 
+class StateTable(msgspec.Struct, frozen=True):
+    """One state of one operator subtask, or all its timers, as a Parquet file of the canonical format.
+
+    Attributes:
+        name: of the state; "timers:all" for the timers.
+        file: its name relative to the folder of the savepoint's `_metadata`.
+        length: its bytes.
+        crc32: their checksum; verified before anything decodes them.
+    """
+
+    name: str
+    file: str
+    length: int
+    crc32: int
+
+    def range(self) -> FileRange:
+        """The whole file, as other bytes in files are referred to."""
+        return FileRange(self.file, 0, self.length, self.crc32)
+
+
 class KeyedStateHandle(msgspec.Struct, frozen=True):
     """All keyed state and timers of one operator subtask.
 
-    It is what the blob holds; beside it what native files hold; then what the log changed, in order.
+    It is what the blob holds; beside it what native files hold; then what the log changed, in order. In a
+    savepoint of the canonical format it is what the tables hold, and nothing else.
 
     Attributes:
         first_group: first key group inside.
@@ -69,6 +90,8 @@ class KeyedStateHandle(msgspec.Struct, frozen=True):
         size: bytes that all of it takes, those of earlier checkpoints' files included.
         native: the states that are kept in the backend's own files, and not in the blob.
         log: changes since the blob was written, oldest first; some may be of earlier checkpoints.
+        tables: of a savepoint in the canonical format, each state that holds something as a file, in place
+            of the blob, which is empty; None otherwise.
     """
 
     first_group: int
@@ -77,9 +100,12 @@ class KeyedStateHandle(msgspec.Struct, frozen=True):
     size: int
     native: NativeFiles | None = None
     log: list[StateHandle] = []
+    tables: list[StateTable] | None = None
 
     def handles(self) -> list[StateHandle]:
         """Everything that it refers to."""
+        if self.tables is not None:
+            return [table.range() for table in self.tables]
         native = [] if self.native is None else list(self.native.files.values())
         return [self.handle, *native, *self.log]
 
@@ -262,6 +288,15 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
     files_shared: int = 0
 
 
+class SnapshotFork(msgspec.Struct, frozen=True):
+    """A snapshot that a job began from; see `api.sink.Fork`."""
+
+    job: str
+    generation: int
+    attempt: int
+    checkpoint: int
+
+
 class CheckpointMetadata(msgspec.Struct, frozen=True):
     """A completed checkpoint, whole: what `_metadata` holds.
 
@@ -281,6 +316,13 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
         state_types: operator uid -> state name -> description of its serializer.
         in_flight: records that were under way; empty unless barriers overtook some.
         finished: operator uid -> subtasks that had processed all their input.
+        kind: "checkpoint", whose file names are relative to the storage root, or "savepoint", whose file
+            names are relative to the folder of its `_metadata`.
+        format: of a savepoint, "canonical" or "native"; None for a checkpoint.
+        origin: URI of the snapshot that this one was made from while no job ran; None: a job drew it.
+        lineage: id of the line that the job's output goes on; None in what was written before there were
+            lines.
+        forks: the snapshots that the job descends from, oldest first.
     """
 
     job: str
@@ -298,3 +340,8 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     totals: dict[str, tuple[int, int]] = {}
     in_flight: list[InFlightStream] = []
     finished: dict[str, list[int]] = {}
+    kind: str = "checkpoint"
+    format: str | None = None
+    origin: str | None = None
+    lineage: str | None = None
+    forks: list[SnapshotFork] = []

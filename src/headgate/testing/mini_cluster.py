@@ -18,6 +18,7 @@ class MiniCluster:
 
     Args:
         listener: is told what happens.
+        slots: how many workers it can have at most.
 
     Example:
         >>> import headgate as hg
@@ -27,19 +28,23 @@ class MiniCluster:
         [2, 4, 6]
     """
 
-    def __init__(self, listener: JobListener | None = None) -> None:
-        self._listener = listener or JobListener()
+    def __init__(self, listener: JobListener | None = None, slots: int | None = None) -> None:
+        self._listener, self._slots = listener or JobListener(), slots
 
     def execute(self, job: JobSpec) -> JobResult:
         """Run a job to its end; see `api.executor.Executor`."""
-        return run_job(job, _ThreadGang, self._listener, dies_with_parent=False)
+
+        def gang(context: GangContext) -> _ThreadGang:
+            return _ThreadGang(context, self._slots)
+
+        return run_job(job, gang, self._listener, dies_with_parent=False, answers_commands=False)
 
 
 class _ThreadGang:
     """Implements `common.ports.Gang`."""
 
-    def __init__(self, context: GangContext) -> None:
-        self._context = context
+    def __init__(self, context: GangContext, slots: int | None) -> None:
+        self._context, self._slots = context, slots
         self._running: dict[int, int] = {}
         self._errors: dict[int, str] = {}
         self._lock = threading.Lock()
@@ -51,6 +56,12 @@ class _ThreadGang:
             threading.Thread(
                 target=self._work, args=(gang, slot), name=f"headgate-worker-{gang}-{slot}", daemon=True
             ).start()
+
+    def refusal(self, slots: int) -> str | None:
+        """See `runtime.rescaling.KnowsSlots`."""
+        if self._slots is None or slots <= self._slots:
+            return None
+        return f"it needs {slots} workers, and the mini cluster has {self._slots} slots"
 
     def cancel(self, gang: int) -> None:
         """Threads cannot be killed; the job master has closed their links, which ends them."""

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bench import report, state_access
+from bench import report, state_access, state_savepoints
 from bench.measure import Run
 from bench.plan import FULL, SMOKE
-from bench.sections import state
+from bench.sections import savepoints, state
 from bench.state_checkpoints import scattered
 from bench.state_operator import Subtask
 
@@ -45,6 +45,13 @@ def test_the_share_is_the_median_of_the_rounds(
     """A short run says nothing about the target."""
     (row,) = state.access_rows("heap", "dict", "a dict loop", access(*shares), smoke)
     assert (row.measured, row.met) == (sorted(shares)[len(shares) // 2], met)
+
+
+def test_a_share_of_which_nothing_is_asked_meets_and_misses_nothing() -> None:
+    """What a call costs is shown beside the target, and is none."""
+    (row,) = state.access_rows("heap", "dict", state.CALLED, access(0.4), smoke=False, wanted=None)
+    assert (row.measured, row.wanted, row.met) == (0.4, "", None)
+    assert state.CALLED in row.shown
 
 
 @pytest.mark.parametrize(("new", "met"), [(5, True), (6, False)])
@@ -115,12 +122,13 @@ def test_every_form_counts_the_same(tmp_path: Path) -> None:
         state_access.by_rocksdict(str(tmp_path / "single"), batched=False),
         state_access.by_rocksdict(str(tmp_path / "batched"), batched=True),
         state_access.by_dict(),
+        state_access.by_call(),
         state_access.by_operator(),
     ]
     for form in forms:
         form.run(batches)
         form.run(batches)
-    assert [[form.read(key) for key in (1, 2, 3)] for form in forms] == [[6, 4, 2]] * 4
+    assert [[form.read(key) for key in (1, 2, 3)] for form in forms] == [[6, 4, 2]] * 5
 
 
 def test_a_subtask_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
@@ -139,3 +147,24 @@ def test_all_keys_are_loaded_once() -> None:
     """In an order that is not that of their numbers."""
     assert next(scattered(20_001))[:3] != [0, 1, 2]
     assert sorted(key for batch in scattered(20_001) for key in batch) == list(range(20_001))
+
+
+def test_the_slower_subtask_counts_for_a_savepoint() -> None:
+    """Each part has ten seconds; the smoke form judges nothing."""
+    told = {
+        "keys": 1_000, "format": "native", "bytes": 10, "write_s": [1.0, 11.0], "verify_s": [0.1, 0.2],
+        "restore_s": {"heap": [2.0, 1.0]},
+    }  # fmt: skip
+    rows = savepoints.savepoint_rows(told, smoke=False)
+    assert [(row.measured, row.met) for row in rows] == [(11.0, False), (0.2, True), (2.0, True)]
+    assert {row.met for row in savepoints.savepoint_rows(told, smoke=True)} == {None}
+    assert savepoints.savepoint_rows({}, smoke=False) == []
+
+
+def test_a_savepoint_of_each_format_is_measured(tmp_path: Path) -> None:
+    """Written, verified and restored by both backends, all keys of it."""
+    for form in ("canonical", "native"):
+        told = state_savepoints.measure(10_000, form, tmp_path / form)
+        assert len(told["write_s"]) == len(told["verify_s"]) == 2
+        assert {name: len(found) for name, found in told["restore_s"].items()} == {"heap": 2, "rocksdb": 2}
+        assert told["bytes"] > 10_000

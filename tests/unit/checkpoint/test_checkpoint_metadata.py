@@ -140,7 +140,9 @@ def test_wrong_magic_lists_causes() -> None:
 
 def test_newer_version_names_both() -> None:
     """A newer format is refused with both versions, and never read as best it can."""
-    with pytest.raises(StorageError, match=r"has format version 9, this program reads 1; .*newer Headgate"):
+    with pytest.raises(
+        StorageError, match=r"has format version 9, this program reads 1, 2; .*newer Headgate"
+    ):
         decode_metadata(packed(b"anything", version=9), WHERE)
 
 

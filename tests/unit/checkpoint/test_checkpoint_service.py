@@ -11,10 +11,12 @@ from fake_disks import Crash, FailingDisk, MemoryDisk, StoppingDisk
 
 from headgate.checkpoint.data_files import DataFileWriter, read_handle
 from headgate.checkpoint.layout import data_file_name
+from headgate.checkpoint.metadata.registry import decode_metadata, encode_metadata
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.service import CheckpointService, may_be_published
 from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.checkpoint.storage.local import LocalDisk
+from headgate.checkpoint.store.entries import digest
 from headgate.checkpoint.store.log import CommitPermit
 from headgate.common.errors import FencedError, InternalError, StorageError
 from headgate.common.format_config import fingerprint
@@ -543,3 +545,32 @@ def test_every_flipped_bit_of_a_data_file_is_refused() -> None:
         disk.files["job/chk-1/a"] = bytes(damaged)
         with pytest.raises(StorageError, match="job/chk-1/a is damaged"):
             read_handle(disk, handle)
+
+
+def test_a_log_may_end_with_a_savepoint_elsewhere(tmp_path: Path) -> None:
+    """The job's folder leads to it, and its file names are relative to its own folder."""
+    disk, elsewhere = LocalDisk(tmp_path / "cp"), LocalDisk(tmp_path / "my savepoints" / "savepoint-1")
+    service = CheckpointService(disk, JOB)
+    permit = service.claim()
+    store(service, permit, 1)
+    handle = DataFileWriter(elsewhere).write("data/v1-s0-0", [b"state002"])
+    metadata = msgspec.structs.replace(metadata_of(2, [handle]), kind="savepoint", format="native")
+    data = encode_metadata(metadata)
+    elsewhere.create_if_absent("_metadata", data)
+    service.store_savepoint(permit, metadata, elsewhere.describe("_metadata"), digest(data))
+    for where in (tmp_path / "cp" / "job", tmp_path / "my savepoints" / "savepoint-1"):
+        opened, found = open_checkpoint(str(where))
+        assert found == metadata == service.load_latest()
+        assert read_handle(opened, handle) == b"state002"
+    elsewhere.delete("data/v1-s0-0")
+    with pytest.raises(StorageError, match=r"data/v1-s0-0 is missing.*older checkpoints.*cp/job/chk-1/_meta"):
+        open_checkpoint(str(tmp_path / "cp" / "job"))
+
+
+def test_what_a_savepoint_is_cannot_be_left_out(tmp_path: Path) -> None:
+    """A savepoint's metadata is told from a checkpoint's by its version, and says its format."""
+    metadata = msgspec.structs.replace(metadata_of(2, []), kind="savepoint", format="canonical")
+    assert decode_metadata(encode_metadata(metadata), "here") == metadata
+    odd = encode_metadata(msgspec.structs.replace(metadata, format="odd"))
+    with pytest.raises(StorageError, match="'savepoint' of format 'odd'; expected a savepoint, canonical or"):
+        decode_metadata(odd, "here")

@@ -160,5 +160,5 @@ def test_where_there_is_no_history_the_message_says_so(tmp_path: Path) -> None:
         find_histories(str(tmp_path))
     with pytest.raises(StorageError, match="does not exist any more"):
         read_history(tmp_path / "checkpoints.json")
-    with pytest.raises(ConfigError, match="'s3', which is not supported"):
+    with pytest.raises(ConfigError, match="is no folder of a file system"):
         find_histories("s3://bucket/x")

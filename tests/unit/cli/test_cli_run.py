@@ -116,10 +116,11 @@ def test_options_reach_the_program(run: Headgate) -> None:
     """Named options and -D are settings of the command line; named ones win."""
     ended = run(
         "job()", "--parallelism", "3", "-D", "parallelism.default=9", "-D", "heartbeat.interval=2s",
-        "--master", "local[5]", "--from", "/chk/7", "--quiet",
+        "--master", "local[5]", "--from", "/chk/7", "--quiet", "--allow-non-restored-state",
     )  # fmt: skip
     assert ended.code == 0, ended.err
     settings = [
+        ("execution.state-recovery.ignore-unclaimed-state", "true"),
         ("headgate.progress", "off"),
         ("headgate.spark.master", "local[5]"),
         ("heartbeat.interval", "2s"),

@@ -45,7 +45,7 @@ def test_a_description_is_one_sentence(option: ConfigOption[Any]) -> None:
     """Each option is explained in one sentence, and its key is lower case with dots and dashes."""
     assert re.fullmatch(r"[A-Z].*[a-z)]\.", option.description)
     assert ". " not in option.description
-    assert re.fullmatch(r"[a-z]+(-[a-z]+)*(\.[a-z]+(-[a-z]+)*)+", option.key)
+    assert re.fullmatch(r"[a-z][a-z0-9]*(-[a-z]+)*(\.[a-z]+(-[a-z]+)*)+", option.key)
 
 
 def test_names_in_sparks_configuration_are_distinct() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headgate.api.sink import SinkWriterContext
+from headgate.api.sink import Lineage, SinkCommitterContext, SinkWriterContext
 from headgate.api.source import END_OF_INPUT, SourceReaderContext
 from headgate.common.errors import UsageError
 from headgate.connectors.dataframe import DataFrameSource, dataframe_sink, dataframe_source
@@ -152,7 +152,9 @@ def test_output_is_written_and_published_in_the_staging_folder(tmp_path: Path) -
     writer.write([("ada", 1), ("bob", 2)])
     ready = writer.prepare_commit()
     assert list((tmp_path / "out").glob("*.parquet")) == []
-    sink.create_committer().commit(ready)
+    committer = sink.create_committer()
+    committer.begin(SinkCommitterContext("out", "job", 1, Lineage("job")))
+    committer.commit(ready)
     (file,) = (tmp_path / "out").glob("*.parquet")
     assert pq.read_table(file).to_pylist() == [{"_1": "ada", "_2": 1}, {"_1": "bob", "_2": 2}]
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.api.sink import SinkWriter, SinkWriterContext
+from headgate.api.sink import Lineage, SinkCommitter, SinkCommitterContext, SinkWriter, SinkWriterContext
 from headgate.common.errors import OperatingError, StorageError, UsageError
 from headgate.connectors.files import json_sink, parquet_sink
 from headgate.connectors.files.names import pending_folder, safe
@@ -45,6 +45,13 @@ def writer_of(
     """A writer of a copy of the sink, as a worker has it."""
     context = SinkWriterContext(uid, subtask, 2, attempt, job)
     return pickle.loads(pickle.dumps(sink)).create_writer(context, [])  # type: ignore[no-any-return]
+
+
+def committer_of(sink: FilesSink, uid: str = "out", job: str = "job") -> SinkCommitter:
+    """The sink's committer, as the driver has it."""
+    committer = sink.create_committer()
+    committer.begin(SinkCommitterContext(uid, job, 1, Lineage(job)))
+    return committer
 
 
 def published(root: Path) -> list[Any]:
@@ -75,7 +82,7 @@ def test_published_equals_committed(events: list[str], make: Any, roll: int) -> 
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "out")
         sink: FilesSink = make(root, roll_bytes=roll)
-        committer, attempt, number = sink.create_committer(), 1, 0
+        committer, attempt, number = committer_of(sink), 1, 0
         writers = [writer_of(sink, subtask) for subtask in range(2)]
         written: list[int] = []  # Since the last checkpoint of this attempt.
         logged: list[int] = []  # In a completed checkpoint.
@@ -105,7 +112,7 @@ def test_published_equals_committed(events: list[str], make: Any, roll: int) -> 
                 else:
                     writers[0].close()
                 written, attempt = [], attempt + 1
-                committer = sink.create_committer()
+                committer = committer_of(sink)
                 committer.commit(last)
                 committer.abandon(last)
                 waiting = []
@@ -124,7 +131,7 @@ def test_nothing_visible_before_commit(tmp_path: Path) -> None:
     writer.write([1])
     ready = writer.prepare_commit()
     assert published(tmp_path) == []
-    sink.create_committer().commit(ready)
+    committer_of(sink).commit(ready)
     assert published(tmp_path) == [1]
 
 
@@ -145,7 +152,7 @@ def test_close_removes_what_was_not_prepared_only(tmp_path: Path) -> None:
     writer.write([3])
     assert len(pending(tmp_path)) == 3
     writer.close()
-    sink.create_committer().commit(ready)
+    committer_of(sink).commit(ready)
     assert (published(tmp_path), pending(tmp_path)) == ([1], [])
 
 
@@ -163,10 +170,10 @@ def test_abandon_never_touches_others(tmp_path: Path) -> None:
     lost = writer_of(mine, attempt=2)
     lost.write(["gone, too"])
     lost.prepare_commit()
-    mine.create_committer().abandon([])
+    committer_of(mine).abandon([])
     killed.close()
     assert len(pending(tmp_path)) == 2
-    other.create_committer().commit(ready)
+    committer_of(other).commit(ready)
     assert sorted(published(tmp_path)) == ["job", "job-2"]
 
 
@@ -177,7 +184,7 @@ def test_new_driver_cleans_up_after_the_old_one(tmp_path: Path) -> None:
     ready = old.prepare_commit()
     old.write([2])
     old.prepare_commit()
-    committer = json_sink(tmp_path).create_committer()
+    committer = committer_of(json_sink(tmp_path))
     committer.commit(ready)
     committer.abandon(ready)
     assert (published(tmp_path), pending(tmp_path)) == ([1], [])
@@ -188,7 +195,7 @@ def test_lost_damaged_and_changed_files_are_refused(tmp_path: Path) -> None:
     writer = writer_of(sink := json_sink(tmp_path))
     writer.write(["abc"])
     (ready,) = writer.prepare_commit()
-    path, committer = tmp_path / ready["pending"], sink.create_committer()
+    path, committer = tmp_path / ready["pending"], committer_of(sink)
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"abc", b"abd"))
     with pytest.raises(OperatingError, match="damaged"):
@@ -216,7 +223,7 @@ def test_full_disk_names_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(StorageError, match=r"_pending.*No space left"):
         writer.prepare_commit()
     writer.close()
-    sink.create_committer().abandon([])
+    committer_of(sink).abandon([])
     assert (published(tmp_path), pending(tmp_path)) == ([], [])
 
 
@@ -227,7 +234,7 @@ def test_rolling_by_size(tmp_path: Path) -> None:
         writer.write(["x" * 4, number])
     ready = writer.prepare_commit()
     assert [committable["size"] for committable in ready] == [18, 18]
-    sink.create_committer().commit(ready)
+    committer_of(sink).commit(ready)
     assert len(published(tmp_path)) == 8
 
 
@@ -237,7 +244,7 @@ def test_records_with_fields_become_objects_and_columns(tmp_path: Path, record: 
     for make in (json_sink, parquet_sink):
         writer = writer_of(sink := make(tmp_path))
         writer.write([record])
-        sink.create_committer().commit(writer.prepare_commit())
+        committer_of(sink).commit(writer.prepare_commit())
     assert published(tmp_path) == [{"x": 1}, {"x": 1}]
 
 
@@ -250,7 +257,7 @@ def test_tuples_and_batches(tmp_path: Path) -> None:
         ready = writer.prepare_commit()
         other = writer_of(sink, subtask=1)
         other.write(pa.record_batch({"c": [5]}))
-        sink.create_committer().commit([*ready, *other.prepare_commit()])
+        committer_of(sink).commit([*ready, *other.prepare_commit()])
         assert published(root) == [expected, {"c": 5}]
 
 
@@ -287,7 +294,7 @@ def test_given_parquet_schema_is_kept(tmp_path: Path) -> None:
     writer = writer_of(sink := parquet_sink(tmp_path, schema))
     writer.write([{"a": 1}])
     writer.write(pa.record_batch({"b": ["x"], "a": [2]}))
-    sink.create_committer().commit(writer.prepare_commit())
+    committer_of(sink).commit(writer.prepare_commit())
     (path,) = tmp_path.glob("part-*")
     assert pq.read_table(path).equals(pa.table({"a": [1, 2], "b": [None, "x"]}, schema=schema))
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
-
 import pytest
+from coordinator_rig import FINAL, MANUAL, PERIODIC, A, B, C, Rig, Snap, finalize, trigger
 
 from headgate.common.errors import ConfigError, InternalError
 from headgate.common.ids import AttemptId, CheckpointId
@@ -19,88 +17,13 @@ from headgate.core.checkpoint.effects import (
     NotifyAbort,
     NotifyComplete,
     RequestDeclined,
-    RequestKind,
     Retire,
     TriggerCheckpoint,
+    Unexpected,
 )
 from headgate.core.checkpoint.failures import CheckpointFailureReason as Reason
-from headgate.core.checkpoint.failures import FailureBudget
 from headgate.core.checkpoint.pending import AckResult
 from headgate.core.checkpoint.requests import QUEUED_MAX, CheckpointSettings
-
-A, B, C = (0, 0), (0, 1), (1, 0)
-PERIODIC, MANUAL, FINAL = RequestKind.PERIODIC, RequestKind.MANUAL, RequestKind.FINAL
-
-
-class Snap(NamedTuple):
-    vertex: int
-    subtask: int
-    attempt: int = 1
-
-
-class Rig:
-    """A coordinator with short names; validates after every call, as the shell would never have to."""
-
-    def __init__(self, tasks: Iterable[tuple[int, int]] = (A, B), **settings: int) -> None:
-        self.now = 0
-        self.tasks = list(tasks)
-        self.core: CheckpointCoordinator[Snap] = CheckpointCoordinator(CheckpointSettings(**settings))
-        self.core.start(AttemptId(1), self.tasks, 0)
-
-    def done(self, effects: list[Effect[Snap]]) -> list[Effect[Snap]]:
-        self.core.validate()
-        return effects
-
-    def at(self, now: int) -> list[Effect[Snap]]:
-        self.now = now
-        return self.done(self.core.tick(now))
-
-    def ask(self, kind: RequestKind = MANUAL) -> list[Effect[Snap]]:
-        return self.done(self.core.request(kind, self.now))
-
-    def ack(self, checkpoint: int, task: tuple[int, int], attempt: int = 1) -> list[Effect[Snap]]:
-        return self.ack_result(checkpoint, task, attempt)[1]
-
-    def ack_result(
-        self, checkpoint: int, task: tuple[int, int], attempt: int = 1
-    ) -> tuple[AckResult, list[Effect[Snap]]]:
-        answer = self.core.acknowledge(
-            AttemptId(attempt), CheckpointId(checkpoint), Snap(*task, attempt), self.now
-        )
-        self.core.validate()
-        return answer
-
-    def decline(
-        self, checkpoint: int, task: tuple[int, int], reason: Reason = Reason.CHECKPOINT_DECLINED
-    ) -> list[Effect[Snap]]:
-        return self.done(self.core.decline(AttemptId(1), CheckpointId(checkpoint), task, reason, self.now))
-
-    def stored(self, checkpoint: int) -> list[Effect[Snap]]:
-        return self.done(self.core.stored(CheckpointId(checkpoint), self.now))
-
-    def store_failed(self, checkpoint: int, maybe_published: bool) -> list[Effect[Snap]]:
-        effects = self.core.store_failed(CheckpointId(checkpoint), "disk full", maybe_published, self.now)
-        return self.done(effects)
-
-    def committed(self, checkpoint: int) -> list[Effect[Snap]]:
-        return self.done(self.core.committed(CheckpointId(checkpoint), self.now))
-
-    def complete(self, checkpoint: int) -> list[Effect[Snap]]:
-        """Acknowledge, store and commit; all effects."""
-        effects: list[Effect[Snap]] = []
-        for task in self.tasks:
-            effects += self.ack(checkpoint, task)
-        return effects + self.stored(checkpoint) + self.committed(checkpoint)
-
-
-def trigger(checkpoint: int, kind: RequestKind = MANUAL, attempt: int = 1) -> TriggerCheckpoint:
-    """The effect that starts a checkpoint."""
-    return TriggerCheckpoint(CheckpointId(checkpoint), AttemptId(attempt), kind)
-
-
-def finalize(checkpoint: int, *tasks: tuple[int, int], kind: RequestKind = MANUAL) -> Finalize[Snap]:
-    """The effect that has a checkpoint stored."""
-    return Finalize(CheckpointId(checkpoint), AttemptId(1), kind, tuple(Snap(*task) for task in tasks))
 
 
 def test_sc1_trigger_and_confirm() -> None:
@@ -262,7 +185,8 @@ def test_acks_of_strangers_are_unknown() -> None:
     rig.ask()
     assert rig.ack_result(1, C) == (AckResult.UNKNOWN, [Discard((Snap(*C),))])
     assert rig.ack_result(1, A, attempt=7) == (AckResult.UNKNOWN, [Discard((Snap(*A, 7),))])
-    assert rig.ack_result(99, A) == (AckResult.DISCARDED, [Discard((Snap(*A),))])
+    told = Unexpected(CheckpointId(99), A)
+    assert rig.ack_result(99, A) == (AckResult.DISCARDED, [Discard((Snap(*A),)), told])
 
 
 @pytest.mark.parametrize("unsure", [False, True])
@@ -436,37 +360,30 @@ def test_job_fails_beyond_the_tolerable_failures() -> None:
     assert isinstance(rig.at(30)[-1], FailJob)
 
 
-def test_nothing_is_triggered_in_the_call_that_fails_the_job() -> None:
-    """After FailJob the same call starts no new checkpoint."""
-    rig = Rig(interval_ms=10, timeout_ms=30)
+def test_nothing_follows_a_failure_of_the_job() -> None:
+    """After FailJob nothing starts, fails the job again or is stored, until the shell suspends."""
+    rig = Rig(interval_ms=10, timeout_ms=30, max_concurrent=2)
     rig.at(10), rig.at(20)
-    effects = rig.at(40)
-    assert isinstance(effects[-1], FailJob)
+    effects = rig.at(50)
+    assert [type(e) for e in effects] == [NotifyAbort, FailJob, NotifyAbort]
+    assert rig.at(100) == []
+    assert rig.core.next_wakeup() is None
+    assert rig.ask() == [RequestDeclined(MANUAL, Reason.NOT_ALL_REQUIRED_TASKS_RUNNING)]
+    assert rig.core.statistics().mode == "failing"
+    rig.core.suspend()
+    rig.core.start(AttemptId(2), [A], 100)
+    assert rig.at(110) == [trigger(3, PERIODIC, attempt=2)]
 
 
-def test_budget_counts_once_per_id_and_ignores_the_uncounted() -> None:
-    """1.J: once per id, without id always, ids at or below the last success never, uncounted never."""
-    budget = FailureBudget(tolerable=2)
-    budget.succeeded(CheckpointId(4))
-    assert not budget.exceeded_by(CheckpointId(4), Reason.CHECKPOINT_EXPIRED)
-    assert not budget.exceeded_by(CheckpointId(5), Reason.CHECKPOINT_SUBSUMED)
-    assert budget.failures == 0
-    assert not budget.exceeded_by(None, Reason.IO_EXCEPTION)
-    assert not budget.exceeded_by(None, Reason.IO_EXCEPTION)
-    assert budget.exceeded_by(CheckpointId(6), Reason.CHECKPOINT_DECLINED)
-    assert budget.failures == 0
-
-
-def test_counted_and_pre_flight_sets() -> None:
-    """1.J: the counted reasons are exactly these."""
-    assert {reason.name for reason in Reason if reason.counted} == {
-        "IO_EXCEPTION",
-        "CHECKPOINT_ASYNC_EXCEPTION",
-        "CHECKPOINT_DECLINED",
-        "CHECKPOINT_EXPIRED",
-        "FINALIZE_CHECKPOINT_FAILURE",
-    }
-    assert len({reason.text for reason in Reason}) == len(Reason)
+def test_what_is_stored_while_the_job_fails_is_left_to_recovery() -> None:
+    """It is complete, but nobody commits it in this attempt."""
+    rig = Rig(max_concurrent=2)
+    rig.ask(), rig.ask()
+    rig.fill(1)
+    assert isinstance(rig.decline(2, A)[-1], FailJob)
+    assert rig.stored(1) == []
+    rig.core.suspend()
+    assert rig.core.completed == (1,)
 
 
 def test_too_many_manual_requests() -> None:

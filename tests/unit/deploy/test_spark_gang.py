@@ -16,6 +16,7 @@ import cloudpickle
 import pytest
 
 from headgate.deploy.spark.gang import POOL, SparkGang
+from headgate.deploy.spark.slots import Hold, Need
 from headgate.deploy.spark.worker_main import gang_function, host_towards
 from headgate.runtime.driver import GangContext
 from headgate.runtime.worker_process import WorkerSpec
@@ -80,7 +81,7 @@ def gang_of(spark: FakeSpark) -> tuple[SparkGang, queue.Queue[tuple[int, str | N
     """A gang on the fake, and what it reports."""
     reports: queue.Queue[tuple[int, str | None]] = queue.Queue()
     context = GangContext(worker(), lambda gang, reason: reports.put((gang, reason)))
-    return SparkGang(spark, context, "job", several_hosts=False), reports  # type: ignore[arg-type]
+    return SparkGang(spark, context, "job", False, Hold("app", Need(2, 0), "local")), reports  # type: ignore[arg-type]
 
 
 def test_a_gang_that_ends_in_order_has_no_reason() -> None:

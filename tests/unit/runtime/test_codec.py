@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from operator_samples import columns, rows
 
 from headgate.common.errors import ProtocolError
+from headgate.core.alignment.barriers import SavepointOrder
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.row import Row
 from headgate.runtime.codec import ElementCodec
@@ -219,7 +220,18 @@ def test_rows_bring_their_event_time(times: list[int]) -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [Watermark(-(2**63)), Watermark(5), Idle(), Barrier(7, 1_700_000_000_000), CancelMarker(3), EndOfData()],
+    [
+        Watermark(-(2**63)),
+        Watermark(5),
+        Idle(),
+        Barrier(7, 1_700_000_000_000),
+        Barrier(
+            8, 1_700_000_000_000, savepoint=SavepointOrder("file:///s/savepoint-\u00e9", "native", stop=True)
+        ),
+        Barrier(9, 0, savepoint=SavepointOrder("s3://b/s", drain=True), completed=4),
+        CancelMarker(3),
+        EndOfData(),
+    ],
     ids=repr,
 )
 def test_events_come_back(event: Any) -> None:
@@ -236,6 +248,7 @@ def frames() -> list[tuple[FrameKind, bytes]]:
         columns([{"a": 1, "b": "x"}], [1], [0]),
         Watermark(5),
         Barrier(1, 2),
+        Barrier(1, 2, savepoint=SavepointOrder("file:///s")),
         CancelMarker(9),
     ]
     encoded = [ElementCodec(Point).encode(element) for element in elements]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import queue
@@ -135,6 +136,9 @@ def sample(hint: Any, which: int = 0) -> Any:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         hints = get_type_hints(hint)
         return hint(**{name: sample(hints[name], which) for name in hint.__struct_fields__})
+    if dataclasses.is_dataclass(hint):
+        hints = get_type_hints(hint)
+        return hint(**{field.name: sample(hints[field.name], which) for field in dataclasses.fields(hint)})  # type: ignore[operator]
     plain = {int: 2**40, str: "tëxt", bytes: b"\x80\xff", float: 0.5, bool: True, type(None): None}
     return {"offset": 5, "raw": b"\xff"} if hint is Any else plain[hint]
 

@@ -14,7 +14,7 @@ from task_samples import TASK
 
 from headgate.checkpoint.data_files import read_handle
 from headgate.common.errors import StorageError
-from headgate.core.alignment.barriers import Barrier
+from headgate.core.alignment.barriers import Barrier, SavepointOrder
 from headgate.core.alignment.handler import SUBSUMED
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.runtime.elements import CancelMarker
@@ -142,7 +142,10 @@ def test_sk2_an_abort_after_the_asynchronous_part_leaves_the_files_to_the_job_ma
 def test_sk3_a_savepoint_does_not_overtake_and_takes_nothing_along(tmp_path: Path) -> None:
     """testSavepointNotResultingInPriorityEvents, testSkipChannelStateForSavepoints."""
     bench = stuck(tmp_path)
-    bench.draw(AlignmentSettings(unaligned=True).barrier(1, 1_000, savepoint=True), rows([1]))
+    bench.draw(
+        AlignmentSettings(unaligned=True).barrier(1, 1_000, savepoint=SavepointOrder(str(tmp_path))),
+        rows([1]),
+    )
     assert bench.lane.elements == [], "it waits behind the record that has no credit"
     assert bench.drawing.next_timeout() is None, "for good"
     bench.run()

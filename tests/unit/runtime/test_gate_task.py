@@ -12,6 +12,7 @@ from task_samples import Rig, Watching
 
 from headgate.common.errors import InternalError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+from headgate.core.alignment.barriers import SavepointOrder
 from headgate.core.alignment.handler import ON_CANCELLATION_BARRIER, SUBSUMED
 from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
 
@@ -275,3 +276,34 @@ def test_a_barrier_passes_between_two_slices_of_timers() -> None:
     assert [drawn.checkpoint for drawn in rig.host.drawn] == [1]
     assert slow.life.index("snapshot 1") < len(slow.life)
     assert slow.life.count("slice") <= 1
+
+
+DRAIN = Barrier(1, 0, savepoint=SavepointOrder("file:///s", stop=True, drain=True))
+
+
+def test_a_barrier_that_drains_waits_until_the_last_timer_has_fired() -> None:
+    """What timers emit is before it, and nothing that came behind it overtakes it."""
+    rig = signed(2)
+    slow = slowly(rig)
+    for channel in (0, 1):
+        rig.task.deliver(channel, Watermark(WATERMARK_MAX))
+        rig.task.deliver(channel, DRAIN)
+        rig.task.deliver(channel, Barrier(2, 0))
+    rig.run()
+    assert slow.life == ["slice", "slice", "snapshot 1", "snapshot 2"]
+    assert rig.lane.elements[-2:] == [DRAIN, Barrier(2, 0)]
+
+
+def test_a_drain_that_is_given_up_meanwhile_is_not_drawn() -> None:
+    """Those downstream hear that the barrier will not come."""
+    rig = signed(1)
+    slow = slowly(rig)
+    for element in (Watermark(WATERMARK_MAX), DRAIN):
+        rig.task.deliver(0, element)
+    rig.task.step()
+    rig.task.step()
+    assert slow.busy
+    rig.task.aborted(1)
+    rig.run()
+    assert rig.host.drawn == []
+    assert (slow.life, rig.lane.elements[-1]) == (["slice", "slice"], CancelMarker(1))

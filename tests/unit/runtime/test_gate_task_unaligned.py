@@ -12,7 +12,7 @@ from operator_samples import finished, rows
 from task_samples import Captured, Rig
 
 from headgate.common.time import WATERMARK_MIN
-from headgate.core.alignment.barriers import Alignment, Barrier
+from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
 from headgate.core.alignment.handler import SUBSUMED
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.elements import CancelMarker, EndOfData, Watermark
@@ -233,7 +233,7 @@ def test_a_checkpoint_told_aborted_before_its_barrier_is_cancelled_downstream() 
 def test_savepoints_take_nothing_along() -> None:
     """sK3: a savepoint's barrier waits like any aligned one, and opens no capture."""
     rig = blocked(1)
-    savepoint = Barrier(1, 1_000, Alignment.ALIGNED, None, savepoint=True)
+    savepoint = Barrier(1, 1_000, Alignment.ALIGNED, None, savepoint=SavepointOrder("file:///s"))
     rig.deliver((0, savepoint))
     assert rig.host.drawn[0].capture is None
     assert rig.host.captures == {}

@@ -22,10 +22,11 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.control import messages as m
 from headgate.runtime.events import JobListener
 from headgate.runtime.gang_keeper import GANG_EXIT_MS
-from headgate.runtime.job_master import FINISH_MS, JobMaster
+from headgate.runtime.job_master import JobMaster
 from headgate.runtime.job_settings import job_settings
 from headgate.runtime.master_ports import MasterPorts
 from headgate.runtime.program import Program, WorkerSettings
+from headgate.runtime.recovery import FINISH_MS
 from headgate.state.snapshots import OperatorSubtaskState, SubtaskSnapshot
 
 SLOTS = 2

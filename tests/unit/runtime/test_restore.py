@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,17 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headgate as hg
 from headgate.common.errors import UsageError
 from headgate.common.ids import VertexId
 from headgate.common.keygroups import key_group_range
 from headgate.common.time import WATERMARK_MIN
-from headgate.graph.logical import MapNode, SinkNode
+from headgate.graph.logical import KeyedProcessNode, MapNode, SinkNode
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.restore import (
     assign_finished,
     assign_state,
     check_compatible,
     share_operator,
+    unclaimed_state,
     without_committables,
 )
 from headgate.state.snapshots import (
@@ -30,6 +33,7 @@ from headgate.state.snapshots import (
     KeyedStateHandle,
     OperatorStateHandle,
     OperatorSubtaskState,
+    StateTable,
 )
 
 GROUPS = 128
@@ -39,7 +43,7 @@ def plan(*chains: tuple[int, tuple[str, ...]], max_parallelism: int = GROUPS) ->
     """Vertices of (parallelism, uids of the chain)."""
     vertices = []
     for number, (parallelism, uids) in enumerate(chains):
-        nodes = tuple(MapNode(10 * number + n, uid, uid=uid) for n, uid in enumerate(uids))
+        nodes = tuple(KeyedProcessNode(10 * number + n, uid, uid=uid) for n, uid in enumerate(uids))
         vertices.append(Vertex(VertexId(number), nodes, parallelism))
     return PhysicalPlan(tuple(vertices), (), max_parallelism, max(v.parallelism for v in vertices))
 
@@ -201,6 +205,57 @@ def test_state_without_an_operator_is_refused() -> None:
         check_compatible(plan((1, ("a",))), checkpoint(a=keyed("a", 1), gone=keyed("gone", 1)))
 
 
+class Counts(hg.KeyedProcessFunction[Any, Any, Any]):
+    count: hg.ValueState[int] = hg.value_state(default=0)
+
+    def process(self, record: Any, ctx: Any) -> None: ...
+
+
+def of_tables(*names: str) -> OperatorSubtaskState:
+    """Keyed state of operator "a" in a canonical savepoint."""
+    tables = [StateTable(name, f"state/a/{name}/part-00000.parquet", 1, 0) for name in names]
+    return OperatorSubtaskState("a", KeyedStateHandle(0, GROUPS - 1, Inline(b""), 0, tables=tables))
+
+
+def with_counts() -> PhysicalPlan:
+    """One operator that declares `count`."""
+    node = KeyedProcessNode(0, "a", uid="a", function=Counts())
+    return PhysicalPlan((Vertex(VertexId(0), (node,), 1),), (), GROUPS, 1)
+
+
+def test_a_table_that_nobody_declares_is_refused_before_anything_starts() -> None:
+    """Timers and stamps belong to the operator; with leave it may be left behind."""
+    check_compatible(with_counts(), checkpoint(a=[of_tables("count", "timers:all", "gone#ttl")]))
+    cut = checkpoint(a=[of_tables("count", "last", "first")])
+    with pytest.raises(UsageError, match=r"holds state 'first', 'last' of 'a', .*ignore-unclaimed-state"):
+        check_compatible(with_counts(), cut)
+    check_compatible(with_counts(), cut, ignore_unclaimed=True)
+    assert len(unclaimed_state(with_counts(), cut)) == 1
+
+
+def test_keyed_state_of_an_operator_that_is_keyed_no_more_is_refused() -> None:
+    """The uid is known, but nobody there would ask for it; an empty savepoint holds none."""
+    node = MapNode(0, "a", uid="a")
+    made = PhysicalPlan((Vertex(VertexId(0), (node,), 1),), (), GROUPS, 1)
+    with pytest.raises(UsageError, match="keyed state of 'a', which is a keyed operator no more"):
+        check_compatible(made, checkpoint(a=keyed("a", 1)))
+    check_compatible(made, checkpoint(a=[of_tables()]))
+
+
+def test_what_is_left_behind_and_who_starts_empty_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Every name, once."""
+    cut = checkpoint(a=keyed("a", 1), gone=keyed("gone", 1))
+    fresh = KeyedProcessNode(1, "b", uid="b", function=Counts())
+    made = plan((1, ("a",)))
+    made = replace(made, vertices=(*made.vertices, Vertex(VertexId(1), (fresh,), 1)))
+    with caplog.at_level("INFO"):
+        assign_state(made, cut, ignore_unclaimed=True)
+    assert [line.partition(" holds ")[2] or line.partition(" has ")[2] for line in caplog.messages] == [
+        "state of 'gone', but the program has no operator with that uid: it is skipped",
+        "nothing of operator 'b': it starts without state",
+    ]
+
+
 def test_an_operator_that_kept_nothing_may_go() -> None:
     """A clock is no state."""
     check_compatible(plan((1, ("a",))), checkpoint(gone=[OperatorSubtaskState("gone", None, {}, [], 5)]))
@@ -227,7 +282,7 @@ def test_committables_are_not_shared_out() -> None:
     """A new parallelism gives writers their states only."""
     old: list[Any] = [OperatorSubtaskState("s", None, {"writer": [n]}, [f"p{n}"]) for n in range(3)]
     made = plan((2, ("s",)))
-    assert isinstance(made.vertices[0].chain[0], MapNode)
+    assert isinstance(made.vertices[0].chain[0], KeyedProcessNode)
     assert not isinstance(made.vertices[0].chain[0], SinkNode)
     for _, _, states in assign_state(made, checkpoint(s=old)):
         assert all(state.committables == [] for state in states)

@@ -9,11 +9,11 @@ from operator_samples import context, finished, rows
 from task_samples import TASK, CountingReader, SourceRig
 
 from headgate.api.source import Split
-from headgate.common.time import WATERMARK_MIN
-from headgate.core.alignment.barriers import Alignment, Barrier
+from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
 from headgate.core.alignment.handler import SUBSUMED
 from headgate.records.batch import Batch
-from headgate.runtime.elements import CancelMarker, EndOfData
+from headgate.runtime.elements import CancelMarker, EndOfData, Watermark
 from headgate.runtime.in_flight.capture import StreamKey
 from headgate.runtime.operators.source import SourceOperator
 from headgate.runtime.output import EdgeReceiver
@@ -243,4 +243,83 @@ def test_a_source_that_was_through_stays_so_in_a_checkpoint_before_its_first_ste
     """Or the next restore would make a reader for it."""
     rig = Rig(through=True)
     rig.task.trigger(over(1))
+    assert rig.host.drawn[0].finished
+
+
+# -- savepoints
+
+
+def order(checkpoint: int, *, stop: bool = False, drain: bool = False) -> Barrier:
+    """A savepoint's barrier."""
+    return Barrier(checkpoint, 1_000, savepoint=SavepointOrder("file:///s", "native", stop, drain))
+
+
+def test_a_savepoint_that_waits_gives_way_to_nothing() -> None:
+    """Checkpoints that are triggered meanwhile wait behind it, and only the newest of them."""
+    rig = Rig(Recovered("a", "b"))
+    for barrier in (order(1), Barrier(2, 1_000), over(3)):
+        rig.task.trigger(barrier)
+    assert rig.host.declined == [(2, SUBSUMED)]
+    assert rig.drawn == []
+    rig.run()
+    assert rig.drawn == [1, 3]
+    assert rig.host.drawn[0].savepoint == order(1).savepoint
+    assert rig.host.drawn[1].savepoint is None
+
+
+def story(rig: Rig) -> list[Any]:
+    """Everything that went out, records one by one."""
+    return [each for e in rig.lane.elements for each in (e.rows() if hasattr(e, "rows") else [e])]
+
+
+def test_after_the_barrier_of_a_savepoint_a_source_goes_on() -> None:
+    """It changes nothing for the job."""
+    rig = Rig()
+    rig.task.step()
+    rig.task.trigger(order(1))
+    rig.run()
+    rig.task.trigger(Barrier(2, 1_000))
+    assert [each for each in story(rig) if isinstance(each, int)] == [0, 1, 2, 3]
+    assert rig.drawn == [1, 2]
+
+
+def test_behind_a_barrier_that_stops_nothing_is_emitted() -> None:
+    """No record, no time, no end, no other barrier; and the loop is not woken for it."""
+    rig = Rig()
+    rig.task.step()
+    rig.task.trigger(order(1, stop=True))
+    rig.run()
+    rig.task.trigger(Barrier(2, 1_000))
+    rig.task.splits_assigned([Split("7-9")])
+    rig.task.splits_assigned(None)
+    rig.clock.now += 10_000
+    rig.run()
+    assert not rig.task.run_timers()
+    assert story(rig)[-1] == order(1, stop=True)
+    assert [each for each in story(rig) if isinstance(each, int)] == [0, 1]
+    assert splits(rig) == [["2-4", None]]
+    assert not rig.task.ended
+    assert rig.task.next_wakeup() is None
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_a_drain_ends_event_time_before_the_barrier(stop: bool) -> None:
+    """So that windows and timers downstream fire into the savepoint."""
+    rig = Rig()
+    rig.task.step()
+    rig.task.trigger(order(1, stop=stop, drain=True))
+    *records, mark, barrier = story(rig)
+    assert (mark, barrier) == (Watermark(WATERMARK_MAX), order(1, stop=stop, drain=True))
+    assert Watermark(WATERMARK_MAX) not in records
+
+
+def test_a_source_that_has_ended_only_passes_the_barrier_on() -> None:
+    """Its event time is over already."""
+    rig = Rig()
+    rig.run()
+    rig.task.splits_assigned(None)
+    rig.run()
+    assert rig.task.ended
+    rig.task.trigger(order(1, stop=True, drain=True))
+    assert story(rig)[-3:] == [Watermark(WATERMARK_MAX), EndOfData(), order(1, stop=True, drain=True)]
     assert rig.host.drawn[0].finished

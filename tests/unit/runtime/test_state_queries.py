@@ -204,7 +204,7 @@ class KeyedDesk(Desk):
 
     def __init__(self, **config: Any) -> None:
         super().__init__(**config)
-        self.master._queries = StateQueries(plan(SLOTS))
+        self.master._attempts.queries = StateQueries(plan(SLOTS))
 
 
 def test_the_job_master_asks_the_slot_and_hands_the_answer_on() -> None:

@@ -7,8 +7,9 @@ import datetime as dt
 import pickle
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
 from typing import Any, Literal, Optional
 
 import pytest
@@ -160,6 +161,27 @@ def test_wrong_bytes_are_refused_by_typed_serializers(data: bytes, count: int) -
         serializer_for(int).decode_many(data, count)
 
 
+@pytest.mark.parametrize("mode", [2, 0x7F, 0xFF])
+@pytest.mark.parametrize("hint", [int, list[str], Any])
+def test_a_mode_of_no_batch_is_damage(hint: Any, mode: int) -> None:
+    """Although what follows would read well in one of the modes that there are."""
+    serializer = serializer_for(hint)
+    data = serializer.encode_many([])
+    assert serializer.decode_many(data, 0) == []
+    with pytest.raises(StorageError, match=f"mode {mode} is unknown"):
+        serializer.decode_many(bytes((mode,)) + data[1:], 0)
+
+
+def test_a_class_of_no_module_is_no_riddle() -> None:
+    """One that was made at run time: refused as any other, or stored as what it is."""
+    plain, record = type("Plain", (), {}), make_dataclass("Made", [("x", int)])
+    plain.__module__ = record.__module__ = None  # type: ignore[assignment]
+    with pytest.raises(UsageError, match=r"no serializer is known for .*Plain"):
+        serializer_for(plain)
+    serializer = serializer_for(record)
+    assert serializer.decode_many(serializer.encode_many([record(1)]), 1) == [record(1)]
+
+
 def test_a_serializer_is_shipped_as_its_annotation() -> None:
     """One that is nested in a serializer of the user's goes to the workers; what reads older values stays."""
     for hint in (int, dict[str, list[Person]], Optional[Colour], Any):
@@ -168,3 +190,43 @@ def test_a_serializer_is_shipped_as_its_annotation() -> None:
     reading = reading_serializer(serializer_for(int).describe(), serializer_for(float))
     with pytest.raises(TypeError, match="stays in its process"):
         pickle.dumps(reading)
+
+
+class Shade(IntEnum):
+    DARK = 1
+
+
+class Letter(StrEnum):
+    A = "a"
+
+
+class Spread(Enum):
+    WIDE = 2**70
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "beyond", "read"),
+    [
+        (int, Shade.DARK, 2**70, 1),
+        (int, Spread.WIDE, 1, 2**70),
+        (str, Letter.A, "\ud800", "a"),
+        (list[int], [Shade.DARK], [2**70], [1]),
+        (dict[str, int], {Letter.A: Shade.DARK}, {"b": 2**70}, {"a": 1}),
+        (tuple[bytes, int], (bytearray(b"x"), 1), (b"", 2**70), (b"x", 1)),
+        (tuple[int, str] | None, (Shade.DARK, Letter.A), (2**70, "b"), (1, "a")),
+    ],
+)
+def test_a_value_is_taken_in_every_company(hint: Any, value: Any, beyond: Any, read: Any) -> None:
+    """What msgpack takes as something else is taken so, too, beside what msgpack cannot hold."""
+    serializer = serializer_for(hint)
+    together = serializer.decode_many(serializer.encode_many([value, beyond]), 2)
+    assert together == [read, beyond]
+    assert type(together[0]) is type(read)
+    assert serializer.decode_many(serializer.encode_many([value]), 1) == [read]
+
+
+def test_a_value_of_no_type_at_all_is_refused_in_every_company() -> None:
+    """The message is the same whether or not something beside it is beyond msgpack."""
+    for beside in (1, 2**70):
+        with pytest.raises(UsageError, match="does not fit its type int"):
+            serializer_for(int).encode_many([object(), beside])

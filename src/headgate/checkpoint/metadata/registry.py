@@ -5,7 +5,8 @@
     magic 8 | version u16 | length of body u64 | crc32 of body u32 | sha256 of body 32 | body
 
 All numbers are big-endian. Nothing of the body is decoded before length and both checksums hold.
-The latest version is written; every version listed in `READERS` is read.
+Every version listed in `READERS` is read. What is written is version 1 for checkpoints and version 2 for
+savepoints: a version is raised only for what its readers would get wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from headgate.checkpoint.metadata import v1
+from headgate.checkpoint.metadata import v1, v2
 from headgate.common.errors import StorageError
 from headgate.serde.undecodable import UNDECODABLE
 from headgate.state.snapshots import CheckpointMetadata
@@ -24,9 +25,17 @@ from headgate.state.snapshots import CheckpointMetadata
 MAGIC: Final = b"\x89HGMETA\n"
 """Not text, so that a tool which rewrites line ends or encodings is noticed."""
 
-LATEST: Final = v1.VERSION
+OF_CHECKPOINTS: Final = v1.VERSION
+OF_SAVEPOINTS: Final = v2.VERSION
 
-READERS: Final[dict[int, Callable[[bytes | memoryview], CheckpointMetadata]]] = {v1.VERSION: v1.decode}
+READERS: Final[dict[int, Callable[[bytes | memoryview], CheckpointMetadata]]] = {
+    v1.VERSION: v1.decode,
+    v2.VERSION: v2.decode,
+}
+_WRITERS: Final[dict[str, tuple[int, Callable[[CheckpointMetadata], bytes]]]] = {
+    "checkpoint": (OF_CHECKPOINTS, v1.encode),
+    "savepoint": (OF_SAVEPOINTS, v2.encode),
+}
 
 _HEADER: Final = struct.Struct(">8sHQI32s")
 
@@ -37,15 +46,17 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
     Raises:
         StorageError: a source, sink or operator put something else than plain values into it.
     """
+    version, encode = _WRITERS[metadata.kind]
     try:
-        body = v1.encode(metadata)
+        body = encode(metadata)
     except (TypeError, OverflowError, ValueError, RecursionError) as error:
         raise StorageError(
-            f"checkpoint {metadata.checkpoint} holds a value that metadata cannot store: {error}; sources "
-            "and sinks may put only None, bool, int of 64 bits, float, str, bytes, and lists and dicts "
-            "of these into a checkpoint"
+            f"{metadata.kind} {metadata.checkpoint} holds a value that metadata cannot store: {error}; "
+            "sources and sinks may put only None, bool, int of 64 bits, float, str, bytes, and lists and "
+            "dicts of these into a checkpoint"
         ) from error
-    return _HEADER.pack(MAGIC, LATEST, len(body), zlib.crc32(body), hashlib.sha256(body).digest()) + body
+    digest = hashlib.sha256(body).digest()
+    return _HEADER.pack(MAGIC, version, len(body), zlib.crc32(body), digest) + body
 
 
 def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:

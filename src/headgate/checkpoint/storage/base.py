@@ -6,9 +6,37 @@ Which disk serves which URI is `storage/uris.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from headgate.common.errors import StorageError
+
+TEMPORARY_PREFIX: Final = ".tmp-"
+"""How unfinished files are called; no finished file may begin so, on any storage."""
+
+
+def check_name(name: str, where: str, *, temporary_allowed: bool = False) -> list[str]:
+    """The parts of a file's name.
+
+    Args:
+        name: relative to the root.
+        where: URI of the root, for the message.
+        temporary_allowed: whether the name may be that of an unfinished file.
+
+    Raises:
+        StorageError: the name is empty, absolute, climbs, or is reserved.
+
+    Example:
+        >>> check_name("job/chk-1/a", "memory://x")
+        ['job', 'chk-1', 'a']
+    """
+    pieces = name.split("/")
+    reserved = pieces[-1].startswith(TEMPORARY_PREFIX) and not temporary_allowed
+    if "\0" in name or any(piece in ("", ".", "..") for piece in pieces) or reserved:
+        raise StorageError(
+            f"{name!r} is no file name below {where}; expected a relative path with '/', "
+            f"without empty, '.' or '..' parts, and not beginning with {TEMPORARY_PREFIX!r}"
+        )
+    return pieces
 
 
 class UnsureWriteError(StorageError):
@@ -38,4 +66,13 @@ class KeepsTemporaries(Protocol):
 
     def temporaries(self, prefix: str) -> Sequence[str]:
         """Sorted names of the unfinished files below the folder `prefix`."""
+        ...
+
+
+@runtime_checkable
+class OfThisProcess(Protocol):
+    """A disk that other processes cannot reach: workers put all state into their acknowledgements."""
+
+    def forget(self) -> None:
+        """Let go of all files."""
         ...

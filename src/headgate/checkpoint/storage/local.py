@@ -10,11 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.checkpoint.storage.base import TEMPORARY_PREFIX, UnsureWriteError, check_name
 from headgate.common.errors import StorageError
-
-TEMPORARY_PREFIX: Final = ".tmp-"
-"""How unfinished files are called; no finished file may begin so."""
 
 _ADVICE: Final = {
     errno.ENOSPC: "free space there or choose another storage folder",
@@ -25,6 +22,8 @@ _ADVICE: Final = {
     errno.ENOTDIR: "a file stands where a folder is needed; choose another folder",
     errno.EISDIR: "a folder stands where a file is needed; choose another folder",
     errno.EIO: "check the disk; the file is not used",
+    errno.EFBIG: "raise the limit on the size of files or choose another storage folder",
+    errno.ENAMETOOLONG: "shorten the job's name or the path of the storage folder",
 }
 
 
@@ -108,6 +107,17 @@ class LocalDisk:
         with self._refusing("read", path):
             return path.stat().st_size
 
+    def modified_ms(self, name: str) -> int:
+        """When a file was written, by the clock of the file system; see `pruning.TellsAge`.
+
+        Raises:
+            FileNotFoundError: there is none.
+            StorageError: it cannot be looked at.
+        """
+        path = self._path(name, temporary_allowed=True)
+        with self._refusing("read", path):
+            return path.stat().st_mtime_ns // 1_000_000
+
     def list(self, prefix: str) -> Sequence[str]:
         """Sorted names of the finished files below the folder `prefix`; empty when it does not exist."""
         return sorted(n for n in self._walk(prefix) if not _is_temporary(n))
@@ -125,25 +135,14 @@ class LocalDisk:
         path = self._path(name, temporary_allowed=True)
         with self._refusing("delete", path), suppress(FileNotFoundError):
             path.unlink()
-        # Another writer may need the folder at this moment; it makes it anew when it is gone.
-        with suppress(OSError):
-            for folder in path.parents:
-                if folder == self.root:
-                    break
-                folder.rmdir()
+        self._remove_empty_above(path)
 
     def describe(self, name: str = "") -> str:
         """The full URI, for messages."""
         return (self.root / name).as_uri() if name else self.root.as_uri()
 
     def _path(self, name: str, *, temporary_allowed: bool = False) -> Path:
-        pieces = name.split("/")
-        reserved = pieces[-1].startswith(TEMPORARY_PREFIX) and not temporary_allowed
-        if "\0" in name or any(piece in ("", ".", "..") for piece in pieces) or reserved:
-            raise StorageError(
-                f"{name!r} is no file name below {self.describe()}; expected a relative path with '/', "
-                f"without empty, '.' or '..' parts, and not beginning with {TEMPORARY_PREFIX!r}"
-            )
+        pieces = check_name(name, self.describe(), temporary_allowed=temporary_allowed)
         path = self.root.joinpath(*pieces)
         parent, root = os.path.realpath(path.parent), os.path.realpath(self.root)
         if parent != root and not parent.startswith(root.rstrip(os.sep) + os.sep):
@@ -178,6 +177,16 @@ class LocalDisk:
         finally:
             with suppress(OSError):
                 temporary.unlink()
+            if not path.exists():
+                self._remove_empty_above(path)
+
+    def _remove_empty_above(self, path: Path) -> None:
+        # Another writer may need the folder at this moment; it makes it anew when it is gone.
+        with suppress(OSError):
+            for folder in path.parents:
+                if folder == self.root:
+                    break
+                folder.rmdir()
 
     def _open_new(self, path: Path) -> int:
         for _ in range(16):
@@ -228,7 +237,10 @@ def _write_all(descriptor: int, parts: Iterable[bytes | memoryview]) -> None:
     for part in parts:
         rest = memoryview(part).cast("B")
         while rest:
-            rest = rest[os.write(descriptor, rest) :]
+            written = os.write(descriptor, rest)
+            if written == 0:  # no error and no progress: asking again might never end
+                raise OSError(errno.EIO, "the device took no bytes")
+            rest = rest[written:]
 
 
 def _link(temporary: Path, path: Path) -> bool:

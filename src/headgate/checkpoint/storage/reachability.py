@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 
 from headgate.common.errors import StorageError
@@ -14,18 +15,34 @@ class NotSharedError(StorageError):
     """The storage works, but is not the one that the driver uses; to try again would not help."""
 
 
+class NotExclusiveError(StorageError):
+    """The storage lets two writers create the same file; to try again would not help."""
+
+
 def probe(disk: Disk) -> None:
-    """Write, read and delete a small file.
+    """Write, read and delete a small file, and see that it cannot be created twice.
 
     Raises:
+        NotExclusiveError: the log of completed checkpoints would be no fence here.
         StorageError: storage cannot be used; the message names the folder and the cause.
     """
     token = secrets.token_hex(16)
     write_marker(disk, token)
     try:
         check_marker(disk, token)
+        _check_exclusive(disk, token)
     finally:
         delete_marker(disk, token)
+
+
+def _check_exclusive(disk: Disk, token: str) -> None:
+    """A service that does not know the condition ignores it, and answers that all went well."""
+    if disk.create_if_absent(_name(token), b"second") or disk.read(_name(token)) != token.encode():
+        raise NotExclusiveError(
+            f"checkpoint storage {disk.describe()} replaces a file that was to be created only if absent "
+            "(for S3: it ignores If-None-Match), so two drivers could complete checkpoints of one job; use a "
+            "storage that supports it, see docs/storage.md"
+        )
 
 
 def write_marker(disk: Disk, token: str) -> None:
@@ -64,6 +81,24 @@ def check_marker(disk: Disk, token: str) -> None:
 def delete_marker(disk: Disk, token: str) -> None:
     """Remove the marker (driver's side, when all workers have checked)."""
     disk.delete(_name(token))
+
+
+def take_over_markers(disk: Disk, job: str, token: str) -> str:
+    """A token that names its job, for a driver that has claimed it; markers of drivers that died are removed.
+
+    Args:
+        disk: the checkpoint storage.
+        job: its id.
+        token: unpredictable text of letters and digits.
+
+    Raises:
+        StorageError: a marker cannot be deleted.
+    """
+    mark = hashlib.sha256(job.encode()).hexdigest()[:16] + "of"
+    for name in list(disk.list(FOLDER)):
+        if name.startswith(f"{FOLDER}/{mark}"):
+            disk.delete(name)
+    return mark + token
 
 
 def _name(token: str) -> str:

@@ -3,53 +3,136 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from headgate.checkpoint.storage.local import LocalDisk
+from headgate.checkpoint.storage.memory import MemoryDisk
+from headgate.checkpoint.storage.settings import StorageSettings, storage_settings_in_use
 from headgate.common.errors import ConfigError
 from headgate.common.ports import Disk
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
+SCHEMES: Final = (
+    "a path, file:///path, s3://bucket/prefix, hdfs://namenode/path, "
+    "webhdfs://namenode:port/path or memory://name"
+)
 
-def open_disk(uri: str) -> Disk:
-    """The disk below a folder.
+
+def open_disk(uri: str, settings: StorageSettings | None = None) -> Disk:
+    """The disk below a folder, bucket or name. Nothing is asked of it yet.
 
     Args:
-        uri: a path, or ``file:///path``.
+        uri: a path, or a URI of one of the schemes in docs/storage.md.
+        settings: endpoints and credentials; None takes those in use in this process.
 
     Raises:
-        ConfigError: the scheme is not supported, or the URI names another host or no folder.
+        ConfigError: the scheme is not supported, a package for it is missing, or the URI lacks a part.
 
     Example:
         >>> open_disk("file:///var/checkpoints").describe("job/x")
         'file:///var/checkpoints/job/x'
-        >>> open_disk("s3://bucket/x")
+        >>> open_disk("memory://tests").describe("job/x")
+        'memory://tests/job/x'
+        >>> open_disk("ftp://host/x")
         Traceback (most recent call last):
             ...
-        headgate.common.errors.ConfigError: checkpoint storage 's3://bucket/x' has scheme 's3', which is \
-not supported; use a path or file:///path on a file system that the driver and all workers share
+        headgate.common.errors.ConfigError: checkpoint storage 'ftp://host/x' has scheme 'ftp', which is not \
+supported; use a path, file:///path, s3://bucket/prefix, hdfs://namenode/path, \
+webhdfs://namenode:port/path or memory://name that the driver and all workers reach
     """
-    return LocalDisk(local_path(uri))
+    opener = _OPENERS.get(scheme_of(uri))
+    if opener is None:
+        return LocalDisk(local_path(uri))
+    return opener(uri, settings or storage_settings_in_use())
+
+
+def scheme_of(uri: str) -> str:
+    """The scheme in small letters; ``file`` for a plain path.
+
+    Example:
+        >>> scheme_of("/var/x"), scheme_of("S3://bucket/x")
+        ('file', 's3')
+    """
+    return urlsplit(uri).scheme.lower() if _SCHEME.match(uri) else "file"
+
+
+def split_uri(uri: str, levels: int) -> tuple[str, str]:
+    """A URI that is `levels` folders above another, and the name that leads down again.
+
+    Where there are fewer folders, as many as there are.
+
+    Example:
+        >>> split_uri("s3://bucket/checkpoints/job/chk-7", 2)
+        ('s3://bucket/checkpoints', 'job/chk-7')
+        >>> split_uri("s3://bucket/job", 2)
+        ('s3://bucket', 'job')
+        >>> split_uri("file:///var/a%20b/job/chk-7", 2)
+        ('file:///var/a%20b', 'job/chk-7')
+    """
+    if scheme_of(uri) == "file":
+        path = Path(local_path(uri)).resolve()
+        top = path.parents[min(levels, len(path.parents)) - 1] if path.parents else path
+        return top.as_uri(), path.relative_to(top).as_posix()
+    parts = urlsplit(uri)
+    pieces = [piece for piece in parts.path.split("/") if piece]
+    cut = max(0, len(pieces) - levels)
+    root = "/".join([f"{parts.scheme}://{parts.netloc}", *pieces[:cut]])
+    return root, unquote("/".join(pieces[cut:]))
 
 
 def local_path(uri: str) -> str:
     """The path of a ``file:`` URI, or the path itself.
 
     Raises:
-        ConfigError: as for :func:`open_disk`.
+        ConfigError: it is of another scheme, or names another host or no folder.
     """
     if not _SCHEME.match(uri):
         if not uri:
             raise ConfigError("checkpoint storage is empty; expected a path or file:///path")
         return uri
     parts = urlsplit(uri)
-    if parts.scheme.lower() != "file":
+    if scheme_of(uri) in _OPENERS:
         raise ConfigError(
-            f"checkpoint storage {uri!r} has scheme {parts.scheme!r}, which is not supported; use a path "
-            "or file:///path on a file system that the driver and all workers share"
+            f"{uri!r} is no folder of a file system; here only a path or file:///path can be used"
+        )
+    if scheme_of(uri) != "file":
+        raise ConfigError(
+            f"checkpoint storage {uri!r} has scheme {parts.scheme!r}, which is not supported; use {SCHEMES} "
+            "that the driver and all workers reach"
         )
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise ConfigError(f"checkpoint storage {uri!r} is no absolute path of this machine; use file:///path")
     return unquote(parts.path)
+
+
+def _memory(uri: str, _: StorageSettings) -> Disk:
+    parts = urlsplit(uri)
+    if not parts.netloc:
+        raise ConfigError(f"checkpoint storage {uri!r} names no storage; use memory://name")
+    return MemoryDisk(parts.netloc + parts.path)
+
+
+def _s3(uri: str, settings: StorageSettings) -> Disk:
+    from headgate.checkpoint.storage.s3 import open_s3
+
+    return open_s3(uri, settings)
+
+
+def _hdfs(uri: str, settings: StorageSettings) -> Disk:
+    from headgate.checkpoint.storage.webhdfs import open_webhdfs
+
+    return open_webhdfs(uri, settings)
+
+
+_OPENERS: Final[dict[str, Callable[[str, StorageSettings], Disk]]] = {
+    "memory": _memory,
+    "s3": _s3,
+    "s3a": _s3,
+    "hdfs": _hdfs,
+    "webhdfs": _hdfs,
+    "swebhdfs": _hdfs,
+}

@@ -15,33 +15,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.checkpoint.store.base import CLAIMED, CommitPermit
 from headgate.checkpoint.store.entries import Claim, Completed, Entry, decode_entry, digest, encode_entry
-from headgate.common.errors import FencedError, InternalError, StorageError
+from headgate.common.errors import FencedError, StorageError
 from headgate.common.ids import CheckpointId, Generation
 from headgate.common.ports import Disk
 
+__all__ = ["ATTEMPTS_MAX", "CommitPermit", "CompletedCheckpointLog"]
+
 ATTEMPTS_MAX: Final = 64
 """Rounds of a claim or a read against others that write at the same time."""
-
-_CLAIMED: Final = object()
-
-
-class CommitPermit:
-    """The right to complete checkpoints; only a successful claim makes one.
-
-    Attributes:
-        generation: of the job master that holds it.
-    """
-
-    __slots__ = ("generation",)
-
-    def __init__(self, generation: Generation, witness: object) -> None:
-        if witness is not _CLAIMED:
-            raise InternalError("a commit permit comes from CompletedCheckpointLog.claim() only")
-        self.generation = generation
-
-    def __repr__(self) -> str:
-        return f"CommitPermit(generation={self.generation})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +41,7 @@ class _Place:
 
 
 class CompletedCheckpointLog:
-    """The log in one folder. One thread at a time.
+    """The store of completed checkpoints in one folder. One thread at a time.
 
     Args:
         disk: where it is.
@@ -86,7 +69,7 @@ class CompletedCheckpointLog:
             place = self._next(last, Claim(generation, last.digest if last else ""))
             if self._create(place) and self._is_last(place):
                 self._end = place
-                self._permit = CommitPermit(Generation(generation), _CLAIMED)
+                self._permit = CommitPermit(Generation(generation), CLAIMED)
                 return self._permit
         raise StorageError(
             f"{self._disk.describe(self._folder)} could not be claimed in {ATTEMPTS_MAX} attempts because "
@@ -147,7 +130,9 @@ class CompletedCheckpointLog:
         """
         if self._permit is not None:
             self._settle(self._permit)
-        return [place.entry for place in self._read_run() if isinstance(place.entry, Completed)]
+        entries = [place.entry for place in self._read_run() if isinstance(place.entry, Completed)]
+        # Once each and by id: see `forget`, which may have been interrupted.
+        return [entry for _, entry in sorted({entry.checkpoint: entry for entry in entries}.items())]
 
     def latest(self) -> Completed | None:
         """The newest completed checkpoint, read afresh.
@@ -170,9 +155,67 @@ class CompletedCheckpointLog:
         kept = [p.index for p in run if isinstance(p.entry, Completed) and p.entry.checkpoint == oldest]
         if not kept:
             return
+        self._delete_before(kept[0])
+
+    def generation(self) -> int:
+        """Of the last claim, by whomever; 0 when there is none.
+
+        Raises:
+            StorageError: the log cannot be read.
+        """
+        run = self._read_run()
+        return run[-1].entry.generation if run else 0
+
+    def forget(self, permit: CommitPermit, checkpoint: int) -> None:
+        """Take one completed checkpoint out, wherever it stands; to be called right behind a claim.
+
+        The others are entered anew behind the claim before the old entries go, so readers see all of them
+        at every moment.
+
+        Raises:
+            FencedError: another job master has claimed the log.
+            StorageError: an entry cannot be read, written or deleted.
+        """
+        self.check(permit)
+        logged = self.completed()
+        if all(entry.checkpoint != checkpoint for entry in logged):
+            return
+        end = self._require(permit)
+        others = [entry for entry in logged if entry.checkpoint != checkpoint]
+        for entry in others:
+            self.append(permit, CheckpointId(entry.checkpoint), entry.metadata, entry.sha256)
+        self._delete_before(end.index + 1 if others else end.index)
+
+    def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
+        """Where ids begin: `at_least`, or behind the newest entry.
+
+        Raises:
+            StorageError: the log cannot be read.
+        """
+        newest = max((entry.checkpoint for entry in self.completed()), default=0)
+        return CheckpointId(max(at_least, newest + 1))
+
+    def close(self, permit: CommitPermit, *, terminal: bool) -> None:
+        """Give the log up; `terminal` removes every completed checkpoint from it.
+
+        Raises:
+            FencedError: another job master has claimed the log; nothing was changed.
+            StorageError: an entry could not be read or deleted.
+        """
+        self.check(permit)
+        if terminal:
+            end = self._require(permit)
+            # An empty log would have a free place for whoever was replaced; a claim at its end has none.
+            last = self._next(end, Claim(permit.generation + 1, end.digest))
+            if not (self._create(last) and self._is_last(last)):
+                raise self._fenced(permit)
+            self._delete_before(last.index)
+        self._permit = self._end = self._unsure = None
+
+    def _delete_before(self, first: int) -> None:
         # From the front, so that a crash on the way leaves an unbroken log; strays go with the rest.
         for index in self._indices():
-            if index < kept[0]:
+            if index < first:
                 self._disk.delete(self._name(index))
 
     def _settle(self, permit: CommitPermit) -> None:

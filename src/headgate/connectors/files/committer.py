@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from typing_extensions import override
 
-from headgate.api.sink import SinkCommitter
+from headgate.api.sink import SinkCommitter, SinkCommitterContext
 from headgate.api.source import Plain
-from headgate.common.errors import OperatingError
-from headgate.connectors.files.names import PENDING
+from headgate.common.errors import OperatingError, UsageError
+from headgate.connectors.files.line import Line
+from headgate.connectors.files.names import (
+    HELD,
+    PENDING,
+    TAKEN_BACK,
+    generation_of,
+    pending_folder,
+    safe,
+)
 from headgate.connectors.files.part_file import checksum, remove, storage_error, sync_folder
 
 
@@ -21,48 +30,113 @@ class FilesCommitter(SinkCommitter):
     between a savepoint and its restore.
     """
 
-    def __init__(self, root: str, sink_id: str) -> None:
-        self._root, self._sink_id = Path(root), sink_id
-        self._folders: set[str] = set()
+    tells_commits = True
+    takes_back = True
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
+        self._context: SinkCommitterContext | None = None
+
+    @override
+    def begin(self, context: SinkCommitterContext) -> None:
+        self._context = context
 
     @override
     def commit(self, committables: Sequence[Plain]) -> None:
-        touched: set[Path] = set()
-        for ready in committables:
-            pending, final = self._root / ready["pending"], self._root / ready["final"]
-            try:
-                if self._publish(pending, final, ready):
-                    touched.add(pending.parent)
-            except OSError as problem:
-                raise storage_error(final, problem) from problem
-        self._remember(committables)
+        # What another job has prepared is history: whoever holds the snapshot may publish that.
+        own = [ready for ready in committables if self._is_own(ready)]
+        line = self._line() if own else None
+        first = False
         try:
-            for folder in [self._root, *sorted(touched)] if touched else []:
-                sync_folder(folder)
+            if line is not None:
+                first = line.require()
+            renamed = self._publish_all(committables)
+            if line is not None and renamed and not line.owned:
+                self._undo(ready for ready in renamed if self._is_own(ready))
+                line.require()
         except OSError as problem:
             raise storage_error(self._root, problem) from problem
+        if line is not None and first:
+            self._clear(self._folders_of_ancestors(line), set())
+
+    @override
+    def committed_after(self, context: SinkCommitterContext) -> str | None:
+        line = Line(self._root, context)
+        try:
+            missing, newer = line.describe_missing(), line.describe_newer()
+        except OSError as problem:
+            raise storage_error(self._root, problem) from problem
+        if missing is not None:
+            raise UsageError(
+                f"sink {context.uid!r} does not hold all that the snapshot builds on: {missing}; begin with "
+                "execution.sinks.older-snapshot=take-back, which puts them back and takes back what came "
+                "instead, or from another snapshot"
+            )
+        return newer
+
+    @override
+    def take_back(self, context: SinkCommitterContext) -> None:
+        line = Line(self._root, context)
+        try:
+            newer, missing = line.newer(), line.missing()
+            if not newer and not missing:
+                return
+            # From here on nobody else of the line publishes, so that looking again sees everything.
+            line.seize()
+            aside = self._root / TAKEN_BACK / safe(context.job)
+            aside.mkdir(parents=True, exist_ok=True)
+            for path in line.newer():
+                path.rename(aside / path.name)
+            for path in line.missing():
+                path.rename(self._root / path.name)
+            for folder in {aside, aside.parent, self._root, *(path.parent for path in missing)}:
+                sync_folder(folder)
+        except OSError as problem:
+            raise storage_error(self._root / TAKEN_BACK, problem) from problem
+
+    @override
+    def hold(self, committables: Sequence[Plain]) -> None:
+        folders: set[Path] = set()
+        try:
+            for ready in committables:
+                pending = self._root / ready["pending"]
+                if pending.exists():
+                    pending.with_name(pending.name + HELD).touch()
+                    folders.add(pending.parent)
+            for folder in folders:
+                sync_folder(folder)
+        except OSError as problem:
+            raise storage_error(self._root / PENDING, problem) from problem
 
     @override
     def abandon(self, committed_through: Sequence[Plain]) -> None:
-        self._remember(committed_through)
         keep = {self._root / ready["pending"] for ready in committed_through}
-        for path in self._own_pending():
-            if path not in keep:
-                remove(path)
+        self._clear({self._own_folder()}, keep)
+        line = self._line()
+        try:
+            mine = line.owned
+        except OSError as problem:
+            raise storage_error(self._root, problem) from problem
+        if mine:
+            self._clear(self._folders_of_ancestors(line), keep)
 
-    def _publish(self, pending: Path, final: Path, ready: Plain) -> bool:
+    # -- publishing
+
+    def _publish_all(self, committables: Sequence[Plain]) -> list[Plain]:
+        """Publish durably; gives what was not published before."""
+        renamed = [ready for ready in committables if self._publish(ready)]
+        folders = {(self._root / ready["pending"]).parent for ready in renamed}
+        for folder in [self._root, *sorted(folders)] if renamed else []:
+            sync_folder(folder)
+        return renamed
+
+    def _publish(self, ready: Plain) -> bool:
         """Rename one file; False when that was done before."""
+        pending, final = self._root / ready["pending"], self._root / ready["final"]
         expected = (ready["size"], ready["crc32"])
         if final.exists():
-            size = final.stat().st_size
-            # Names are unique, so what is there is this file: only its length can be wrong.
-            if size == ready["size"]:
-                remove(pending)
-                return False
-            raise OperatingError(
-                f"{str(final)!r} is published with {size} bytes; expected {ready['size']}; it was "
-                "changed or cut short after it was written"
-            )
+            self._check_published(pending, final, ready)
+            return False
         if not pending.exists():
             raise OperatingError(
                 f"neither {str(pending)!r} nor {str(final)!r} exists but the checkpoint holds it; "
@@ -75,16 +149,59 @@ class FilesCommitter(SinkCommitter):
                 "published"
             )
         pending.rename(final)
+        remove(pending.with_name(pending.name + HELD))
         return True
 
-    def _remember(self, committables: Sequence[Plain]) -> None:
-        """The folders of committables belong to this sink, also those of an earlier driver."""
-        self._folders.update(ready["pending"].rpartition("/")[0] for ready in committables)
+    def _check_published(self, pending: Path, final: Path, ready: Plain) -> None:
+        size = final.stat().st_size
+        if size != ready["size"]:
+            raise OperatingError(
+                f"{str(final)!r} is published with {size} bytes; expected {ready['size']}; it was "
+                "changed or cut short after it was written"
+            )
+        # A rename leaves nothing behind, so both are there only when the name was used before.
+        if pending.exists() and checksum(final)[1] != ready["crc32"]:
+            raise OperatingError(
+                f"{str(final)!r} is published already with other bytes than {str(pending)!r}; was another "
+                "job of the same id run here, and its checkpoints removed? move the old files away"
+            )
+        remove(pending)
 
-    def _own_pending(self) -> Iterator[Path]:
-        # A folder of this sink and job is cleaned whole. In any other, perhaps that of a job which has
-        # no checkpoint yet, only files with this sink object's own mark are.
-        for path in sorted((self._root / PENDING).glob("*/*")):
-            whole = f"{PENDING}/{path.parent.name}" in self._folders
-            if whole or path.name.startswith(f"{self._sink_id}."):
-                yield path
+    def _undo(self, renamed: Iterator[Plain]) -> None:
+        """Another job went on meanwhile: what was just published is not."""
+        for ready in renamed:
+            # Who takes back may have been faster.
+            with suppress(FileNotFoundError):
+                (self._root / ready["final"]).rename(self._root / ready["pending"])
+        sync_folder(self._root)
+
+    # -- whose files
+
+    def _begun(self) -> SinkCommitterContext:
+        if self._context is None:
+            raise OperatingError(f"the committer of {str(self._root)!r} is used before it has begun")
+        return self._context
+
+    def _line(self) -> Line:
+        return Line(self._root, self._begun())
+
+    def _own_folder(self) -> str:
+        return f"{PENDING}/{pending_folder(self._begun().job, self._begun().uid)}"
+
+    def _is_own(self, ready: Plain) -> bool:
+        return bool(ready["pending"].rpartition("/")[0] == self._own_folder())
+
+    def _folders_of_ancestors(self, line: Line) -> set[str]:
+        """Pending folders of jobs of the line; once this job is its last, they publish nothing any more."""
+        uid, own = self._begun().uid, self._own_folder()
+        return {f"{PENDING}/{pending_folder(fork.job, uid)}" for fork in line.ancestors} - {own}
+
+    def _clear(self, folders: set[str], keep: set[Path]) -> None:
+        """Remove what is pending in folders, but for what is held by savepoints or a later driver's."""
+        own, generation = self._own_folder(), self._begun().generation
+        for folder in sorted(folders):
+            for path in sorted((self._root / folder).glob("*")):
+                held = path.with_name(path.name + HELD)
+                later = folder == own and generation_of(path.name) > generation
+                if path.suffix != HELD and not held.exists() and not later and path not in keep:
+                    remove(path)

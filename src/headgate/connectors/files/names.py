@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import re
 import zlib
+from dataclasses import dataclass
 from typing import Final
 
 PENDING: Final = "_pending"
 """Below the output directory; readers of directories skip names that begin with ``_``."""
 
+TAKEN_BACK: Final = "_taken_back"
+"""Below the output directory: what was published and is not any more."""
+
+HELD: Final = ".held"
+"""Behind the name of a pending file: a savepoint holds it."""
+
 _SHOWN_MAX: Final = 60
+
+_PART: Final = re.compile(
+    r"part-(?P<owner>[^+]+\+[^+]+)\+[0-9]+-(?P<generation>[0-9]+)\.(?P<attempt>[0-9]+)-[0-9]+"
+    r"-c(?P<checkpoint>[0-9]+)\."
+)
 
 
 def safe(name: str) -> str:
@@ -30,11 +42,69 @@ def pending_folder(job: str, uid: str) -> str:
     return f"{safe(job)}+{safe(uid)}"
 
 
-def part_name(job: str, uid: str, subtask: int, attempt: int, sequence: int, suffix: str) -> str:
-    """The final name of a file; no other writer, attempt or job ever uses it.
+def part_name(
+    job: str, uid: str, subtask: int, generation: int, attempt: int, sequence: int, suffix: str
+) -> str:
+    """The name of a file; no other writer, attempt, driver or job ever uses it.
 
     Example:
-        >>> part_name("job", "out", 1, 2, 0, ".jsonl")
-        'part-job+out+00001-2-0.jsonl'
+        >>> part_name("job", "out", 1, 3, 2, 0, ".jsonl")
+        'part-job+out+00001-3.2-0.jsonl'
     """
-    return f"part-{pending_folder(job, uid)}+{subtask:05d}-{attempt}-{sequence}{suffix}"
+    return f"part-{pending_folder(job, uid)}+{subtask:05d}-{generation}.{attempt}-{sequence}{suffix}"
+
+
+def final_name(part: str, checkpoint: int, suffix: str) -> str:
+    """The name under which a part is published: it tells the first snapshot that the part belongs to.
+
+    Example:
+        >>> final_name("part-job+out+00001-3.2-0.jsonl", 7, ".jsonl")
+        'part-job+out+00001-3.2-0-c7.jsonl'
+    """
+    return f"{part.removesuffix(suffix)}-c{checkpoint}{suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartOrigin:
+    """Where a published file comes from.
+
+    Attributes:
+        owner: the pending folder of its job and sink.
+        generation: of the job's driver.
+        attempt: the deployment.
+        checkpoint: the first snapshot that it belongs to.
+    """
+
+    owner: str
+    generation: int
+    attempt: int
+    checkpoint: int
+
+
+def origin_of(name: str) -> PartOrigin | None:
+    """Where a published file comes from; None when its name does not tell.
+
+    Names without a checkpoint were given before there were lines, and are nobody's.
+
+    Example:
+        >>> origin_of("part-job+out+00001-3.2-0-c7.jsonl")
+        PartOrigin(owner='job+out', generation=3, attempt=2, checkpoint=7)
+        >>> origin_of("part-job+out+00001-2-0.jsonl") is None
+        True
+    """
+    match = _PART.match(name)
+    if match is None:
+        return None
+    generation, attempt, checkpoint = (int(match[key]) for key in ("generation", "attempt", "checkpoint"))
+    return PartOrigin(match["owner"], generation, attempt, checkpoint)
+
+
+def generation_of(pending: str) -> int:
+    """Of the driver whose writer made a pending file; 0 when the name does not tell.
+
+    Example:
+        >>> generation_of("part-job+out+00001-3.2-0.jsonl"), generation_of("01.part-job+out+00001-2-0.jsonl")
+        (3, 0)
+    """
+    match = re.search(r"\+[0-9]+-([0-9]+)\.[0-9]+-[0-9]+", pending)
+    return 0 if match is None else int(match[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
@@ -14,7 +13,7 @@ from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import Plain
 from headgate.common.errors import UsageError
 from headgate.connectors.files.committer import FilesCommitter
-from headgate.connectors.files.names import PENDING, part_name, pending_folder
+from headgate.connectors.files.names import PENDING, final_name, part_name, pending_folder
 from headgate.connectors.files.part_file import PartFile
 from headgate.connectors.files.paths import local_path
 
@@ -142,8 +141,6 @@ class FilesSink(Sink[Any]):
             )
         self.path, self.format = local_path(path), file_format
         self.roll_bytes, self.if_exists = roll_bytes, if_exists
-        # Marks pending files as this sink's before any checkpoint has told the committer about them.
-        self.id = uuid.uuid4().hex[:12]
 
     @override
     def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[Any]:
@@ -151,7 +148,7 @@ class FilesSink(Sink[Any]):
 
     @override
     def create_committer(self) -> SinkCommitter:
-        return FilesCommitter(self.path, self.id)
+        return FilesCommitter(self.path)
 
     @override
     def validate(self) -> None:
@@ -187,7 +184,7 @@ class FilesWriter(SinkWriter[Any]):
     accepts_columns = True
 
     def __init__(self, sink: FilesSink, context: SinkWriterContext) -> None:
-        self._root, self._id, self._suffix = Path(sink.path), sink.id, sink.format.suffix
+        self._root, self._suffix = Path(sink.path), sink.format.suffix
         self._roll_bytes, self._context = sink.roll_bytes, context
         self._open_part = sink.format.opener()
         self._sequence = 0
@@ -204,6 +201,11 @@ class FilesWriter(SinkWriter[Any]):
         writer.write(records)
         if file.size >= self._roll_bytes:
             self._finish()
+
+    @override
+    def prepare_commit_at(self, checkpoint: int) -> list[Plain]:
+        ready = self.prepare_commit()
+        return [{**each, "final": final_name(each["final"], checkpoint, self._suffix)} for each in ready]
 
     @override
     def prepare_commit(self) -> list[Plain]:
@@ -223,8 +225,9 @@ class FilesWriter(SinkWriter[Any]):
 
     def _begin(self) -> tuple[PartFile, PartWriter, dict[str, Plain]]:
         where = self._context
-        final = part_name(where.job, where.uid, where.subtask, where.attempt, self._sequence, self._suffix)
-        pending = f"{PENDING}/{pending_folder(where.job, where.uid)}/{self._id}.{final}"
+        who = where.job, where.uid, where.subtask, where.generation, where.attempt
+        final = part_name(*who, self._sequence, self._suffix)
+        pending = f"{PENDING}/{pending_folder(where.job, where.uid)}/{final}"
         self._sequence += 1
         file = PartFile(self._root / pending)
         return file, self._open_part(file), {"pending": pending, "final": final}

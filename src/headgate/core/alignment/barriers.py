@@ -20,6 +20,23 @@ class Alignment(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class SavepointOrder:
+    """What makes a barrier a savepoint's: every subtask learns it from the barrier itself.
+
+    Attributes:
+        root: URI of the savepoint's own folder; all its files go there.
+        format: "canonical" or "native".
+        stop: sources emit nothing behind the barrier, because the job ends with the savepoint.
+        drain: before that, sources say that event time is over, so that windows and timers fire.
+    """
+
+    root: str
+    format: str = "canonical"
+    stop: bool = False
+    drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """Splits the stream into what belongs to `checkpoint` and what comes after.
 
@@ -28,7 +45,7 @@ class Barrier:
         trigger_ms: wall clock of the job master at the trigger; start delay and age count from it.
         alignment: how it travels.
         timeout_ms: an aligned one that is older than this becomes unaligned; None: it never does.
-        savepoint: whether a savepoint is drawn; those always align.
+        savepoint: what to do when a savepoint is drawn, which always aligns; None: a checkpoint is.
         completed: newest checkpoint of the job that was complete at the trigger, 0 for none. Snapshots
             may refer to its files: what the barrier says is known wherever a snapshot is drawn.
     """
@@ -37,13 +54,23 @@ class Barrier:
     trigger_ms: int
     alignment: Alignment = Alignment.ALIGNED
     timeout_ms: int | None = None
-    savepoint: bool = False
+    savepoint: SavepointOrder | None = None
     completed: int = 0
 
     @property
     def overtakes(self) -> bool:
         """Whether it overtakes records from the start."""
         return self.alignment is Alignment.UNALIGNED
+
+    @property
+    def stops(self) -> bool:
+        """Whether sources emit nothing behind it."""
+        return self.savepoint is not None and self.savepoint.stop
+
+    @property
+    def drains(self) -> bool:
+        """Whether event time is over before it, so that all timers of event time have fired."""
+        return self.savepoint is not None and self.savepoint.drain
 
     def as_unaligned(self) -> Barrier:
         """The same barrier, once it waited too long."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.common.errors import ConfigError
-from headgate.core.alignment.barriers import Alignment, Barrier
+from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class AlignmentSettings:
             raise ConfigError(f"the aligned checkpoint timeout is {self.timeout_ms} ms; expected at least 0")
 
     def barrier(
-        self, checkpoint: int, trigger_ms: int, savepoint: bool = False, completed: int = 0
+        self, checkpoint: int, trigger_ms: int, savepoint: SavepointOrder | None = None, completed: int = 0
     ) -> Barrier:
         """The barrier that sources emit for a checkpoint that is triggered now.
 
         Args:
             checkpoint: its id.
             trigger_ms: the job master's wall clock.
-            savepoint: whether a savepoint is drawn.
+            savepoint: what to do when a savepoint is drawn; None: a checkpoint is.
             completed: newest checkpoint that is complete, 0 for none.
 
         Example:
@@ -59,7 +59,7 @@ class AlignmentSettings:
             >>> AlignmentSettings(unaligned=True, timeout_ms=500).barrier(7, 1000).timeout_ms
             500
         """
-        alignment, timeout_ms = self._options(savepoint)
+        alignment, timeout_ms = self._options(savepoint is not None)
         return Barrier(checkpoint, trigger_ms, alignment, timeout_ms, savepoint, completed)
 
     def _options(self, savepoint: bool) -> tuple[Alignment, int | None]:

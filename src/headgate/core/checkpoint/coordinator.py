@@ -7,53 +7,54 @@ touch files. The table of moves, the invariants and the scenarios are in
 
 Life of a checkpoint::
 
-    request/tick -> TriggerCheckpoint -> acknowledge (all tasks) -> Finalize -> stored
-        -> Commit -> committed -> NotifyComplete, Retire
+    request/tick -> [RunHooks -> hooks_done ->] TriggerCheckpoint -> acknowledge (all tasks) -> Finalize
+        -> stored -> Commit -> committed -> NotifyComplete, RequestFulfilled, Retire
 
-At most one checkpoint is between Finalize and `committed`. So when checkpoint k is in the log,
-every earlier one has been committed, and recovery needs to commit the latest only.
+A savepoint ends with `stored -> RequestFulfilled`. `core/checkpoint/requests.py` says what may start,
+`publishing.py` what follows the last acknowledgement, `ledger.py` what is known of all checkpoints.
 
 Example:
     >>> from collections import namedtuple
     >>> Ack = namedtuple("Ack", "vertex subtask")
     >>> master = CheckpointCoordinator(CheckpointSettings(interval_ms=1000))
     >>> master.start(AttemptId(1), [(0, 0)], now_ms=0)
-    >>> master.tick(1000)
-    [TriggerCheckpoint(checkpoint=1, attempt=1, kind=<RequestKind.PERIODIC: 'periodic'>)]
+    >>> master.tick(1000) == [TriggerCheckpoint(CheckpointId(1), AttemptId(1), RequestKind.PERIODIC)]
+    True
     >>> result, effects = master.acknowledge(AttemptId(1), CheckpointId(1), Ack(0, 0), 1010)
     >>> result.name, [type(effect).__name__ for effect in effects]
     ('SUCCESS', ['Finalize'])
     >>> master.stored(CheckpointId(1), 1020)
     [Commit(checkpoint=1)]
     >>> master.committed(CheckpointId(1), 1030)
-    [NotifyComplete(checkpoint=1, kind=<RequestKind.PERIODIC: 'periodic'>)]
+    [NotifyComplete(checkpoint=1, kind=<RequestKind.PERIODIC: 'periodic'>, ticket=None)]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Generic
+from typing import Final
 
 from headgate.common.errors import InternalError
 from headgate.common.ids import AttemptId, CheckpointId
+from headgate.core.checkpoint.admission import Admission
 from headgate.core.checkpoint.effects import (
-    Commit,
     Discard,
+    DiscardCompleted,
     Effect,
     FailJob,
-    Finalize,
-    NotifyAbort,
-    NotifyComplete,
-    RequestDeclined,
     RequestKind,
-    Retire,
     S,
-    TriggerCheckpoint,
 )
+from headgate.core.checkpoint.effects import TriggerCheckpoint as TriggerCheckpoint
 from headgate.core.checkpoint.failures import CheckpointFailureReason, FailureBudget
-from headgate.core.checkpoint.modes import MODES, CoordinatorStatistics, Mode, Order
-from headgate.core.checkpoint.pending import AckResult, PendingCheckpoint, Phase, Step
-from headgate.core.checkpoint.requests import CheckpointSettings, Requests
+from headgate.core.checkpoint.ledger import Ledger
+from headgate.core.checkpoint.modes import MODES, Mode, Order
+from headgate.core.checkpoint.pending import AckResult, PendingCheckpoint, Phase
+from headgate.core.checkpoint.properties import JobEnd
+from headgate.core.checkpoint.publishing import Publishing
+from headgate.core.checkpoint.questions import Questions
+from headgate.core.checkpoint.queue import Request
+from headgate.core.checkpoint.requests import CheckpointSettings
 from headgate.core.checkpoint.retention import Retention
 from headgate.core.machine import Machine
 
@@ -61,7 +62,7 @@ FIRST_ID: Final = CheckpointId(1)
 """Of a job that has no checkpoint yet."""
 
 
-class CheckpointCoordinator(Generic[S]):
+class CheckpointCoordinator(Questions[S]):
     """Owner of all checkpoints of one job; nothing else changes its fields.
 
     Args:
@@ -70,6 +71,8 @@ class CheckpointCoordinator(Generic[S]):
         completed: ids of the completed checkpoints in the log, oldest first.
         uniform: draws the delay of the first periodic checkpoint of an attempt between minimum
             pause and interval; by default it is the interval.
+        hooks: names of what must be done before the tasks are triggered, in this order.
+        unowned: those of `completed` that are savepoints.
     """
 
     def __init__(
@@ -78,53 +81,42 @@ class CheckpointCoordinator(Generic[S]):
         next_id: CheckpointId = FIRST_ID,
         completed: Iterable[CheckpointId] = (),
         uniform: Callable[[float, float], float] = max,
+        hooks: Iterable[str] = (),
+        unowned: Iterable[CheckpointId] = (),
     ) -> None:
         self._settings = settings
-        self._mode: Machine[Mode, Order] = Machine("checkpoint coordinator", Mode.SUSPENDED, MODES)
-        self._next_id = next_id
-        self._retention = Retention(settings.num_retained, completed)
-        if self._retention.latest is not None and next_id <= self._retention.latest:
-            raise InternalError(
-                f"next checkpoint id is {next_id} but {self._retention.latest} completed; ids must grow"
-            )
-        self._requests = Requests(settings, uniform)
+        self._mode = Machine("checkpoint coordinator", Mode.SUSPENDED, MODES)
+        self._ledger = Ledger(next_id, Retention(settings.num_retained, completed, unowned))
+        self._publishing = Publishing(self._ledger, self._mode)
+        self._admission = Admission(settings, uniform, hooks, self._ledger, self._mode)
         self._budget = FailureBudget(settings.tolerable_failures)
-        self._attempt: AttemptId | None = None
-        self._tasks: tuple[tuple[int, int], ...] = ()
-        self._pending: dict[CheckpointId, PendingCheckpoint[S]] = {}
-        self._committing: PendingCheckpoint[S] | None = None
-        self._unsure: set[CheckpointId] = set()
-        self._last_completion_ms: int | None = None
-        self._triggered = self._completed = self._failed = 0
-        self._last_failure: str | None = None
 
     # -- life of the attempt ---------------------------------------------------------------------
 
-    def start(self, attempt: AttemptId, tasks: Iterable[tuple[int, int]], now_ms: int) -> None:
+    def start(
+        self,
+        attempt: AttemptId,
+        tasks: Iterable[tuple[int, int]],
+        now_ms: int,
+        finished: Iterable[tuple[int, int]] = (),
+    ) -> None:
         """All tasks of a new attempt run: checkpoints may begin.
 
         Args:
             attempt: the deployment; above every earlier one.
             tasks: (vertex, subtask) of all of them.
             now_ms: monotonic clock.
+            finished: those of `tasks` that had finished before; see :meth:`task_finished`.
 
         Raises:
             InternalError: already running or shut down, a store of the last attempt is unresolved,
                 or the attempt is not newer.
         """
-        if self.storing is not None:
-            raise InternalError(
-                self._mode.explain(f"cannot start while the store of checkpoint {self.storing} is unresolved")
-            )
-        if self._attempt is not None and attempt <= self._attempt:
-            raise InternalError(self._mode.explain(f"cannot start attempt {attempt} after {self._attempt}"))
+        self._refuse_while_storing("start")
         ordered = tuple(sorted(set(tasks)))
-        if not ordered:
-            raise InternalError(self._mode.explain(f"cannot start attempt {attempt} without tasks"))
+        self._admission.check_attempt(attempt, ordered)
         self._mode.move(Order.START, f"attempt {attempt}")
-        self._attempt, self._tasks = attempt, ordered
-        self._last_completion_ms = None
-        self._requests.open(now_ms)
+        self._admission.open(attempt, ordered, finished, now_ms)
 
     def suspend(
         self,
@@ -142,47 +134,92 @@ class CheckpointCoordinator(Generic[S]):
         """The job ended: as :meth:`suspend`, for good."""
         return self._stop(Order.SHUTDOWN, CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN, detail)
 
+    def end(self, end: JobEnd, detail: str = "") -> list[Effect[S]]:
+        """The job ended in a way that decides on its checkpoints: as :meth:`shutdown`, and discard some.
+
+        May follow a `shutdown`, and be repeated: each checkpoint is named once.
+
+        Raises:
+            InternalError: a checkpoint is still being stored; wait for its answer.
+        """
+        self._refuse_while_storing(f"end as {end.value}")
+        effects = self.shutdown(detail)
+        gone = self._ledger.retention.end(end, self._settings.retention)
+        return [*effects, DiscardCompleted(gone)] if gone else effects
+
     # -- requests and time -----------------------------------------------------------------------
 
-    def request(self, kind: RequestKind, now_ms: int) -> list[Effect[S]]:
+    def request(
+        self, kind: RequestKind, now_ms: int, ticket: int | None = None, timeout_ms: int | None = None
+    ) -> list[Effect[S]]:
         """Ask for a checkpoint; it starts now, or as soon as it may.
 
-        A final one goes first, ignores the minimum pause, ends periodic ones, and is repeated after
-        a failure until it completes or the attempt ends.
+        A final one goes before others, ignores the minimum pause, ends periodic ones, and is repeated
+        after a failure until it completes or the attempt ends. A savepoint waits for nothing but hooks
+        and cleaning. Behind a stop nothing is started.
+
+        Args:
+            kind: what for.
+            now_ms: monotonic clock.
+            ticket: number of the asker, who gets exactly one RequestFulfilled or RequestFailed.
+            timeout_ms: from trigger to the last acknowledgement; None: as configured.
+
+        Raises:
+            InternalError: the ticket waits already, or the kind takes none.
         """
-        refusal = self._refusal_of_mode()
-        if refusal is not None:
-            return [RequestDeclined(kind, refusal)]
-        refusal, displaced = self._requests.submit(kind, now_ms)
-        if refusal is not None:
-            return [RequestDeclined(kind, refusal)]
-        ended = CheckpointFailureReason.CHECKPOINT_DECLINED_INPUT_END_OF_STREAM
-        effects: list[Effect[S]] = [RequestDeclined(RequestKind.MANUAL, ended)] * displaced
-        return effects + self._admit(now_ms)
+        effects = self._admission.submit(Request(kind, ticket, timeout_ms), now_ms)
+        return effects + self._publish_next()
 
     def tick(self, now_ms: int) -> list[Effect[S]]:
         """Time passed: expire what is overdue, start what is due."""
         if self._mode.state is not Mode.RUNNING:
             return []
         effects: list[Effect[S]] = []
-        for pending in list(self._pending.values()):
-            if pending.phase is Phase.COLLECTING and now_ms >= pending.deadline_ms:
-                missing = ", ".join(map(str, pending.waiting_for))
-                expired = CheckpointFailureReason.CHECKPOINT_EXPIRED
-                effects += self._fail(pending, expired, f"no acknowledgement from {missing}", now_ms)
+        for pending in list(self._ledger.pending.values()):
+            if pending.can_expire and now_ms >= pending.deadline_ms:
+                missing = f"no acknowledgement from {', '.join(pending.waiting_for)}"
+                effects += self._fail(pending, CheckpointFailureReason.CHECKPOINT_EXPIRED, missing, now_ms)
         return self._then_admit(effects, now_ms)
 
-    def next_wakeup(self) -> int | None:
-        """When :meth:`tick` must be called at the latest (monotonic ms); None when nothing is due."""
-        if self._mode.state is not Mode.RUNNING:
-            return None
-        times = [p.deadline_ms for p in self._pending.values() if p.phase is Phase.COLLECTING]
-        due_ms = self._requests.next_wakeup_ms(len(self._pending))
-        if due_ms is not None:
-            times.append(due_ms)
-        return min(times, default=None)
+    def cleaning_started(self) -> None:
+        """The shell begins to delete something; while too much is being deleted nothing starts."""
+        self._admission.cleaning_started()
 
-    # -- what tasks say --------------------------------------------------------------------------
+    def cleaning_ended(self, now_ms: int) -> list[Effect[S]]:
+        """What was begun with `cleaning_started` is over, well or not.
+
+        Raises:
+            InternalError: nothing was being deleted.
+        """
+        self._admission.cleaning_ended()
+        return self._then_admit([], now_ms)
+
+    # -- what hooks and tasks say ----------------------------------------------------------------
+
+    def hooks_done(
+        self, checkpoint: CheckpointId, now_ms: int, hooks: Iterable[str] | None = None
+    ) -> list[Effect[S]]:
+        """Hooks are through: after the last one the tasks are triggered.
+
+        Nothing happens for a checkpoint that is gone: a hook that ends late triggers no task.
+
+        Args:
+            checkpoint: for which they ran.
+            now_ms: monotonic clock.
+            hooks: which; None: all that RunHooks named.
+        """
+        pending = self._ledger.pending.get(checkpoint)
+        if pending is None:
+            return []
+        triggered = self._admission.hooks_done(pending, hooks)
+        return self._then_admit(triggered, now_ms) if triggered else []
+
+    def task_finished(self, task: tuple[int, int]) -> None:
+        """A task has processed all its input and ended: later checkpoints count it as acknowledged.
+
+        One under way still waits for it: what a task takes part in it acknowledges before it ends.
+        """
+        self._admission.task_finished(task)
 
     def acknowledge(
         self, attempt: AttemptId, checkpoint: CheckpointId, snapshot: S, now_ms: int
@@ -192,17 +229,15 @@ class CheckpointCoordinator(Generic[S]):
         Returns:
             what became of it, and the effects; files of an UNKNOWN or DISCARDED one are discarded.
         """
-        if self._is_protected(checkpoint):
+        if self._ledger.is_protected(checkpoint):
             # A repeated message about a checkpoint that is, or may be, complete: its files are in use.
             return AckResult.DUPLICATE, []
-        pending = self._pending.get(checkpoint)
+        pending = self._ledger.pending.get(checkpoint)
         if pending is None:
-            return AckResult.DISCARDED, [Discard((snapshot,))]
-        if attempt != pending.attempt:
-            return AckResult.UNKNOWN, [Discard((snapshot,))]
-        result = pending.acknowledge(snapshot)
+            return AckResult.DISCARDED, self._ledger.late(checkpoint, snapshot)
+        result = pending.acknowledge(snapshot) if attempt == pending.attempt else AckResult.UNKNOWN
         if result is AckResult.UNKNOWN:
-            return result, [Discard((snapshot,))]
+            return result, [Discard((snapshot,), pending.savepoint)]
         return result, self._publish_next() if result is AckResult.SUCCESS else []
 
     def decline(
@@ -215,8 +250,10 @@ class CheckpointCoordinator(Generic[S]):
         detail: str = "",
     ) -> list[Effect[S]]:
         """A task cannot take part: the checkpoint is aborted; repeats and strangers change nothing."""
-        pending = self._pending.get(checkpoint)
-        if pending is None or pending.phase is not Phase.COLLECTING:
+        pending = self._ledger.pending.get(checkpoint)
+        if pending is None:
+            return self._ledger.unexpected(checkpoint, task)
+        if pending.phase is not Phase.COLLECTING:
             return []
         if attempt != pending.attempt or not pending.takes_part(task):
             return []
@@ -228,38 +265,34 @@ class CheckpointCoordinator(Generic[S]):
     ) -> list[Effect[S]]:
         """The shell could not carry out the trigger, or gives a pending checkpoint up.
 
-        Nothing happens to one that is gone or whose storing has begun.
+        Nothing happens to one that is gone or whose storing has begun. A pre-flight reason says that no
+        task has heard of it.
+
+        Raises:
+            InternalError: a savepoint was to be subsumed.
         """
-        pending = self._pending.get(checkpoint)
-        if pending is None or pending.phase not in (Phase.COLLECTING, Phase.FULL):
+        pending = self._ledger.pending.get(checkpoint)
+        if pending is None or pending.phase is Phase.STORING:
             return []
         return self._then_admit(self._fail(pending, reason, detail, now_ms), now_ms)
 
     # -- what storage and committers say ---------------------------------------------------------
 
     def stored(self, checkpoint: CheckpointId, now_ms: int) -> list[Effect[S]]:
-        """The log holds the checkpoint: it is complete.
+        """The log holds the checkpoint, or its folder the savepoint: it is complete.
 
         Raises:
             InternalError: it was not being stored.
         """
-        pending = self._take_storing(checkpoint)
-        pending.move(Step.STORED)
-        self._retention.add(checkpoint)
-        self._budget.succeeded(checkpoint)
-        self._completed += 1
-        self._mode.note(f"completed {checkpoint}")
-        if self._mode.state is not Mode.RUNNING:
-            pending.move(Step.SUSPEND)
-            return []
-        self._committing = pending
-        self._last_completion_ms = now_ms
-        effects: list[Effect[S]] = []
-        for older in list(self._pending.values()):
-            if older.checkpoint < checkpoint:
-                effects += self._drop(older, CheckpointFailureReason.CHECKPOINT_SUBSUMED, f"by {checkpoint}")
-        effects.append(Commit(checkpoint))
-        return effects + self._admit(now_ms)
+        halted = self.halted
+        pending, effects = self._publishing.stored(checkpoint, halted)
+        if pending.kind.is_logged:
+            self._budget.succeeded(checkpoint)
+        if halted is not None:
+            return effects
+        if pending.kind.is_logged:
+            self._admission.last_completion_ms = now_ms
+        return self._then_admit(effects, now_ms)
 
     def store_failed(
         self, checkpoint: CheckpointId, detail: str, maybe_published: bool, now_ms: int
@@ -275,220 +308,90 @@ class CheckpointCoordinator(Generic[S]):
         Raises:
             InternalError: it was not being stored.
         """
-        pending = self._take_storing(checkpoint)
-        pending.move(Step.STORE_UNSURE if maybe_published else Step.STORE_FAILED, detail)
-        if maybe_published:
-            self._unsure.add(checkpoint)
-        discard: list[Effect[S]] = [] if maybe_published else [Discard(pending.snapshots)]
+        halted = self.halted
+        pending, effects = self._publishing.store_failed(checkpoint, detail, maybe_published, halted)
+        if halted is not None:
+            return effects
         reason = CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE
-        self._count_failure(checkpoint, reason, detail)
-        if self._mode.state is not Mode.RUNNING:
-            return discard
-        effects: list[Effect[S]] = [NotifyAbort(checkpoint, reason, detail), *discard]
-        effects += self._consequences(pending, reason, detail, now_ms)
-        if not _fails_job(effects):
-            effects += self._publish_next()
+        effects += self._consequences(pending, reason, detail, now_ms, tasks_involved=True)
         return self._then_admit(effects, now_ms)
 
     def committed(self, checkpoint: CheckpointId, now_ms: int) -> list[Effect[S]]:
-        """All committables are published: tell the tasks, let older checkpoints go.
+        """All committables are published: tell the tasks and the asker, let older checkpoints go.
 
         A late word from before a suspension changes nothing: recovery commits again.
 
         Raises:
             InternalError: the checkpoint is not complete.
         """
-        pending = self._committing
-        if pending is None or pending.checkpoint != checkpoint:
-            if self._retention.latest is None or checkpoint > self._retention.latest:
-                raise InternalError(self._mode.explain(f"was told of a commit of {checkpoint}, not stored"))
-            return []
-        pending.move(Step.COMMITTED)
-        self._committing = None
-        effects: list[Effect[S]] = [NotifyComplete(checkpoint, pending.kind)]
-        surplus = self._retention.take_surplus()
-        if surplus:
-            effects.append(Retire(surplus))
-        return effects + self._publish_next()
+        return self._publishing.committed(checkpoint) + self._publish_next()
 
     def hold(self, checkpoint: CheckpointId | None) -> None:
         """Tasks still read records in flight of the restored `checkpoint`; None: not any more.
 
         It is not retired meanwhile; what became surplus goes with the next completion.
         """
-        self._retention.hold(checkpoint)
-
-    # -- questions -------------------------------------------------------------------------------
-
-    @property
-    def next_id(self) -> CheckpointId:
-        """The id that the next checkpoint will get."""
-        return self._next_id
-
-    @property
-    def latest(self) -> CheckpointId | None:
-        """The newest completed checkpoint."""
-        return self._retention.latest
-
-    @property
-    def completed(self) -> tuple[CheckpointId, ...]:
-        """Completed checkpoints not yet retired, oldest first."""
-        return self._retention.completed
-
-    @property
-    def storing(self) -> CheckpointId | None:
-        """The checkpoint between Finalize and its answer; at most one."""
-        for pending in self._pending.values():
-            if pending.phase is Phase.STORING:
-                return pending.checkpoint
-        return None
-
-    def statistics(self) -> CoordinatorStatistics:
-        """Figures for people."""
-        return CoordinatorStatistics(
-            mode=self._mode.state.value,
-            triggered=self._triggered,
-            completed=self._completed,
-            failed=self._failed,
-            pending=tuple(self._pending),
-            latest=self._retention.latest,
-            last_failure=self._last_failure,
-        )
-
-    def describe(self) -> tuple[object, ...]:
-        """Everything that decides, as plain values: for stories and searches."""
-        return (
-            self._mode.state.value,
-            self._next_id,
-            self._attempt,
-            tuple(pending.describe() for pending in self._pending.values()),
-            self._committing.describe() if self._committing is not None else None,
-            self._retention.completed,
-            tuple(sorted(self._unsure)),
-            self._requests.describe(),
-            self._budget.failures,
-            self._last_completion_ms,
-        )
-
-    def validate(self) -> None:
-        """Check the invariants that hold between any two calls.
-
-        Raises:
-            InternalError: one of them does not hold.
-        """
-        phases = [pending.phase for pending in self._pending.values()]
-        in_publication = phases.count(Phase.STORING) + (self._committing is not None)
-        checks = {
-            "ids ordered": list(self._pending) == sorted(self._pending),
-            "ids below next": all(pending < self._next_id for pending in self._pending),
-            "one publication": in_publication <= 1,
-            "nothing full waits without cause": in_publication == 1 or Phase.FULL not in phases,
-            "suspended is quiet": self._mode.state is Mode.RUNNING
-            or (self._committing is None and set(phases) <= {Phase.STORING}),
-            "pending phases": set(phases) <= {Phase.COLLECTING, Phase.FULL, Phase.STORING},
-        }
-        broken = [name for name, holds in checks.items() if not holds]
-        if broken:
-            raise InternalError(self._mode.explain(f"broke {', '.join(broken)}: {self.describe()}"))
+        self._ledger.retention.hold(checkpoint)
 
     # -- inner steps -----------------------------------------------------------------------------
 
-    def _refusal_of_mode(self) -> CheckpointFailureReason | None:
-        if self._mode.state is Mode.SHUTDOWN:
-            return CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN
-        if self._mode.state is Mode.SUSPENDED:
-            return CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
-        return None
-
-    def _is_protected(self, checkpoint: CheckpointId) -> bool:
-        committing = self._committing is not None and self._committing.checkpoint == checkpoint
-        pending = self._pending.get(checkpoint)
-        storing = pending is not None and pending.phase is not Phase.COLLECTING
-        return committing or storing or checkpoint in self._unsure or checkpoint in self._retention
+    def _refuse_while_storing(self, what: str) -> None:
+        if self.storing is not None:
+            unresolved = f"cannot {what} while the store of checkpoint {self.storing} is unresolved"
+            raise InternalError(self._mode.explain(unresolved))
 
     def _stop(self, order: Order, reason: CheckpointFailureReason, detail: str) -> list[Effect[S]]:
         self._mode.move(order, f"{reason.name} {detail}".rstrip())
-        declined = RequestDeclined(RequestKind.MANUAL, reason)
-        effects: list[Effect[S]] = [declined] * self._requests.close()
-        for pending in list(self._pending.values()):
+        effects: list[Effect[S]] = []
+        for request in self._admission.requests.close():
+            effects += self._ledger.tickets.refuse(request, reason, detail)
+        for pending in list(self._ledger.pending.values()):
             if pending.phase is not Phase.STORING:
-                effects += self._drop(pending, reason, detail)
-        if self._committing is not None:
-            self._committing.move(Step.SUSPEND)
-            self._committing = None
+                effects += self._ledger.drop(pending, reason, detail)
+        effects += self._publishing.suspend(reason)
         self._budget.clear()
         return effects
 
-    def _admit(self, now_ms: int) -> list[Effect[S]]:
-        """Start whatever may start now."""
-        effects: list[Effect[S]] = []
-        while True:
-            kind = self._requests.choose(len(self._pending), self._last_completion_ms, now_ms)
-            if kind is None or self._attempt is None:
-                return effects
-            checkpoint, self._next_id = self._next_id, CheckpointId(self._next_id + 1)
-            deadline_ms = now_ms + self._settings.timeout_ms
-            self._pending[checkpoint] = PendingCheckpoint(
-                checkpoint, self._attempt, kind, self._tasks, deadline_ms
-            )
-            self._triggered += 1
-            self._mode.note(f"trigger {checkpoint} {kind.value}")
-            effects.append(TriggerCheckpoint(checkpoint, self._attempt, kind))
-
     def _then_admit(self, effects: list[Effect[S]], now_ms: int) -> list[Effect[S]]:
-        # A job that is being failed starts nothing more.
-        return effects if _fails_job(effects) else effects + self._admit(now_ms)
+        """Finalize and begin what may follow; a job that is being failed starts nothing more."""
+        # Twice, since what is triggered where all tasks have finished is full at once.
+        effects = effects + self._publish_next()
+        effects += self._admission.admit(now_ms)
+        return effects + self._publish_next()
 
     def _publish_next(self) -> list[Effect[S]]:
-        """Finalize the oldest full checkpoint, one at a time, each after the last one's commit."""
-        if self._committing is not None or self.storing is not None:
-            return []
-        for pending in self._pending.values():
-            if pending.phase is Phase.FULL:
-                pending.move(Step.FINALIZE)
-                return [Finalize(pending.checkpoint, pending.attempt, pending.kind, pending.snapshots)]
-        return []
-
-    def _take_storing(self, checkpoint: CheckpointId) -> PendingCheckpoint[S]:
-        pending = self._pending.get(checkpoint)
-        if pending is None or pending.phase is not Phase.STORING:
-            raise InternalError(self._mode.explain(f"was told of a store of {checkpoint}, not being stored"))
-        del self._pending[checkpoint]
-        return pending
-
-    def _drop(
-        self, pending: PendingCheckpoint[S], reason: CheckpointFailureReason, detail: str
-    ) -> list[Effect[S]]:
-        """Abort without counting."""
-        del self._pending[pending.checkpoint]
-        pending.move(Step.ABORT, reason.name)
-        self._count_failure(pending.checkpoint, reason, detail)
-        effects: list[Effect[S]] = [NotifyAbort(pending.checkpoint, reason, detail)]
-        if pending.snapshots:
-            effects.append(Discard(pending.snapshots))
-        return effects
+        return self._publishing.next() if self.halted is None else []
 
     def _fail(
         self, pending: PendingCheckpoint[S], reason: CheckpointFailureReason, detail: str, now_ms: int
     ) -> list[Effect[S]]:
-        """Abort, and let the failure have its consequences."""
-        dropped = self._drop(pending, reason, detail)
-        return dropped + self._consequences(pending, reason, detail, now_ms)
+        """Give up one whose storing has not begun, and let the failure have its consequences."""
+        involved = pending.phase is not Phase.PREPARING and not reason.pre_flight
+        self._mode.note(f"failed {pending.checkpoint} {reason.name}")
+        dropped = self._ledger.drop(pending, reason, detail)
+        return dropped + self._consequences(pending, reason, detail, now_ms, involved)
 
     def _consequences(
-        self, pending: PendingCheckpoint[S], reason: CheckpointFailureReason, detail: str, now_ms: int
+        self,
+        pending: PendingCheckpoint[S],
+        reason: CheckpointFailureReason,
+        detail: str,
+        now_ms: int,
+        tasks_involved: bool,
     ) -> list[Effect[S]]:
+        if pending.kind is RequestKind.SAVEPOINT or self.halted is not None:
+            return []
+        if pending.kind is RequestKind.STOP:
+            if tasks_involved:
+                return self._fail_job(FailJob(pending.checkpoint, reason, detail, stopping=True))
+            self._admission.requests.resume(now_ms)
+            return []
         if pending.kind is RequestKind.FINAL:
-            self._requests.retry_final(now_ms)
+            self._admission.requests.retry_final(now_ms)
         if self._budget.exceeded_by(pending.checkpoint, reason):
-            return [FailJob(pending.checkpoint, reason, detail)]
+            return self._fail_job(FailJob(pending.checkpoint, reason, detail))
         return []
 
-    def _count_failure(self, checkpoint: CheckpointId, reason: CheckpointFailureReason, detail: str) -> None:
-        self._failed += 1
-        self._last_failure = f"checkpoint {checkpoint}: {reason.text}" + (f" ({detail})" if detail else "")
-        self._mode.note(f"failed {checkpoint} {reason.name}")
-
-
-def _fails_job(effects: Iterable[object]) -> bool:
-    return any(isinstance(effect, FailJob) for effect in effects)
+    def _fail_job(self, effect: FailJob) -> list[Effect[S]]:
+        self._mode.move(Order.FAIL, effect.reason.name)
+        return [effect]

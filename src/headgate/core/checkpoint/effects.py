@@ -32,37 +32,72 @@ S = TypeVar("S", bound=TaskSnapshot)
 
 
 class RequestKind(Enum):
-    """Who wants a checkpoint."""
+    """Who wants a checkpoint, and what for."""
 
     PERIODIC = "periodic"
     MANUAL = "manual"
     FINAL = "final"
     """The one at the end of all input, whose commit ends the job."""
+    SAVEPOINT = "savepoint"
+    """Belongs to the user: forced, never subsumed, neither in the log nor committed."""
+    STOP = "stop"
+    """A savepoint behind which the sources emit nothing: logged and committed, then the job ends."""
+
+    @property
+    def is_savepoint(self) -> bool:
+        """Whether the user owns what is drawn: SAVEPOINT and STOP."""
+        return self in (RequestKind.SAVEPOINT, RequestKind.STOP)
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether it enters the log and is committed: all but SAVEPOINT."""
+        return self is not RequestKind.SAVEPOINT
 
 
 @dataclass(frozen=True, slots=True)
-class TriggerCheckpoint:
-    """Snapshot the enumerators, then send triggers to the sources of `attempt`.
+class RunHooks:
+    """Run the named hooks for `checkpoint`, then answer `hooks_done`; no task is triggered before.
 
-    When either fails, tell the coordinator by `abort(checkpoint, TRIGGER_CHECKPOINT_FAILURE, ...)`.
+    When one fails, answer `abort(checkpoint, TRIGGER_CHECKPOINT_FAILURE, ...)`. What hooks return is
+    kept by the shell until Finalize or NotifyAbort. Emitted only where the coordinator was given hooks.
     """
 
     checkpoint: CheckpointId
     attempt: AttemptId
     kind: RequestKind
+    hooks: tuple[str, ...]
+    ticket: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerCheckpoint:
+    """Snapshot the enumerators (unless a hook did), then send triggers to the sources of `attempt`.
+
+    When either fails, tell the coordinator by `abort(checkpoint, TRIGGER_CHECKPOINT_FAILURE, ...)`.
+    Tasks in `finished` had finished before: they are not triggered and count as acknowledged.
+    """
+
+    checkpoint: CheckpointId
+    attempt: AttemptId
+    kind: RequestKind
+    ticket: int | None = None
+    finished: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Finalize(Generic[S]):
     """All tasks acknowledged: write the metadata, then the log entry; answer `stored` or `store_failed`.
 
-    Snapshots are ordered by (vertex, subtask).
+    A SAVEPOINT gets no log entry. Snapshots are ordered by (vertex, subtask); tasks in `finished` had
+    finished before the trigger and sent none.
     """
 
     checkpoint: CheckpointId
     attempt: AttemptId
     kind: RequestKind
     snapshots: tuple[S, ...]
+    ticket: int | None = None
+    finished: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +111,12 @@ class Commit:
 class NotifyComplete:
     """Tell all tasks and enumerators that the checkpoint is complete and committed.
 
-    With `kind` FINAL the job is done.
+    With `kind` FINAL or STOP the job is done. Never emitted for a SAVEPOINT.
     """
 
     checkpoint: CheckpointId
     kind: RequestKind
+    ticket: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,43 +130,101 @@ class NotifyAbort:
 
 @dataclass(frozen=True, slots=True)
 class Discard(Generic[S]):
-    """Delete the files of these snapshots: they will never be part of a completed checkpoint."""
+    """Delete the files of these snapshots: they will never be part of a completed checkpoint.
+
+    `savepoint` is the id of the savepoint that they were drawn for, whose files lie in its own folder;
+    None for those of a checkpoint.
+    """
 
     snapshots: tuple[S, ...]
+    savepoint: CheckpointId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """Delete these completed checkpoints: newer ones have taken their place."""
+    """Delete these completed checkpoints: newer ones have taken their place.
+
+    Of a savepoint among them (one that the job was stopped with) only the log entry goes.
+    """
+
+    checkpoints: tuple[CheckpointId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardCompleted:
+    """The job has ended: delete these completed checkpoints with their log entries, the latest included."""
 
     checkpoints: tuple[CheckpointId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FailJob:
-    """More checkpoints failed than the job puts up with: hand this to the restart strategy."""
+    """The attempt must end: hand this to the restart strategy.
+
+    Either more checkpoints failed than the job puts up with, or (`stopping`) a stop with savepoint
+    failed after its sources had stopped.
+    """
 
     checkpoint: CheckpointId | None
     reason: CheckpointFailureReason
     detail: str = ""
+    stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RequestDeclined:
-    """A requested checkpoint will not be started."""
+    """A checkpoint that was requested without a ticket will not be started."""
 
     kind: RequestKind
     reason: CheckpointFailureReason
 
 
+@dataclass(frozen=True, slots=True)
+class RequestFulfilled:
+    """The answer to a ticket: a SAVEPOINT is stored, a MANUAL or STOP is committed too."""
+
+    ticket: int
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """The other answer to a ticket; every ticket gets exactly one.
+
+    `checkpoint` is None when none was begun for it.
+    """
+
+    ticket: int
+    kind: RequestKind
+    reason: CheckpointFailureReason
+    detail: str = ""
+    checkpoint: CheckpointId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unexpected:
+    """A task spoke of a checkpoint that is neither pending nor among those that ended last: worth a log line.
+
+    Late words about the last few are normal and not told.
+    """
+
+    checkpoint: CheckpointId
+    task: tuple[int, int]
+
+
 Effect: TypeAlias = (
-    TriggerCheckpoint
+    RunHooks
+    | TriggerCheckpoint
     | Finalize[S]
     | Commit
     | NotifyComplete
     | NotifyAbort
     | Discard[S]
     | Retire
+    | DiscardCompleted
     | FailJob
     | RequestDeclined
+    | RequestFulfilled
+    | RequestFailed
+    | Unexpected
 )

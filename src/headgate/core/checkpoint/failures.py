@@ -17,9 +17,11 @@ class CheckpointFailureReason(Enum):
     (it uses up one of the tolerable failures).
     """
 
-    CHECKPOINT_COORDINATOR_SHUTDOWN = ("the checkpoint coordinator has shut down", True, False)
+    CHECKPOINT_COORDINATOR_SHUTDOWN = ("the checkpoint coordinator has shut down", False, False)
     CHECKPOINT_COORDINATOR_SUSPEND = ("the checkpoint coordinator is suspended", False, False)
     PERIODIC_SCHEDULER_SHUTDOWN = ("periodic checkpoints are switched off", True, False)
+    ALREADY_QUEUED = ("another checkpoint waits or is being set up", True, False)
+    TOO_MANY_CONCURRENT_CHECKPOINTS = ("as many checkpoints as allowed are under way", True, False)
     TOO_MANY_CHECKPOINT_REQUESTS = ("too many checkpoint requests are waiting", True, False)
     MINIMUM_TIME_BETWEEN_CHECKPOINTS = (
         "the minimum pause since the last completed checkpoint has not passed",
@@ -27,6 +29,7 @@ class CheckpointFailureReason(Enum):
         False,
     )
     NOT_ALL_REQUIRED_TASKS_RUNNING = ("not all tasks of the job are running", True, False)
+    BLOCKING_OUTPUT_EXIST = ("an exchange of the job cannot be checkpointed", True, False)
     IO_EXCEPTION = ("the storage location could not be prepared", True, True)
     TRIGGER_CHECKPOINT_FAILURE = ("the job master could not start the checkpoint", False, False)
     CHECKPOINT_ASYNC_EXCEPTION = ("a task failed to write its snapshot", False, True)
@@ -45,6 +48,12 @@ class CheckpointFailureReason(Enum):
     CHECKPOINT_SUBSUMED = ("a newer checkpoint completed first", False, False)
     FINALIZE_CHECKPOINT_FAILURE = ("the completed checkpoint could not be stored", False, True)
     TASK_FAILURE = ("a task failed", False, False)
+    TASK_CHECKPOINT_FAILURE = ("a task failed in its part of the checkpoint", False, False)
+    UNKNOWN_TASK_CHECKPOINT_NOTIFICATION_FAILURE = (
+        "a notice about the checkpoint reached no known task",
+        False,
+        False,
+    )
     JOB_FAILOVER_REGION = ("the job restarts", False, False)
 
     def __init__(self, text: str, pre_flight: bool, counted: bool) -> None:

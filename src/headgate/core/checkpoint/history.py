@@ -139,7 +139,7 @@ class CheckpointRecord:
     Attributes:
         checkpoint: its id.
         attempt: the deployment it was drawn in.
-        kind: who wanted it: "periodic", "manual" or "final".
+        kind: who wanted it: "periodic", "manual", "final", "savepoint" or "stop".
         status: what became of it.
         trigger_ms: wall clock at the trigger.
         topology: the graph.

@@ -14,6 +14,8 @@ class Mode(Enum):
 
     SUSPENDED = "suspended"
     RUNNING = "running"
+    FAILING = "failing"
+    """The shell was told to end the attempt, and has not done so yet."""
     SHUTDOWN = "shut down"
 
 
@@ -21,6 +23,7 @@ class Order(Enum):
     """What changes the mode."""
 
     START = "start"
+    FAIL = "fail"
     SUSPEND = "suspend"
     SHUTDOWN = "shutdown"
 
@@ -29,8 +32,11 @@ MODES: Final = {
     (Mode.SUSPENDED, Order.START): Mode.RUNNING,
     (Mode.SUSPENDED, Order.SUSPEND): Mode.SUSPENDED,
     (Mode.SUSPENDED, Order.SHUTDOWN): Mode.SHUTDOWN,
+    (Mode.RUNNING, Order.FAIL): Mode.FAILING,
     (Mode.RUNNING, Order.SUSPEND): Mode.SUSPENDED,
     (Mode.RUNNING, Order.SHUTDOWN): Mode.SHUTDOWN,
+    (Mode.FAILING, Order.SUSPEND): Mode.SUSPENDED,
+    (Mode.FAILING, Order.SHUTDOWN): Mode.SHUTDOWN,
     (Mode.SHUTDOWN, Order.SUSPEND): Mode.SHUTDOWN,
     (Mode.SHUTDOWN, Order.SHUTDOWN): Mode.SHUTDOWN,
 }
@@ -42,13 +48,16 @@ class CoordinatorStatistics:
     """Figures for progress lines and the dashboard.
 
     Attributes:
-        mode: "running", "suspended" or "shut down".
-        triggered: checkpoints started.
+        mode: "running", "failing", "suspended" or "shut down".
+        triggered: checkpoints and savepoints started.
         completed: checkpoints that reached the log.
-        failed: checkpoints aborted for any reason.
+        failed: checkpoints and savepoints aborted for any reason.
         pending: ids on their way, oldest first.
         latest: newest completed id, also one found at the start.
         last_failure: text of the last abort.
+        savepoints: savepoints stored, those that the job was stopped with included.
+        waiting: requests that wait for their turn.
+        held_by: name of the `CheckpointFailureReason` for which the first of them waits; None: nothing waits.
     """
 
     mode: str
@@ -58,3 +67,6 @@ class CoordinatorStatistics:
     pending: tuple[CheckpointId, ...]
     latest: CheckpointId | None
     last_failure: str | None
+    savepoints: int = 0
+    waiting: int = 0
+    held_by: str | None = None

@@ -9,6 +9,8 @@ from typing import Final, Generic
 from headgate.common.errors import InternalError
 from headgate.common.ids import AttemptId, CheckpointId
 from headgate.core.checkpoint.effects import RequestKind, S
+from headgate.core.checkpoint.failures import CheckpointFailureReason
+from headgate.core.checkpoint.queue import Request
 from headgate.core.machine import Machine
 
 
@@ -28,6 +30,7 @@ class AckResult(Enum):
 class Phase(Enum):
     """How far a checkpoint has come."""
 
+    PREPARING = "preparing"
     COLLECTING = "collecting"
     FULL = "full"
     STORING = "storing"
@@ -40,9 +43,11 @@ class Phase(Enum):
 class Step(Enum):
     """What moves a checkpoint on."""
 
+    HOOKS_DONE = "hooks done"
     ALL_ACKNOWLEDGED = "all acknowledged"
     FINALIZE = "finalize"
     STORED = "stored"
+    SAVED = "saved"
     STORE_FAILED = "store failed"
     STORE_UNSURE = "store unsure"
     COMMITTED = "committed"
@@ -51,11 +56,15 @@ class Step(Enum):
 
 
 MOVES: Final = {
+    (Phase.PREPARING, Step.HOOKS_DONE): Phase.COLLECTING,
+    (Phase.PREPARING, Step.ABORT): Phase.ABORTED,
     (Phase.COLLECTING, Step.ALL_ACKNOWLEDGED): Phase.FULL,
     (Phase.COLLECTING, Step.ABORT): Phase.ABORTED,
     (Phase.FULL, Step.FINALIZE): Phase.STORING,
     (Phase.FULL, Step.ABORT): Phase.ABORTED,
     (Phase.STORING, Step.STORED): Phase.COMMITTING,
+    # A savepoint is complete without a log entry and without a commit.
+    (Phase.STORING, Step.SAVED): Phase.COMPLETED,
     (Phase.STORING, Step.STORE_FAILED): Phase.ABORTED,
     (Phase.STORING, Step.STORE_UNSURE): Phase.UNSURE,
     (Phase.COMMITTING, Step.COMMITTED): Phase.COMPLETED,
@@ -71,28 +80,52 @@ class PendingCheckpoint(Generic[S]):
     Args:
         checkpoint: its id.
         attempt: the deployment it is drawn in.
-        kind: who wanted it.
-        tasks: (vertex, subtask) of every task that must acknowledge.
+        request: who wanted it.
+        tasks: (vertex, subtask) of every task of the attempt.
         deadline_ms: when it expires, on the monotonic clock.
+        finished: those of `tasks` that have finished; they count as acknowledged.
+        hooks: what must be done before the first task is triggered.
     """
 
-    __slots__ = ("_acknowledged", "_machine", "_waiting", "attempt", "checkpoint", "deadline_ms", "kind")
+    __slots__ = (
+        "_acknowledged",
+        "_hooks",
+        "_machine",
+        "_waiting",
+        "attempt",
+        "checkpoint",
+        "deadline_ms",
+        "finished",
+        "request",
+    )
 
     def __init__(
         self,
         checkpoint: CheckpointId,
         attempt: AttemptId,
-        kind: RequestKind,
+        request: Request,
         tasks: Iterable[tuple[int, int]],
         deadline_ms: int,
+        finished: Iterable[tuple[int, int]] = (),
+        hooks: Iterable[str] = (),
     ) -> None:
         self.checkpoint = checkpoint
         self.attempt = attempt
-        self.kind = kind
+        self.request = request
         self.deadline_ms = deadline_ms
-        self._waiting: dict[tuple[int, int], None] = dict.fromkeys(tasks)
+        done = frozenset(finished)
+        self.finished = tuple(task for task in tasks if task in done)
+        self._waiting: dict[tuple[int, int], None] = dict.fromkeys(t for t in tasks if t not in done)
         self._acknowledged: dict[tuple[int, int], S] = {}
-        self._machine: Machine[Phase, Step] = Machine(f"checkpoint {checkpoint}", Phase.COLLECTING, MOVES)
+        self._hooks: dict[str, None] = dict.fromkeys(hooks)
+        begin = Phase.PREPARING if self._hooks else Phase.COLLECTING
+        self._machine: Machine[Phase, Step] = Machine(f"checkpoint {checkpoint}", begin, MOVES)
+        self._close_if_full()
+
+    @property
+    def kind(self) -> RequestKind:
+        """What it was wanted for."""
+        return self.request.kind
 
     @property
     def phase(self) -> Phase:
@@ -100,9 +133,29 @@ class PendingCheckpoint(Generic[S]):
         return self._machine.state
 
     @property
-    def waiting_for(self) -> tuple[tuple[int, int], ...]:
-        """Tasks that have not acknowledged yet."""
-        return tuple(self._waiting)
+    def hooks(self) -> tuple[str, ...]:
+        """Hooks that are not through yet."""
+        return tuple(self._hooks)
+
+    @property
+    def can_expire(self) -> bool:
+        """Whether it waits for hooks or tasks."""
+        return self.phase in (Phase.PREPARING, Phase.COLLECTING)
+
+    @property
+    def can_be_subsumed(self) -> bool:
+        """Whether the completion of a newer one ends it: not a savepoint, which somebody asked for."""
+        return not self.kind.is_savepoint
+
+    @property
+    def savepoint(self) -> CheckpointId | None:
+        """Its id if the user owns it."""
+        return self.checkpoint if self.kind.is_savepoint else None
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """Hooks, or tasks, that are not through yet."""
+        return tuple(f"hook {hook!r}" for hook in self._hooks) or tuple(map(str, self._waiting))
 
     @property
     def snapshots(self) -> tuple[S, ...]:
@@ -110,21 +163,32 @@ class PendingCheckpoint(Generic[S]):
         return tuple(self._acknowledged[task] for task in sorted(self._acknowledged))
 
     def takes_part(self, task: tuple[int, int]) -> bool:
-        """Whether `task` is one of those that must acknowledge."""
-        return task in self._waiting or task in self._acknowledged
+        """Whether `task` was triggered and must acknowledge, or has."""
+        return self.phase is not Phase.PREPARING and (task in self._waiting or task in self._acknowledged)
+
+    def hook_done(self, hook: str) -> bool:
+        """A hook is through; True when it was the last, so that tasks may be triggered now."""
+        if self.phase is not Phase.PREPARING or hook not in self._hooks:
+            return False
+        del self._hooks[hook]
+        self._machine.note(f"hook {hook}")
+        if self._hooks:
+            return False
+        self._machine.move(Step.HOOKS_DONE)
+        self._close_if_full()
+        return True
 
     def acknowledge(self, snapshot: S) -> AckResult:
         """Take one task's snapshot; the last one makes the checkpoint FULL."""
         task = (snapshot.vertex, snapshot.subtask)
         if task in self._acknowledged:
             return AckResult.DUPLICATE
-        if task not in self._waiting:
+        if not self.takes_part(task):
             return AckResult.UNKNOWN
         del self._waiting[task]
         self._acknowledged[task] = snapshot
         self._machine.note(f"ack {task}")
-        if not self._waiting:
-            self._machine.move(Step.ALL_ACKNOWLEDGED)
+        self._close_if_full()
         return AckResult.SUCCESS
 
     def move(self, step: Step, detail: str = "") -> None:
@@ -134,8 +198,20 @@ class PendingCheckpoint(Generic[S]):
             InternalError: the move is not legal in the current phase.
         """
         if step is Step.FINALIZE and self._waiting:
-            raise InternalError(self._machine.explain(f"cannot be finalized: {self.waiting_for} are missing"))
+            raise InternalError(
+                self._machine.explain(f"cannot be finalized: {', '.join(self.waiting_for)} are missing")
+            )
         self._machine.move(step, detail)
+
+    def abort(self, reason: CheckpointFailureReason) -> None:
+        """It will not complete.
+
+        Raises:
+            InternalError: its storing has begun, or a savepoint was to give way to a newer checkpoint.
+        """
+        if reason is CheckpointFailureReason.CHECKPOINT_SUBSUMED and not self.can_be_subsumed:
+            raise InternalError(self._machine.explain("is a savepoint, which nothing subsumes"))
+        self._machine.move(Step.ABORT, reason.name)
 
     def describe(self) -> tuple[object, ...]:
         """The whole state as plain values, for stories and searches."""
@@ -143,8 +219,14 @@ class PendingCheckpoint(Generic[S]):
             self.checkpoint,
             self.attempt,
             self.kind.value,
+            self.request.ticket,
             self.phase.value,
+            tuple(self._hooks),
             tuple(self._waiting),
             tuple(sorted(self._acknowledged)),
             self.deadline_ms,
         )
+
+    def _close_if_full(self) -> None:
+        if self.phase is Phase.COLLECTING and not self._waiting:
+            self._machine.move(Step.ALL_ACKNOWLEDGED)

@@ -1,4 +1,4 @@
-"""Which requested checkpoint may start now: admission, queue, and the periodic schedule.
+"""Which requested checkpoint may start now: the preconditions in their order, each with its reason.
 
 Policy only: it knows the clock readings and counts it is given, and starts nothing itself.
 """
@@ -11,10 +11,11 @@ from typing import Final
 
 from headgate.common.errors import ConfigError
 from headgate.core.checkpoint.effects import RequestKind
-from headgate.core.checkpoint.failures import CheckpointFailureReason
-
-QUEUED_MAX: Final = 1000
-"""Manual requests that may wait."""
+from headgate.core.checkpoint.failures import CheckpointFailureReason as Reason
+from headgate.core.checkpoint.properties import RETAIN_ALWAYS, CheckpointProperties
+from headgate.core.checkpoint.queue import QUEUED_MAX as QUEUED_MAX
+from headgate.core.checkpoint.queue import Request, RequestQueue
+from headgate.core.checkpoint.schedule import PeriodicSchedule
 
 _LOWEST: Final = {
     "interval_ms": 1,
@@ -39,6 +40,7 @@ class CheckpointSettings:
         tolerable_failures: counted failures in a row that do not fail the job.
         num_retained: completed checkpoints kept.
         final_retry_ms: pause before a failed final checkpoint is tried again.
+        retention: when the system deletes a completed checkpoint.
 
     Raises:
         ConfigError: a value is too small.
@@ -51,6 +53,7 @@ class CheckpointSettings:
     tolerable_failures: int = 0
     num_retained: int = 1
     final_retry_ms: int = 1_000
+    retention: CheckpointProperties = RETAIN_ALWAYS
 
     def __post_init__(self) -> None:
         for name, lowest in _LOWEST.items():
@@ -64,121 +67,185 @@ class CheckpointSettings:
         return None if self.interval_ms is None else max(self.interval_ms, self.min_pause_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the coordinator has on its hands.
+
+    Attributes:
+        pending: checkpoints and savepoints under way.
+        preparing: whether one of them still runs its hooks.
+        cleaning: discards under way.
+        last_completion_ms: when the last checkpoint completed in this attempt; None before the first.
+    """
+
+    pending: int = 0
+    preparing: bool = False
+    cleaning: int = 0
+    last_completion_ms: int | None = None
+
+
 class Requests:
-    """What was asked for and not yet started; priority final > manual > periodic.
+    """What was asked for and not yet started; priority savepoint > final > manual > periodic.
 
     Args:
         settings: intervals and limits.
         uniform: draws the delay of the first periodic checkpoint between minimum pause and interval.
     """
 
-    __slots__ = (
-        "_due_ms",
-        "_final_at_ms",
-        "_final_requested",
-        "_late_ms",
-        "_manual",
-        "_settings",
-        "_uniform",
-    )
+    __slots__ = ("_final_at_ms", "_final_requested", "_queue", "_schedule", "_settings", "_stopping")
 
     def __init__(self, settings: CheckpointSettings, uniform: Callable[[float, float], float]) -> None:
         self._settings = settings
-        self._uniform = uniform
-        self._due_ms: int | None = None
-        self._late_ms: int | None = None
-        self._manual = 0
-        self._final_requested = False
+        self._schedule = PeriodicSchedule(settings.period_ms, settings.min_pause_ms, uniform)
+        self._queue = RequestQueue()
+        self._final_requested = self._stopping = False
         self._final_at_ms: int | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their turn."""
+        final = self._final_at_ms is not None
+        return len(self._queue) + final + self._schedule.is_late
 
     def open(self, now_ms: int) -> None:
         """Tasks are running: arm the periodic schedule."""
-        period = self._settings.period_ms
-        if period is not None:
-            self._due_ms = now_ms + round(self._uniform(float(self._settings.min_pause_ms), float(period)))
+        self._schedule.arm(now_ms)
 
-    def close(self) -> int:
-        """Tasks stopped: forget everything; returns how many manual requests were waiting."""
-        self._due_ms = self._late_ms = self._final_at_ms = None
-        self._final_requested = False
-        return self._drop_manual()
+    def close(self) -> list[Request]:
+        """Tasks stopped: forget everything; returns who was waiting, in order."""
+        self._schedule.disarm()
+        self._final_requested = self._stopping = False
+        self._final_at_ms = None
+        return self._queue.drop_all()
 
-    def submit(self, kind: RequestKind, now_ms: int) -> tuple[CheckpointFailureReason | None, int]:
+    def submit(self, request: Request, now_ms: int) -> tuple[Reason | None, list[tuple[Request, Reason]]]:
         """Queue a request.
 
         Returns:
-            why it is refused (None when it is not), and how many waiting manual requests it displaced.
+            why it is refused (None when it is not), and the waiting requests it displaced, with reasons.
         """
-        if kind is RequestKind.FINAL:
-            if not self._final_requested:
-                self._final_requested, self._final_at_ms = True, now_ms
-                self._due_ms = self._late_ms = None
-            return None, self._drop_manual()
-        if kind is RequestKind.PERIODIC:
-            if self._final_requested or self._settings.period_ms is None:
-                return CheckpointFailureReason.PERIODIC_SCHEDULER_SHUTDOWN, 0
-            self._late_ms, self._due_ms = now_ms, None
-            return None, 0
-        if self._final_requested:
-            return CheckpointFailureReason.CHECKPOINT_DECLINED_INPUT_END_OF_STREAM, 0
-        if self._manual >= QUEUED_MAX:
-            return CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS, 0
-        self._manual += 1
-        return None, 0
+        if request.kind is RequestKind.FINAL:
+            return None, self._submit_final(now_ms)
+        if self._stopping:
+            return Reason.CHECKPOINT_DECLINED_TASK_CLOSING, []
+        if request.kind is RequestKind.PERIODIC:
+            return self._submit_periodic(now_ms), []
+        if request.kind is RequestKind.MANUAL and self._final_requested:
+            return Reason.CHECKPOINT_DECLINED_INPUT_END_OF_STREAM, []
+        displaced = self._queue.add(request)
+        if displaced is request:
+            return Reason.TOO_MANY_CHECKPOINT_REQUESTS, []
+        gone = [] if displaced is None else [(displaced, Reason.TOO_MANY_CHECKPOINT_REQUESTS)]
+        return None, gone + (self._begin_stop() if request.kind is RequestKind.STOP else [])
 
-    def choose(self, pending: int, last_completion_ms: int | None, now_ms: int) -> RequestKind | None:
-        """Take the request to start now, if any may.
-
-        Args:
-            pending: how many checkpoints are pending.
-            last_completion_ms: when the last one completed; None before the first.
-            now_ms: monotonic clock.
-        """
-        if self._due_ms is not None and now_ms >= self._due_ms:
-            # At most one periodic request waits, however many intervals pass meanwhile.
-            self._late_ms, self._due_ms = self._due_ms, None
-        if pending >= self._settings.max_concurrent:
+    def choose(self, load: Load, now_ms: int) -> Request | None:
+        """Take the request to start now, if any may."""
+        self._schedule.pass_time(now_ms)
+        kind = self._first(now_ms)
+        if kind is None:
             return None
-        if self._final_requested:
-            return self._choose_final(now_ms)
-        if self._manual:
-            self._manual -= 1
-            return RequestKind.MANUAL
-        return self._choose_periodic(last_completion_ms, now_ms)
+        held = self._hold(kind, load, now_ms)
+        if held is Reason.MINIMUM_TIME_BETWEEN_CHECKPOINTS and load.last_completion_ms is not None:
+            self._schedule.postpone(load.last_completion_ms + self._settings.min_pause_ms)
+        return None if held is not None else self._take(kind, now_ms)
+
+    def held_by(self, load: Load, now_ms: int) -> Reason | None:
+        """Why the first waiting request does not start; None when nothing waits."""
+        kind = self._first(now_ms)
+        return None if kind is None else self._hold(kind, load, now_ms)
 
     def retry_final(self, now_ms: int) -> None:
         """The final checkpoint failed: let it be tried again after a pause."""
         if self._final_requested:
             self._final_at_ms = now_ms + self._settings.final_retry_ms
 
-    def next_wakeup_ms(self, pending: int) -> int | None:
+    def resume(self, now_ms: int) -> None:
+        """The stop with savepoint came to nothing before a task heard of it: the job goes on."""
+        self._stopping = False
+        if not self._final_requested:
+            self._schedule.arm(now_ms)
+
+    def next_wakeup_ms(self, load: Load) -> int | None:
         """When :meth:`choose` should be asked again, if nothing else happens before."""
+        if self._stopping:
+            return None
         if self._final_requested:
-            return self._final_at_ms if pending < self._settings.max_concurrent else None
-        return self._due_ms
+            held = load.pending >= self._settings.max_concurrent or self._waits_for_others(load)
+            return None if held else self._final_at_ms
+        return self._schedule.next_wakeup_ms
+
+    def tickets(self) -> set[int | None]:
+        """Tickets of those that wait."""
+        return self._queue.tickets()
 
     def describe(self) -> tuple[object, ...]:
         """The whole state as plain values, for stories and searches."""
-        return (self._due_ms, self._late_ms, self._manual, self._final_requested, self._final_at_ms)
+        flags = (self._final_requested, self._final_at_ms, self._stopping)
+        return (self._schedule.describe(), self._queue.describe(), *flags)
 
-    def _choose_final(self, now_ms: int) -> RequestKind | None:
-        if self._final_at_ms is None or now_ms < self._final_at_ms:
-            return None
-        self._final_at_ms = None
-        return RequestKind.FINAL
+    def _submit_final(self, now_ms: int) -> list[tuple[Request, Reason]]:
+        if not self._final_requested:
+            self._final_requested, self._final_at_ms = True, now_ms
+            self._schedule.disarm()
+        ended = Reason.CHECKPOINT_DECLINED_INPUT_END_OF_STREAM
+        return [(request, ended) for request in self._queue.drop_manual()]
 
-    def _choose_periodic(self, last_completion_ms: int | None, now_ms: int) -> RequestKind | None:
-        period, due_ms = self._settings.period_ms, self._late_ms
-        if period is None or due_ms is None:
-            return None
-        self._late_ms = None
-        if last_completion_ms is not None and now_ms < last_completion_ms + self._settings.min_pause_ms:
-            self._due_ms = last_completion_ms + self._settings.min_pause_ms
-            return None
-        # A fixed rate, unless this one had to wait a whole period: then the rate begins anew.
-        self._due_ms = due_ms + period if due_ms + period > now_ms else now_ms + period
-        return RequestKind.PERIODIC
+    def _submit_periodic(self, now_ms: int) -> Reason | None:
+        if not self._schedule.is_armed:
+            return Reason.PERIODIC_SCHEDULER_SHUTDOWN
+        if self._schedule.is_late:
+            return Reason.ALREADY_QUEUED
+        self._schedule.request(now_ms)
+        return None
 
-    def _drop_manual(self) -> int:
-        dropped, self._manual = self._manual, 0
-        return dropped
+    def _begin_stop(self) -> list[tuple[Request, Reason]]:
+        """Nothing starts behind a stop: its sources emit no further barrier."""
+        self._stopping = True
+        self._schedule.disarm()
+        closing = Reason.CHECKPOINT_DECLINED_TASK_CLOSING
+        return [(request, closing) for request in self._queue.drop_manual()]
+
+    def _first(self, now_ms: int) -> RequestKind | None:
+        """The kind of the request whose turn it is."""
+        if self._queue.savepoints:
+            return RequestKind.SAVEPOINT
+        if self._stopping:
+            return None
+        if self._final_requested:
+            due = self._final_at_ms is not None and now_ms >= self._final_at_ms
+            return RequestKind.FINAL if due else None
+        if self._queue.manual:
+            return RequestKind.MANUAL
+        return RequestKind.PERIODIC if self._schedule.is_late else None
+
+    def _hold(self, kind: RequestKind, load: Load, now_ms: int) -> Reason | None:
+        """The first precondition that does not hold."""
+        waits_for_others = self._waits_for_others(load)
+        if waits_for_others is not None or kind is RequestKind.SAVEPOINT:
+            return waits_for_others
+        if load.pending >= self._settings.max_concurrent:
+            return Reason.TOO_MANY_CONCURRENT_CHECKPOINTS
+        if kind is not RequestKind.PERIODIC or load.last_completion_ms is None:
+            return None
+        in_pause = now_ms < load.last_completion_ms + self._settings.min_pause_ms
+        return Reason.MINIMUM_TIME_BETWEEN_CHECKPOINTS if in_pause else None
+
+    def _waits_for_others(self, load: Load) -> Reason | None:
+        """What even a savepoint waits for."""
+        if load.preparing:
+            # Its triggers must go out before those of a newer one.
+            return Reason.ALREADY_QUEUED
+        # Checkpoints that come faster than they can be deleted would fill the storage.
+        crowded = load.cleaning > self._settings.max_concurrent
+        return Reason.TOO_MANY_CONCURRENT_CHECKPOINTS if crowded else None
+
+    def _take(self, kind: RequestKind, now_ms: int) -> Request:
+        if kind is RequestKind.SAVEPOINT:
+            return self._queue.take_savepoint()
+        if kind is RequestKind.MANUAL:
+            return self._queue.take_manual()
+        if kind is RequestKind.FINAL:
+            self._final_at_ms = None
+        else:
+            self._schedule.take(now_ms)
+        return Request(kind)

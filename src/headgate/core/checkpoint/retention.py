@@ -1,4 +1,7 @@
-"""Which completed checkpoints are kept: the newest N, once the newest is committed, and one being read."""
+"""Which completed checkpoints are kept: the newest N, once the newest is committed, and one being read.
+
+And at the end of the job: none, or all, as the properties say.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,19 @@ from collections.abc import Iterable
 
 from headgate.common.errors import ConfigError, InternalError
 from headgate.common.ids import CheckpointId
+from headgate.core.checkpoint.properties import CheckpointProperties, JobEnd
 
 
 class Retention:
     """The completed checkpoints that storage holds, oldest first.
 
+    A savepoint that the job was stopped with is among them, because the log names it, but the user owns
+    it: it takes no checkpoint's place, and only its log entry ever goes.
+
     Args:
         num_retained: how many to keep, at least 1.
         completed: those found in the log, in its order.
+        unowned: the savepoints among them.
 
     Raises:
         ConfigError: `num_retained` is below 1.
@@ -26,14 +34,20 @@ class Retention:
 
     __slots__ = ("_completed", "_held", "num_retained")
 
-    def __init__(self, num_retained: int, completed: Iterable[CheckpointId] = ()) -> None:
+    def __init__(
+        self,
+        num_retained: int,
+        completed: Iterable[CheckpointId] = (),
+        unowned: Iterable[CheckpointId] = (),
+    ) -> None:
         if num_retained < 1:
             raise ConfigError(f"execution.checkpointing.num-retained is {num_retained}; expected at least 1")
         self.num_retained = num_retained
-        self._completed: list[CheckpointId] = []
+        self._completed: dict[CheckpointId, bool] = {}
         self._held: CheckpointId | None = None
+        foreign = frozenset(unowned)
         for checkpoint in completed:
-            self.add(checkpoint)
+            self.add(checkpoint, owned=checkpoint not in foreign)
 
     @property
     def completed(self) -> tuple[CheckpointId, ...]:
@@ -43,12 +57,12 @@ class Retention:
     @property
     def latest(self) -> CheckpointId | None:
         """The newest completed checkpoint."""
-        return self._completed[-1] if self._completed else None
+        return next(reversed(self._completed), None)
 
     def __contains__(self, checkpoint: object) -> bool:
         return checkpoint in self._completed
 
-    def add(self, checkpoint: CheckpointId) -> None:
+    def add(self, checkpoint: CheckpointId, *, owned: bool = True) -> None:
         """A checkpoint completed.
 
         The older ones stay until :meth:`take_surplus`, so a crash in between never leaves fewer.
@@ -56,19 +70,43 @@ class Retention:
         Raises:
             InternalError: the id is not above every earlier one.
         """
-        if self._completed and checkpoint <= self._completed[-1]:
+        if self.latest is not None and checkpoint <= self.latest:
             raise InternalError(
-                f"checkpoint {checkpoint} completed after checkpoint {self._completed[-1]}; ids must grow"
+                f"checkpoint {checkpoint} completed after checkpoint {self.latest}; ids must grow"
             )
-        self._completed.append(checkpoint)
+        self._completed[checkpoint] = owned
 
     def hold(self, checkpoint: CheckpointId | None) -> None:
         """`checkpoint` is being read: it and all later ones stay, until this is called with None."""
         self._held = checkpoint
 
     def take_surplus(self) -> tuple[CheckpointId, ...]:
-        """Forget and return the checkpoints beyond the retained number, oldest first."""
-        beyond = self._completed[: -self.num_retained]
-        surplus = tuple(each for each in beyond if self._held is None or each < self._held)
-        del self._completed[: len(surplus)]
+        """Forget and return what is older than the newest `num_retained` checkpoints, oldest first."""
+        owned = [checkpoint for checkpoint, mine in self._completed.items() if mine]
+        if len(owned) < self.num_retained:
+            return ()
+        first_kept = owned[-self.num_retained]
+        if self._held is not None:
+            first_kept = min(first_kept, self._held)
+        surplus = tuple(each for each in self._completed if each < first_kept)
+        for checkpoint in surplus:
+            del self._completed[checkpoint]
         return surplus
+
+    def end(self, end: JobEnd, properties: CheckpointProperties) -> tuple[CheckpointId, ...]:
+        """Forget and return what goes with the job, oldest first; the user's savepoints never do.
+
+        The log outlives a job master, so a suspended job keeps everything for the next one.
+
+        Example:
+            >>> from headgate.core.checkpoint.properties import NEVER_RETAIN
+            >>> kept = Retention(1, map(CheckpointId, (4, 5)), unowned=[CheckpointId(5)])
+            >>> kept.end(JobEnd.SUSPENDED, NEVER_RETAIN), kept.end(JobEnd.FINISHED, NEVER_RETAIN)
+            ((), (4,))
+        """
+        if end is JobEnd.SUSPENDED or not properties.discards_at(end):
+            return ()
+        gone = tuple(checkpoint for checkpoint, mine in self._completed.items() if mine)
+        for checkpoint in gone:
+            del self._completed[checkpoint]
+        return gone

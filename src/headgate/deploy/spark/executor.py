@@ -39,13 +39,13 @@ class SparkExecutor:
         available = wait_for_slots(context, need, local)
 
         def make_gang(gang: GangContext) -> SparkGang:
-            made = SparkGang(context, gang, job.name, several_hosts=not local)
+            made = SparkGang(context, gang, job.name, not local, hold)
             scope.callback(made.close)
             return made
 
         with (
             ending_cleanly(),
-            holding(context.applicationId, need, available, master),
+            holding(context.applicationId, need, available, master) as hold,
             staged(job, list(connectors.values()), local),
             ExitStack() as scope,
         ):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headgate.deploy.spark.reasons import shortened
+from headgate.deploy.spark.slots import Hold, task_slots
 from headgate.deploy.spark.worker_main import gang_function
 from headgate.runtime.driver import GangContext
 
@@ -40,11 +41,14 @@ class SparkGang:
         context: where workers belong, and whom to tell of their end.
         name: the job's, for Spark's own pages.
         several_hosts: whether workers may be on other machines than the driver.
+        hold: the slots that the job has taken.
     """
 
-    def __init__(self, spark: SparkContext, context: GangContext, name: str, several_hosts: bool) -> None:
+    def __init__(
+        self, spark: SparkContext, context: GangContext, name: str, several_hosts: bool, hold: Hold
+    ) -> None:
         self._spark, self._context, self._name = spark, context, name
-        self._several_hosts = several_hosts
+        self._several_hosts, self._hold = several_hosts, hold
         self._running: dict[int, _Running] = {}
 
     def submit(self, gang: int, slots: int) -> None:
@@ -55,7 +59,12 @@ class SparkGang:
             target=self._run, args=(gang, slots, group), name=f"headgate-gang-{gang}", daemon=True
         )
         self._running[gang] = _Running(group, thread)
+        self._hold.resize(slots)
         thread.start()
+
+    def refusal(self, slots: int) -> str | None:
+        """See `runtime.rescaling.KnowsSlots`: what Spark has at this moment counts."""
+        return self._hold.refusal(slots, task_slots(self._spark))
 
     def cancel(self, gang: int) -> None:
         """Have Spark kill the gang's Python workers; they get no chance to do anything."""

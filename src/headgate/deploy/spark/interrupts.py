@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from headgate.common.errors import TerminatedError
 
-class Terminated(KeyboardInterrupt):
+
+class Terminated(TerminatedError):
     """SIGTERM came: end the job as for Ctrl-C, then the program."""
 
 

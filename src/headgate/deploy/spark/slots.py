@@ -60,8 +60,40 @@ def wait_for_slots(context: SparkContext, need: Need, local: bool) -> int:
     return found
 
 
+class Hold:
+    """The slots that one job has taken.
+
+    Attributes:
+        need: what it takes now.
+    """
+
+    def __init__(self, application: str, need: Need, master: str) -> None:
+        self.need = need
+        self._application, self._master = application, master
+
+    def refusal(self, gang: int, available: int) -> str | None:
+        """Why the job cannot have `gang` workers in place of those that it has; None: it can.
+
+        Args:
+            gang: wanted.
+            available: all slots that the application has now.
+        """
+        wanted = Need(gang, self.need.reserved)
+        with _lock:
+            others = _held[self._application] - self.need.gang
+        if available - others >= wanted.total:
+            return None
+        return too_few(wanted, available, others, self._master)
+
+    def resize(self, gang: int) -> None:
+        """From now on the job has `gang` workers."""
+        with _lock:
+            _held[self._application] += gang - self.need.gang
+            self.need = Need(gang, self.need.reserved)
+
+
 @contextmanager
-def holding(application: str, need: Need, available: int, master: str) -> Iterator[None]:
+def holding(application: str, need: Need, available: int, master: str) -> Iterator[Hold]:
     """Take the slots of a gang for the life of a job.
 
     Args:
@@ -78,11 +110,11 @@ def holding(application: str, need: Need, available: int, master: str) -> Iterat
         if available - taken < need.total:
             raise UsageError(too_few(need, available, taken, master))
         _held[application] += need.gang
+    hold = Hold(application, need, master)
     try:
-        yield
+        yield hold
     finally:
-        with _lock:
-            _held[application] -= need.gang
+        hold.resize(0)
 
 
 def too_few(need: Need, available: int, taken: int, master: str) -> str:

@@ -41,6 +41,12 @@ def check_restorable(job: JobSpec, connectors: dict[str, DataFrameConnector]) ->
         UsageError: naming the source.
     """
     sources = [uid for uid, part in connectors.items() if isinstance(part, DataFrameSource)]
+    if sources and job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE:
+        raise UsageError(
+            f"source {sources[0]!r} reads a DataFrame, whose rows come in another order in every driver, so "
+            f"with {o.HIGH_AVAILABILITY.key} no other driver could go on; write the DataFrame to Parquet and "
+            "use read_parquet(), or turn high availability off"
+        )
     if job.restore_from is None or not sources:
         return
     _, checkpoint = open_checkpoint(job.restore_from)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from headgate.core.alignment.barriers import SavepointOrder as SavepointOrder
 from headgate.state.snapshots import InFlightShare, OperatorSubtaskState, SubtaskSnapshot
 
 
@@ -68,7 +69,7 @@ class Trigger(msgspec.Struct, frozen=True, tag="trigger"):
         trigger_ms: wall clock at the trigger.
         alignment: how the barrier travels, as in `core.alignment.barriers.Alignment`.
         timeout_ms: an aligned barrier that is older overtakes; None: it never does.
-        savepoint: whether it is one.
+        savepoint: what to do when it is one; None: a checkpoint.
         completed: newest checkpoint that is complete, 0 for none.
     """
 
@@ -77,7 +78,7 @@ class Trigger(msgspec.Struct, frozen=True, tag="trigger"):
     trigger_ms: int
     alignment: str = "aligned"
     timeout_ms: int | None = None
-    savepoint: bool = False
+    savepoint: SavepointOrder | None = None
     completed: int = 0
 
 

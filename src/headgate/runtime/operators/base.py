@@ -6,20 +6,21 @@ Calls go from operator to operator by batch, never by record. One thread drives 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from headgate.common.errors import HeadgateError, InternalError, UserFunctionError
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
 from headgate.records.selectors import KeySelector
+from headgate.state.backend import PendingSnapshot, StoredValue
 from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it
-from headgate.state.backend import StoredValue
-from headgate.state.snapshots import OperatorSubtaskState
+from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
+from headgate.state.targets import Target
 
 
 class Receiver(Protocol):
@@ -39,6 +40,28 @@ class Receiver(Protocol):
 
     def end_of_data(self) -> None:
         """No record follows."""
+        ...
+
+
+@runtime_checkable
+class TableFiles(StateFiles, Protocol):
+    """Where a savepoint of the canonical format puts its bytes: keyed state becomes tables."""
+
+    def write_tables(
+        self, uid: str, pending: PendingSnapshot, groups: tuple[int, int], targets: Mapping[str, Target]
+    ) -> KeyedStateHandle:
+        """Store keyed state durably as one table for each state; then the snapshot is released.
+
+        Args:
+            uid: the operator's.
+            pending: its keyed state and timers.
+            groups: first and last key group of the subtask.
+            targets: what the program declares, by state.
+
+        Raises:
+            UsageError: a value is not of its state's declared type, or too large for a cell.
+            StorageError: a disk refused.
+        """
         ...
 
 
@@ -83,6 +106,8 @@ class OperatorContext:
         clock: a `common.ports.Clock`.
         restored: what the operator's subtasks of the restored checkpoint said, for this subtask.
         disk: where restored state lies.
+        ignore_unclaimed: whether restored state that nobody declares any more is skipped; else it is refused.
+        generation: of the job master; with the attempt it tells deployments apart.
         backends: makes the backend of keyed state, a `runtime.state_backends.StateBackends`; None: on
             the heap.
         step_target_ms: how long timers may fire before others get their turn, in ms; None: any time.
@@ -100,6 +125,8 @@ class OperatorContext:
     disk: Any = None
     step_target_ms: int | None = None
     backends: Any = None
+    ignore_unclaimed: bool = False
+    generation: int = 1
 
     @property
     def label(self) -> str:
@@ -189,8 +216,11 @@ class Operator:
     def do_spare_work(self) -> None:
         """A slice, of about a millisecond, of what may wait for times without input."""
 
-    def may_build_on(self, checkpoint: int) -> None:
-        """`checkpoint` is complete, so the next snapshot may refer to its files; 0: to none."""
+    def may_build_on(self, checkpoint: int | None) -> None:
+        """`checkpoint` is complete, so the next snapshot may refer to its files; 0: to none.
+
+        None: the next snapshot is a savepoint's, which stands alone: later ones do not refer to it either.
+        """
 
     def checkpoint_complete(self, checkpoint: int) -> None:
         """`checkpoint` is in the log."""

@@ -136,7 +136,7 @@ class KeyedProcessOperator(Operator):
         self._firing: Firing | None = None
         self._wall_firing: Firing | None = None
         self._opened = False
-        self._completed = 0
+        self._completed: int | None = 0
 
     def open(self) -> None:
         """Restore state and timers, give the function its handles, call its `open`."""
@@ -274,7 +274,7 @@ class KeyedProcessOperator(Operator):
         """The states of which values of older types are being rewritten, and how far that is."""
         return self._backend.migration_progress()
 
-    def may_build_on(self, checkpoint: int) -> None:
+    def may_build_on(self, checkpoint: int | None) -> None:
         """See :class:`Operator`."""
         self._completed = checkpoint
 
@@ -282,7 +282,10 @@ class KeyedProcessOperator(Operator):
         """See :class:`Operator`."""
         target = None if self._firing is None else self._firing.target
         pending = self._backend.snapshot_sync(checkpoint, self._completed)
-        keyed = PendingKeyedState(self.context.uid, self._backend.groups, pending, self._mark, target)
+        backend = self._backend
+        keyed = PendingKeyedState(
+            self.context.uid, backend.groups, pending, self._mark, target, backend.targets
+        )
         return self._own.snapshot(keyed)
 
     def peek(self, state: str, key: Any) -> StoredValue | None:

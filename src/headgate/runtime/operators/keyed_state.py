@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from headgate.api.state import StateDescriptor
-from headgate.runtime.operators.base import OperatorContext, StateFiles
-from headgate.runtime.operators.stored_state import stored_state, with_log
+from headgate.runtime.operators.base import OperatorContext, StateFiles, TableFiles
+from headgate.runtime.operators.stored_state import state_of_tables, stored_state, with_log
 from headgate.runtime.state_backends import HeapBackends, StateBackends
-from headgate.state.backend import KeyedBackend, PendingSnapshot
+from headgate.state.backend import BlobReader, KeyedBackend, PendingSnapshot
 from headgate.state.changelog.noting import NotedStore
 from headgate.state.changelog.replay import LoggedState
 from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
+from headgate.state.targets import Target
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps
 from headgate.state.ttl.expiry import TtlStatistics
+from headgate.state.unclaimed import Claims
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def open_backend(
@@ -40,7 +45,15 @@ def open_backend(
     try:
         stored = [state.keyed for state in context.restored if state.keyed is not None]
         if stored:
-            backend.restore([_readable(context, backends, descriptors, keyed) for keyed in stored])
+            claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
+            backend.restore(
+                [_readable(context, backends, descriptors, groups, keyed, claims) for keyed in stored]
+            )
+            if claims is not None and claims.skipped:
+                _LOG.warning(
+                    "%s, subtask %d: stored state %s is not declared any more and is skipped",
+                    context.label, context.subtask, ", ".join(map(repr, sorted(claims.skipped))),
+                )  # fmt: skip
     except BaseException:
         backend.close()
         raise
@@ -51,11 +64,19 @@ def _readable(
     context: OperatorContext,
     backends: StateBackends,
     descriptors: Mapping[str, StateDescriptor],
+    groups: tuple[int, int],
     keyed: KeyedStateHandle,
+    claims: Claims | None,
 ) -> LoggedState:
-    base = stored_state(context.disk, keyed)
+    if keyed.tables is not None:
+        # Without a handle: nothing may go on from files of a savepoint.
+        return LoggedState(state_of_tables(context.disk, keyed, claims, groups, context.max_parallelism))
+    base: BlobReader = stored_state(context.disk, keyed)
+    if claims is not None:
+        base = claims.claimed(base)
     own = with_stamps(descriptors)
-    return with_log(backends.readable(base, own, context.max_parallelism), context.disk, keyed)
+    readable = backends.readable(base, own, context.max_parallelism)
+    return with_log(readable, context.disk, keyed, claims)
 
 
 def split_handles(backend: KeyedBackend) -> tuple[list[Any], list[Any]]:
@@ -83,10 +104,14 @@ class PendingKeyedState:
     pending: PendingSnapshot
     watermark: int
     firing_to: int | None = None
+    targets: Mapping[str, Target] = field(default_factory=dict)
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
         """See `runtime.operators.base.PendingState`."""
-        keyed = self.pending.store(self.uid, files)
+        if isinstance(files, TableFiles):
+            keyed = files.write_tables(self.uid, self.pending, self.groups, self.targets)
+        else:
+            keyed = self.pending.store(self.uid, files)
         return OperatorSubtaskState(self.uid, keyed, watermark=self.watermark, firing_to=self.firing_to)
 
     def release(self) -> None:

@@ -34,6 +34,9 @@ class FunctionState:
         self._backend = OperatorStateBackend(declared_operator_state(function))
         self.handles = self._backend.handles
         restored = [stored for state in context.restored for stored in state.operator_state]
+        if context.ignore_unclaimed:
+            declared = declared_operator_state(function)
+            restored = [stored for stored in restored if stored.name in declared]
         self._backend.restore((stored, read_handle(context.disk, stored.handle)) for stored in restored)
         for name, handle in self.handles.items():
             setattr(function, name, handle)

@@ -136,7 +136,9 @@ class SinkOperator(Operator):
         """See :class:`Operator`."""
         where = self.context
         restored = [entry for state in where.restored for entry in state.list_state.get("writer", [])]
-        context = SinkWriterContext(where.uid, where.subtask, where.parallelism, where.attempt, where.job)
+        context = SinkWriterContext(
+            where.uid, where.subtask, where.parallelism, where.attempt, where.job, where.generation
+        )
         self._writer = self._sink.create_writer(context, restored)
         self._write, self._columns = self._writer.write, self._writer.accepts_columns
 
@@ -155,7 +157,8 @@ class SinkOperator(Operator):
         """What is ready to be published becomes part of the checkpoint."""
         assert self._writer is not None
         with blamed(self.context, f"for checkpoint {checkpoint}"):
-            prepared, written = list(self._writer.prepare_commit()), list(self._writer.snapshot())
+            prepared = list(self._writer.prepare_commit_at(checkpoint))
+            written = list(self._writer.snapshot())
         if prepared:
             self._unconfirmed.append((checkpoint, prepared))
         if not self._unconfirmed and not written:

@@ -1,15 +1,19 @@
-"""Keyed state in checkpoint storage, as a backend reads it: a blob, native files beside one, a log."""
+"""Keyed state in checkpoint storage, as backends read it: a blob, native files beside one, a log, tables."""
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from headgate.checkpoint.data_files import StoredBytes, copy_handle
 from headgate.common.ports import Disk
 from headgate.state.backend import BlobReader
+from headgate.state.canonical.blobs import blob_of_tables
+from headgate.state.canonical.reader import StoredTable, SubtaskTables
 from headgate.state.changelog.replay import LoggedState
 from headgate.state.snapshots import KeyedStateHandle, NativeFiles
+from headgate.state.unclaimed import Claims
 
 
 class StoredNativeState(StoredBytes):
@@ -49,16 +53,54 @@ def stored_state(disk: Disk, keyed: KeyedStateHandle) -> StoredBytes:
     return StoredNativeState(disk, keyed, keyed.native)
 
 
-def with_log(base: BlobReader, disk: Any, keyed: KeyedStateHandle) -> LoggedState:
+def with_log(
+    base: BlobReader, disk: Any, keyed: KeyedStateHandle, claims: Claims | None = None
+) -> LoggedState:
     """A base as :func:`stored_state` gives it, or made readable from that, and what changed since.
 
     Args:
         base: of the state.
         disk: a `common.ports.Disk`, where the segments are; None where all is inline.
         keyed: refers to both.
+        claims: what of the segments is to be read; None: everything.
 
     Raises:
         StorageError: a segment is missing or damaged.
     """
-    log = [StoredBytes(disk, segment) for segment in keyed.log]
+    log: list[BlobReader] = [StoredBytes(disk, segment) for segment in keyed.log]
+    if claims is not None:
+        log = [claims.claimed(segment) for segment in log]
+        if claims.skipped:
+            # What was stored holds more than is restored: nothing may go on from there.
+            return LoggedState(base, log)
     return LoggedState(base, log, keyed, None if disk is None else disk.describe())
+
+
+def state_of_tables(
+    disk: Disk,
+    keyed: KeyedStateHandle,
+    claims: Claims | None,
+    groups: tuple[int, int],
+    max_parallelism: int,
+) -> BlobReader:
+    """The tables of a savepoint, as a blob on the disk for temporary files.
+
+    Args:
+        disk: where the tables are.
+        keyed: refers to them.
+        claims: those that are to be read; None: all.
+        groups: first and last key group (inclusive) that are wanted.
+        max_parallelism: number of key groups of the operator.
+
+    Raises:
+        StorageError: a table is missing or damaged; the message names its file.
+    """
+    tables = [
+        StoredTable(
+            StoredBytes(disk, table.range()), table.length, table.crc32, True, disk.describe(table.file)
+        )
+        for table in keyed.tables or ()
+        if claims is None or claims.claims(table.name)
+    ]
+    subtask = SubtaskTables((keyed.first_group, keyed.last_group), tables)
+    return blob_of_tables(subtask, groups, max_parallelism, Path(tempfile.gettempdir()))

@@ -43,11 +43,15 @@ class StoredTable(NamedTuple):
         file: its bytes.
         length: how many they are.
         crc32: their checksum.
+        verified: whether whoever gives the bytes has compared them with both.
+        where: what errors call it.
     """
 
     file: BlobReader
     length: int
     crc32: int
+    verified: bool = False
+    where: str = "a savepoint"
 
 
 class SubtaskTables(NamedTuple):
@@ -86,11 +90,13 @@ def restored_tables(
         InternalError: a key group is in two subtasks or in none.
     """
     opened = [
-        [_Table(table) for table in one.tables]
+        [OpenTable(table) for table in one.tables]
         if one.groups[0] <= groups[1] and one.groups[1] >= groups[0]
         else []
         for one in subtasks
     ]
+    for one, tables in zip(subtasks, opened, strict=True):
+        check_tables(one, tables)
     probes = [
         _probe(one, [table.info for table in tables], max_parallelism)
         for one, tables in zip(subtasks, opened, strict=True)
@@ -122,11 +128,19 @@ def verify(table: StoredTable) -> None:
         )
 
 
-class _Table:
-    """One verified file."""
+class OpenTable:
+    """One verified file.
+
+    Attributes:
+        info: what it says of itself.
+
+    Raises:
+        StorageError: it is damaged, or no table of a state.
+    """
 
     def __init__(self, stored: StoredTable) -> None:
-        verify(stored)
+        if not stored.verified:
+            verify(stored)
         try:
             self._file = pq.ParquetFile(_BlobFile(stored.file), page_checksum_verification=True)
         except (pa.ArrowException, OSError, ValueError) as error:  # a name in it may be no UTF-8
@@ -167,8 +181,27 @@ class _Table:
     def _disordered(self) -> StorageError:
         return StorageError(f"the table of state {self.info.name!r} is not in the order of its key groups")
 
+    @property
+    def sections(self) -> Sequence[str]:
+        """What a stored blob calls the table's entries."""
+        return list(_section_names(self.info))
+
     def blobs(self, groups: tuple[int, int]) -> Iterator[tuple[int, int, BlobReader]]:
         """Stored blobs that together hold the wanted rows, each with its first and last key group."""
+        for found, keys, values in self._entries(groups):
+            yield found[0], found[-1], _blob(self.info, found, keys, values)
+
+    def chunks(self, groups: tuple[int, int]) -> Iterator[tuple[str, int, int, bytes]]:
+        """Section, key group, number of entries and bytes of each chunk of a stored blob; key groups ascend.
+
+        Raises:
+            StorageError: the rows are not those of the table that it says it is.
+        """
+        for found, keys, values in self._entries(groups):
+            yield from _chunks(self.info, found, keys, values)
+
+    def _entries(self, groups: tuple[int, int]) -> Iterator[tuple[list[int], list[Any], list[Any]]]:
+        """Key groups, keys and values of the wanted rows, a row group at a time."""
         for number, (low, high) in enumerate(self._borders):
             batch = self._read(number, groups) if low <= groups[1] and high >= groups[0] else None
             if batch is None or not len(batch):
@@ -178,7 +211,7 @@ class _Table:
                 _check_groups(found, keys, self.info.max_parallelism)
             except (StorageError, UsageError) as error:
                 raise StorageError(f"the table of state {self.info.name!r}: {error}") from None
-            yield found[0], found[-1], _blob(self.info, found, keys, values)
+            yield found, keys, values
 
     def _read(self, number: int, groups: tuple[int, int]) -> Any:
         """The rows of the wanted key groups."""
@@ -246,11 +279,6 @@ class _BlobFile(io.RawIOBase):
 def _probe(subtask: SubtaskTables, tables: list[TableInfo], max_parallelism: int) -> BlobReader:
     """A blob that says what a subtask's tables say and holds nothing: it is compared with the program."""
     for info in tables:
-        if (info.first_group, info.last_group) != subtask.groups:
-            raise StorageError(
-                f"the table of state {info.name!r} is of key groups {info.first_group} to {info.last_group}; "
-                f"expected {subtask.groups[0]} to {subtask.groups[1]}: it belongs to another subtask"
-            )
         max_parallelism = info.max_parallelism
     key_schema = tables[0].key_schema if tables else KEY_SERIALIZER.describe()
     nothing = [Chunk(_NO_GROUP, 0, 0, 0, 0)]
@@ -259,25 +287,45 @@ def _probe(subtask: SubtaskTables, tables: list[TableInfo], max_parallelism: int
     return BytesBlob(preamble_and_header(header))
 
 
+def check_tables(subtask: SubtaskTables, tables: Iterable[OpenTable]) -> None:
+    """That the tables are those of this subtask.
+
+    Raises:
+        StorageError: one is not.
+    """
+    for info in (table.info for table in tables):
+        if (info.first_group, info.last_group) != subtask.groups:
+            raise StorageError(
+                f"the table of state {info.name!r} is of key groups {info.first_group} to {info.last_group}; "
+                f"expected {subtask.groups[0]} to {subtask.groups[1]}: it belongs to another subtask"
+            )
+
+
 def _section_names(info: TableInfo) -> Iterable[str]:
     return TIMER_SECTIONS if info.rows_are == TIMER else [info.name]
 
 
 def _blob(info: TableInfo, groups: list[int], keys: list[Any], values: list[Any]) -> BlobReader:
     """Entries of a table as a stored blob."""
-    sections, body, offset = [], [], 0
-    for name, entries in _by_section(info, zip(groups, keys, values, strict=True)):
-        chunks = []
-        for group, of_group in _portions(info, entries):
-            data = chunk_bytes(
-                KEY_SERIALIZER.encode_many([key for _, key, _ in of_group]), _encoded(info, of_group)
-            )
-            chunks.append(Chunk(group, offset, len(data), len(of_group), crc32(data)))
-            body.append(data)
-            offset += len(data)
-        sections.append(Section(name, info.schema, chunks))
+    chunks: dict[str, list[Chunk]] = {name: [] for name in _section_names(info)}
+    body, offset = [], 0
+    for name, group, count, data in _chunks(info, groups, keys, values):
+        chunks[name].append(Chunk(group, offset, len(data), count, crc32(data)))
+        body.append(data)
+        offset += len(data)
+    sections = [Section(name, info.schema, listed) for name, listed in chunks.items()]
     header = Header(info.max_parallelism, groups[0], groups[-1], info.key_schema, sections, offset)
     return BytesBlob(b"".join([preamble_and_header(header), *body]))
+
+
+def _chunks(
+    info: TableInfo, groups: list[int], keys: list[Any], values: list[Any]
+) -> Iterator[tuple[str, int, int, bytes]]:
+    """Section, key group, number of entries, and bytes."""
+    for name, entries in _by_section(info, zip(groups, keys, values, strict=True)):
+        for group, of_group in _portions(info, entries):
+            stored_keys = KEY_SERIALIZER.encode_many([key for _, key, _ in of_group])
+            yield name, group, len(of_group), chunk_bytes(stored_keys, _encoded(info, of_group))
 
 
 Entry = tuple[int, Any, Any]

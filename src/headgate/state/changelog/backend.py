@@ -28,6 +28,7 @@ from headgate.state.changelog.replay import LoggedState
 from headgate.state.changelog.segment import Freezer, PendingSegment, PendingWhole
 from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, SETTLED_PER_CALL, Handle
 from headgate.state.snapshots import NativeFiles
+from headgate.state.targets import Target
 
 CHANGES_MAX: Final = 100_000
 """More entries than this are not copied in the pause: the backend's own snapshot is shorter then."""
@@ -92,6 +93,11 @@ class ChangelogBackend:
         """First and last key group (inclusive)."""
         return self._backend.groups
 
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        return self._backend.targets
+
     def bind(self, key: Any) -> None:
         """Make `key` the current key of every handle."""
         for handle in self._handles:
@@ -122,17 +128,20 @@ class ChangelogBackend:
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         return self._backend.state_types()
 
-    def snapshot_sync(self, checkpoint: int = 0, completed: int = 0) -> PendingSnapshot:
+    def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Fix at this moment what was touched, or everything. Call it between records, with all stored.
 
         Args:
             checkpoint: which it is for.
-            completed: newest complete one, which the snapshot may follow; 0: it must be whole.
+            completed: newest complete one, which the snapshot may follow; 0: it must be whole; None: it is
+                a savepoint's, of which the log knows nothing.
 
         Raises:
             UsageError: a value is not of its state's declared type.
             StorageError: what the backend keeps on the local disk cannot be read or written.
         """
+        if completed is None:
+            return self._backend.snapshot_sync(checkpoint, None)
         touched = take_all(self._noting)
         self._epochs.close(checkpoint, touched)
         newest = self._chain.completed(completed)

@@ -139,7 +139,7 @@ class HeapKeyedBackend:
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         return {name: self._targets[name].schema for name in self._tables}
 
-    def snapshot_sync(self, checkpoint: int = 0, completed: int = 0) -> PendingHeapSnapshot:
+    def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingHeapSnapshot:
         """Fix the state at this moment. Call it between records, with everything stored."""
         frozen: list[FrozenState | FrozenTimers] = []
         for name, table in self._tables.items():

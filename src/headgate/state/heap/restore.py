@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from headgate.api.state import StateKind
 from headgate.common.errors import InternalError, StorageError, UsageError
+from headgate.common.options import IGNORE_UNCLAIMED_STATE
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, compare
 from headgate.serde.evolution import Reader, judge
 from headgate.serde.forms import FormSerializer, describe
@@ -111,7 +112,8 @@ def readers_of(
             declared = ", ".join(repr(name) for name in targets if not is_stamps(name))
             raise UsageError(
                 f"the checkpoint holds state {section.name!r}, which the program does not declare "
-                f"(it declares {declared}); declare it, or start without the checkpoint"
+                f"(it declares {declared}); declare it, start without the checkpoint, or set "
+                f"{IGNORE_UNCLAIMED_STATE.key}"
             )
         readers[section.name] = value_reader(section, target)
     return readers

@@ -193,14 +193,15 @@ class RocksKeyedBackend:
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         return {name: target.schema for name, target in self._states.items()}
 
-    def snapshot_sync(self, checkpoint: int = 0, completed: int = 0) -> PendingSnapshot:
+    def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Fix the state at this moment. Call it between records, with everything stored.
 
         What the local disk refuses is an error of the snapshot, when that is written.
 
         Args:
             checkpoint: which it is for.
-            completed: newest complete one, whose files an incremental snapshot may refer to; 0: none.
+            completed: newest complete one, whose files an incremental snapshot may refer to; 0: none;
+                None: it is a savepoint's, and what it stores is none of this backend's files later.
 
         Raises:
             UsageError: a value is not of its state's declared type.
@@ -235,7 +236,8 @@ class RocksKeyedBackend:
         )
         if not self._incremental:
             return PendingRocksSnapshot(cut)
-        return PendingNativeSnapshot(cut, checkpoint=checkpoint, completed=completed, uploads=self._uploads)
+        uploads = Uploads() if completed is None else self._uploads
+        return PendingNativeSnapshot(cut, checkpoint=checkpoint, completed=completed or 0, uploads=uploads)
 
     def settle(self) -> None:
         """See :class:`~headgate.state.backend.KeyedBackend`; it concerns timers and values of older types."""

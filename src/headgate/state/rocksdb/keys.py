@@ -102,6 +102,21 @@ def one_form(key: Any) -> Any:
     return key if change is None else change(key)
 
 
+def whole_number(key: Any) -> int | None:
+    """The int that a dict takes a number of any class for; None when there is none.
+
+    Example:
+        >>> from decimal import Decimal
+        >>> whole_number(Decimal("2.0")), whole_number(2.5), whole_number("2")
+        (2, None, None)
+    """
+    try:
+        whole = int(key)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return whole if whole == key else None
+
+
 def _one_forms(keys: Sequence[Any]) -> Sequence[Any]:
     kinds = set(map(type, keys))
     if kinds == {tuple}:

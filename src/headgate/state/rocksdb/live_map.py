@@ -77,7 +77,7 @@ class LiveMap:
             self.next_place += 1
             self.count += 1
         else:
-            before.value = value
+            before.value, key = value, before.key
         self.changed.add(key)
 
     def remove(self, key: Any) -> None:

@@ -61,7 +61,8 @@ class RocksMapState:
         return iter(self.table.keys_of(self._map()))
 
     def __len__(self) -> int:
-        return self._map().count
+        live = self._map()
+        return live.count if live.small is None else len(live.small)
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         """The entries at this moment, in order of insertion."""

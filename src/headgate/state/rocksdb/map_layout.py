@@ -7,19 +7,22 @@ order of insertion, and a map of it alone, so that what reads older types of a m
 
 from __future__ import annotations
 
+import datetime as dt
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Number
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from headgate.api.state import StateKind
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.composites import MapSerializer
-from headgate.serde.dynamic import NotPlainError, encode_tagged
+from headgate.serde.dynamic import encode_tagged
 from headgate.serde.forms import FormSerializer
 from headgate.serde.serializer import TypeSerializer
 from headgate.state.heap.restore import Target
 from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.keys import groups_range, one_form, prefix_length
+from headgate.state.rocksdb.keys import groups_range, one_form, prefix_length, whole_number
 from headgate.state.rocksdb.layout import Entries, Row, VersionedValues, where
 from headgate.state.rocksdb.versions import decoded
 from headgate.state.targets import DeclaredSerializer
@@ -37,6 +40,10 @@ _APART, _WHOLE = b"\0", b"\1"
 _SKIPPED_MIN: Final = 16
 """To pass over so many entries costs more than to look for what lies behind them."""
 
+_AS_THEY_ARE: Final = frozenset(
+    {type(None), bool, int, float, str, bytes, dt.date, dt.datetime, dt.timedelta, UUID}
+)
+"""Most keys are of these classes, or tuples."""
 _KEYS: Final = frozenset({"none", "bool", "int", "str", "bytes", "date", "datetime", "timedelta", "uuid"})
 _OF_KEYS: Final = frozenset({"tuple", "tuple_of", "union", "literal"})
 
@@ -205,15 +212,28 @@ def suffix(key: Any) -> bytes:
     Example:
         >>> suffix(7).hex(), suffix(True) == suffix(1), suffix("a").hex()
         ('07', True, 'a161')
+        >>> from enum import IntEnum
+        >>> suffix(("a", IntEnum("Colour", "RED").RED)) == suffix(("a", 1))
+        True
     """
-    try:
-        return encode_tagged(one_form(key))
-    except NotPlainError:
-        if isinstance(key, int):
-            return encode_tagged(int.__index__(key))
-        if isinstance(key, str | bytes):
-            return encode_tagged(key[:])
-        raise
+    kind = type(key)
+    if kind not in _AS_THEY_ARE and not (kind is tuple and _AS_THEY_ARE.issuperset(map(type, key))):
+        key = _plain(key)
+    return encode_tagged(one_form(key))
+
+
+def _plain(key: Any) -> Any:
+    """An equal key of a plain class, for members of enumerations and other numbers; else itself."""
+    if type(key) in _AS_THEY_ARE:
+        return key
+    if isinstance(key, tuple):
+        return tuple(map(_plain, key))
+    if isinstance(key, str | bytes):
+        return key[:]
+    if isinstance(key, Number):  # those of NumPy are such
+        whole = whole_number(key)
+        return key if whole is None else whole
+    return key
 
 
 def behind(stored: bytes) -> bytes:

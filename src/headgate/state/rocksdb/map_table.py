@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from headgate.common.errors import UsageError
 from headgate.serde.dynamic import NotPlainError
 from headgate.state.heap.tables import MISSING
 from headgate.state.rocksdb.database import BEYOND_ALL_KEYS, ColumnStore
@@ -90,7 +91,7 @@ class RocksMapTable:
             value = live.small.get(key, MISSING)
         else:
             found = self._entry(live, key)
-            value = found if found is MISSING else found.value
+            value, key = (found, key) if found is MISSING else (found.value, found.key)
         if value is MISSING:
             return default
         if not self.immutable:
@@ -121,7 +122,7 @@ class RocksMapTable:
         if not self.has_entry(live, key):
             return
         if live.small is None:
-            live.remove(key)
+            live.remove(self._entry(live, key).key)
         else:
             del live.small[key]
             live.count = len(live.small)
@@ -230,8 +231,14 @@ class RocksMapTable:
             for key in live.changed:
                 each = live.entries[key]
                 put = None if each is MISSING else entry(each.place, next(encoded))
-                yield live.stored + suffix(key), put
+                yield live.stored + self._suffix(key), put
             yield live.stored, self.layout.head(live.count, live.next_place)
+
+    def _suffix(self, key: Any) -> bytes:
+        try:
+            return suffix(key)
+        except NotPlainError as error:
+            raise UsageError(f"state {self.layout.versions.name!r} cannot be stored: {error}") from None
 
     def load(self, keys: Sequence[Any], values: Sequence[Mapping[Any, Any]]) -> None:
         """Put restored maps, past the cache."""
@@ -309,7 +316,7 @@ class RocksMapTable:
         try:
             stored = live.stored + suffix(key)
         except NotPlainError:
-            return MISSING  # no such key could have been stored
+            return self._equal_entry(live, key)
         data = self._store.get(stored)
         if data is None:
             found = MISSING
@@ -319,6 +326,13 @@ class RocksMapTable:
                 self._touch(live, key)
         live.entries[key] = found
         self._held += 1
+        return found
+
+    def _equal_entry(self, live: LiveMap, key: Any) -> Any:
+        """The entry of a key of another class, which a dict may take for one that is there; or MISSING."""
+        found: Any = {each.key: each for each in self._all(live)}.get(key, MISSING)
+        if found is not MISSING:
+            live.entries[found.key] = found
         return found
 
     def _dict_of(self, live: LiveMap) -> dict[Any, Any]:

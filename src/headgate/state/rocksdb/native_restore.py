@@ -1,5 +1,7 @@
 """A subtask's database out of the native files of earlier subtasks.
 
+All of them are judged first, older types of values too, so what does not fit leaves nothing behind.
+
 One of them, the one with most of the key groups that are wanted, lends its files: they are continued,
 and what is not wanted is deleted as a range, without reading it. The wanted entries of the others are
 copied into it. Values of an older type stay as they are, each with its type's number. Files are copied and
@@ -16,8 +18,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple
 
+from headgate.common.errors import StorageError, UsageError
 from headgate.state.backend import NativeState
-from headgate.state.heap.blob import Header, read_header
+from headgate.state.heap.blob import Header, Section, read_header
 from headgate.state.heap.restore import Target, readers_of
 from headgate.state.rocksdb.database import BEYOND_ALL_KEYS, Access, ColumnStore, Database, remove_tree
 from headgate.state.rocksdb.formats import LAYOUTS, transferred
@@ -81,12 +84,31 @@ def readable(
     Raises:
         UsageError: stored and declared state do not fit; the message names the state.
     """
-    found = readers_of(
-        source.header,
+    return _layouts_of(
+        source,
         targets,
         max_parallelism,
         lambda section: section.name in stored.stores and not stored.stores[section.name].empty(),
     )
+
+
+def fits_as_described(source: Source, targets: Mapping[str, Target], max_parallelism: int) -> bool:
+    """Whether every type fits that values may be left of; else it depends on what there are entries of."""
+    formats = source.details.formats
+    try:
+        _layouts_of(source, targets, max_parallelism, lambda section: section.name in formats)
+    except (UsageError, StorageError):
+        return False
+    return True
+
+
+def _layouts_of(
+    source: Source,
+    targets: Mapping[str, Target],
+    max_parallelism: int,
+    has_entries: Callable[[Section], bool],
+) -> dict[str, VersionedValues]:
+    found = readers_of(source.header, targets, max_parallelism, has_entries)
     schemas = {section.name: section.schema for section in source.header.sections}
     layouts: dict[str, VersionedValues] = {}
     for name, number in source.details.formats.items():
@@ -151,12 +173,30 @@ class NativeRestore:
             StorageError: a file is missing or damaged, or the local disk does not take it.
             UsageError: stored and declared state do not fit; the message names the state.
         """
+        try:
+            self._judge()
+            return self._built()
+        finally:
+            for number in range(len(self._sources)):
+                remove_tree(self._folder(number))
+
+    def _judge(self) -> None:
+        """Refuse what does not fit before anything is built.
+
+        Types of states that turn out to be empty do not count. Only where they would, files are looked into.
+        """
         for source in self._sources:
             readers_of(source.header, self._targets, self._max_parallelism, lambda _: False)
+        for number, source in enumerate(self._sources):
+            if not fits_as_described(source, self._targets, self._max_parallelism):
+                with self._opened(number) as stored:
+                    readable(source, stored, self._targets, self._max_parallelism)
+
+    def _built(self) -> Restored:
         first = self._sources[0]
         continued = first if self._goes_on(first) else None
         if continued is not None:
-            continued.fetch(self._directory / "db")
+            self._continue_files()
         access = Access.NEW if continued is None else Access.CONTINUE
         database = Database(self._directory / "db", self._targets, self._memory, access)
         try:
@@ -164,12 +204,27 @@ class NativeRestore:
                 self._fit(continued, database)
             for number, source in enumerate(self._sources):
                 if source is not continued:
-                    with self._opened(source, self._directory / f"restored-{number}") as stored:
+                    with self._opened(number) as stored:
                         self._copy(source, stored, database)
+                    remove_tree(self._folder(number))
         except BaseException:
             database.close()
             raise
         return Restored(database, self._layouts, continued)
+
+    def _continue_files(self) -> None:
+        fetched, place = self._folder(0), self._directory / "db"
+        if not fetched.exists():
+            self._sources[0].fetch(place)
+            return
+        try:
+            fetched.rename(place)
+        except OSError as error:
+            raise local_error("move", fetched, error) from error
+
+    def _folder(self, number: int) -> Path:
+        """Where the files of a source are while they are read."""
+        return self._directory / f"restored-{number}"
 
     def _goes_on(self, source: Source) -> bool:
         """Whether its column families are as this program's are, but for the types of the values."""
@@ -219,16 +274,16 @@ class NativeRestore:
             target.write(batch)
 
     @contextmanager
-    def _opened(self, source: Source, directory: Path) -> Iterator[Database]:
+    def _opened(self, number: int) -> Iterator[Database]:
+        """The files of a source for reading, which are copied once."""
+        folder = self._folder(number)
+        if not folder.exists():
+            self._sources[number].fetch(folder)
+        database = Database(folder, (), self._memory, Access.READ_ONLY)
         try:
-            source.fetch(directory)
-            database = Database(directory, (), self._memory, Access.READ_ONLY)
-            try:
-                yield database
-            finally:
-                database.close()
+            yield database
         finally:
-            remove_tree(directory)
+            database.close()
 
 
 class Progress:

@@ -19,7 +19,7 @@ from headgate.core.timers import check_timestamp
 from headgate.serde.dynamic import decode_tagged, encode_tagged
 from headgate.serde.undecodable import UNDECODABLE
 from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.keys import one_form
+from headgate.state.rocksdb.keys import one_form, whole_number
 
 HEAD_ENTRIES: Final = 8_192
 """Timers that are read ahead; twice as many are kept at most."""
@@ -162,8 +162,8 @@ class RocksTimerQueue:
 
     def delete(self, timestamp: int, key: Any) -> bool:
         """See :class:`headgate.core.timers.TimerQueue`."""
-        time = one_form(timestamp)  # as a dict would find it
-        if type(time) is not int or not WATERMARK_MIN <= time <= WATERMARK_MAX:
+        time = whole_number(timestamp)  # as a dict would find it
+        if time is None or not WATERMARK_MIN <= time <= WATERMARK_MAX:
             return False
         stored, _ = stored_timer(time, key, self._max_parallelism)
         if self._horizon is None or stored < self._horizon:

@@ -11,7 +11,7 @@ from headgate.api.state import StateDescriptor, StateKind, StateTtl
 from headgate.core.timers import TimerQueue
 from headgate.state.backend import BlobReader, KeyedBackend, MigrationProgress, PendingSnapshot, StoredValue
 from headgate.state.peek import stored_value
-from headgate.state.targets import Target, target_of
+from headgate.state.targets import Target
 from headgate.state.ttl.cleanup import SnapshotCleanup, StateCut
 from headgate.state.ttl.declared import ABSENT, stamps_name
 from headgate.state.ttl.expiry import Counts, Expiry, TtlStatistics
@@ -76,6 +76,11 @@ class TtlKeyedBackend:
         """First and last key group (inclusive)."""
         return self._backend.groups
 
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """See :class:`KeyedBackend`; stamps are among them."""
+        return self._backend.targets
+
     def bind(self, key: Any) -> None:
         """Make `key` the current key of every handle."""
         for handle in self.handles.values():
@@ -112,7 +117,7 @@ class TtlKeyedBackend:
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         return self._backend.state_types()
 
-    def snapshot_sync(self, checkpoint: int = 0, completed: int = 0) -> PendingSnapshot:
+    def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """See :class:`KeyedBackend`; what is over at the cut is left out of what is written whole."""
         pending = self._backend.snapshot_sync(checkpoint, completed)
         cuts = {name: _cut(state) for name, state in self._states.items() if _cleaned(state)}
@@ -129,10 +134,10 @@ class TtlKeyedBackend:
         return self._backend.migration_progress()
 
     def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
-        """See :class:`KeyedBackend`. Entries without stamps count as written now."""
+        """See :class:`KeyedBackend`. Entries without stamps count as written when it is over."""
         self._backend.restore(blobs)
         for state in self._states.values():
-            state.handle.expiry.tick()
+            state.handle.expiry.begin()
             if state.sweep is not None:
                 state.sweep.date_values()
 
@@ -155,7 +160,7 @@ def _state(backend: KeyedBackend, descriptor: StateDescriptor, clock: Clock) -> 
         scan = backend.scan
         sweep = Sweep(handle, partial(scan, stamps), partial(scan, name), ttl.cleanup.incremental)
         handle.sweep = sweep.step
-    return _State(descriptor, handle, sweep, target_of(descriptor))
+    return _State(descriptor, handle, sweep, backend.targets[name])
 
 
 def _handle(descriptor: StateDescriptor, values: Any, stamps: Any, expiry: Expiry) -> TtlHandle:

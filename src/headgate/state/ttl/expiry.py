@@ -14,7 +14,7 @@ class Expiry:
     """The rules of one state, and the clock that it goes by.
 
     An entry without a stamp, or with one from before event time was known, counts as written at
-    `origin`: the moment of the restore, or the first watermark after it.
+    `origin`: the moment at which the restore was over, or the first watermark after it.
 
     Args:
         ttl: the declaration.
@@ -36,6 +36,10 @@ class Expiry:
         self.duration_ms = ttl.duration_ms
         self.refresh = ttl.update == "on-read-and-write"
         self.show_expired = ttl.visibility == "return-expired-if-not-cleaned-up"
+        self.begin()
+
+    def begin(self) -> None:
+        """Take this moment for the origin: how long a restore takes shortens no life."""
         self.origin = WATERMARK_MIN
         self.tick()
 

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
 
-from headgate.common.errors import HeadgateError, InternalError, UsageError
+from headgate.checkpoint.service import CheckpointService
+from headgate.common.errors import FencedError, HeadgateError, InternalError, UsageError
+from headgate.common.ids import JobId
 from headgate.core.execution import JobState
+from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.events import JobListener
 from headgate.runtime.network.frames import Frame, FrameKind
+from headgate.testing.simulation.disk import SimDisk, SimFiles
+from headgate.testing.simulation.stored_files import StoredFiles, Violation
 
 if TYPE_CHECKING:
+    from headgate.testing.simulation.drivers import DriverProcess
     from headgate.testing.simulation.network import Lane
+    from headgate.testing.simulation.processes import Process
     from headgate.testing.simulation.world import World
 
+__all__ = ["Checks", "Violation"]
+
 _NUMBER = struct.Struct("<q")
-
-
-class Violation(BaseException):
-    """Something happened that must not happen."""
 
 
 class Checks:
@@ -26,25 +32,29 @@ class Checks:
 
     Attributes:
         completed: checkpoints completed so far.
+        stored: the files, from :meth:`begins` on.
     """
 
     def __init__(self) -> None:
         self.completed = 0
-        self._last_checkpoint = 0
-        self._watermarks: dict[tuple[int, int, int, int], int] = {}
+        self.stored = StoredFiles(SimFiles())
+        self._last: dict[str, int] = defaultdict(int)
+        self._watermarks: dict[tuple[str, int, int, int, int], int] = {}
+        self._answered: set[tuple[str, int]] = set()
 
     def begins(self, world: World) -> None:
         """The simulation is about to start."""
+        self.stored = StoredFiles(world.files)
 
-    def listener(self, world: World) -> JobListener:
-        """What the job master reports to."""
-        return _Listener(world, self)
+    def listener(self, world: World, driver: DriverProcess) -> JobListener:
+        """What the job master of a driver reports to."""
+        return _Listener(world, driver, self)
 
     def frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
         """A frame arrived: watermarks never fall on a channel."""
         if frame.kind is not FrameKind.WATERMARK:
             return
-        channel = (attempt, frame.edge, frame.sender, frame.receiver)
+        channel = (lane.name, attempt, frame.edge, frame.sender, frame.receiver)
         mark = _NUMBER.unpack(frame.payload())[0]
         if mark < self._watermarks.get(channel, mark):
             raise Violation(
@@ -52,63 +62,140 @@ class Checks:
             )
         self._watermarks[channel] = mark
 
-    def touched(self, world: World, operation: str, name: str, verdict: str) -> None:
-        """A process touched the disk."""
+    def touched(self, world: World, process: Process, operation: str, name: str, verdict: str) -> None:
+        """A process touches the disk: nothing that is needed is deleted."""
+        if operation == "delete" and verdict in ("works", "unsure"):
+            self.stored.deleting(process, name)
+
+    def changed(self, world: World, process: Process, operation: str, name: str) -> None:
+        """A process has changed the disk: the log is in order."""
+        self.stored.changed(process, operation, name)
+
+    def leads(self, driver: DriverProcess) -> bool:
+        """Whether a driver is the last one that claimed the log."""
+        return driver.generation == self.stored.generation(driver.job_id)
 
     def checkpoint(self, world: World, checkpoint: int) -> None:
-        """A checkpoint completed and is committed: ids strictly increase."""
-        if checkpoint <= self._last_checkpoint:
-            raise Violation(f"checkpoint {checkpoint} completed after {self._last_checkpoint}")
-        self._last_checkpoint = checkpoint
+        """A checkpoint completed and is committed: ids strictly increase, and all of it is there."""
+        driver = world.driver
+        if checkpoint <= self._last[driver.name]:
+            raise Violation(f"checkpoint {checkpoint} completed after {self._last[driver.name]}")
+        self._last[driver.name] = checkpoint
         self.completed += 1
+        if not self.stored.run(driver.job_id):
+            return  # a job without a log
+        logged = [entry.checkpoint for entry in self.stored.completed(driver.job_id)]
+        if checkpoint not in logged and self.leads(driver):
+            raise Violation(f"checkpoint {checkpoint} completed, but the log holds {logged}")
+        self.stored.demand_whole(driver.job_id)
 
-    def deploying(self, world: World, attempt: int, checkpoint: int | None) -> None:
-        """An attempt begins, from `checkpoint` or from nothing."""
-        if checkpoint is not None and checkpoint < self._last_checkpoint:
+    def savepoint(self, world: World, uri: str) -> None:
+        """A savepoint is told as whole."""
+        self.stored.savepoint(uri)
+
+    def deploying(self, world: World, driver: DriverProcess, attempt: int, checkpoint: int | None) -> None:
+        """An attempt begins, from `checkpoint` or from nothing: never from less than was complete."""
+        if not self.stored.run(driver.job_id) or not self.leads(driver):
+            return  # whoever was replaced may be behind: it cannot complete anything
+        logged = [entry.checkpoint for entry in self.stored.completed(driver.job_id)]
+        point = driver.submission.point
+        first = None if point is None else point.checkpoint.checkpoint
+        right = logged[-1] if logged else first
+        if checkpoint != right:
             raise Violation(
-                f"attempt {attempt} begins from checkpoint {checkpoint} although "
-                f"{self._last_checkpoint} completed"
+                f"{driver.name} begins attempt {attempt} from checkpoint {checkpoint}; expected {right}"
             )
-        if checkpoint is None and self._last_checkpoint:
-            raise Violation(f"attempt {attempt} begins anew although {self._last_checkpoint} completed")
 
-    def failed(self, world: World, error: HeadgateError) -> None:
+    def failed(self, world: World, driver: DriverProcess, error: HeadgateError) -> None:
         """An attempt failed: only what was done to it may be the reason."""
+        if len(world.supervisor.drivers) > 1 and (isinstance(error, FencedError) or not self.leads(driver)):
+            return  # it was replaced, and may not even find its marker any more
         if not world.faults.done or isinstance(error, InternalError | UsageError):
             raise Violation(f"an attempt failed by itself: {type(error).__name__}: {error}")
 
+    def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
+        """A driver could not begin, and no fault is the reason."""
+        raise Violation(f"{driver.name} did not start: {type(error).__name__}: {error}")
+
+    def answered(
+        self, world: World, driver: DriverProcess, number: int, answer: Any, error: HeadgateError | None
+    ) -> None:
+        """Somebody who asked a running job for something has an answer: one."""
+        if (driver.name, number) in self._answered:
+            raise Violation(f"{driver.name} answers wish {number} ({driver.asked[number]}) twice")
+        self._answered.add((driver.name, number))
+        if error is None and "savepoint" in driver.asked[number]:
+            self.stored.savepoint(str(answer))
+
     def ended(self, world: World) -> None:
-        """The job is over: it finished, and nothing of it is left."""
+        """The job is over: it finished, everybody has an answer, and its files are in order."""
         master = world.master
         if master.state is not JobState.FINISHED:
             raise Violation(f"the job ended as {master.state.value}: {master.error}")
-        left = [worker.name for worker in world.gang.living()]
-        if left:
-            raise Violation(f"after the end there are still {', '.join(left)}")
+        for driver in world.supervisor.drivers:
+            waiting = [what for number, what in driver.asked.items() if (driver.name, number) not in self._answered]
+            if waiting and driver.master is not None and driver.master.state.terminal:
+                raise Violation(f"{driver.name} has ended without an answer to who asked for {waiting}")
+        self.stored.demand_savepoints_whole()
+        for job in self.stored.jobs():
+            self.stored.demand_whole(job)
+            self._demand_clean_sweep(world, job)
+
+    def _demand_clean_sweep(self, world: World, job: str) -> None:
+        """What nobody needs is found by a sweep, and nothing else is taken."""
+        orphans = self.stored.orphans(job)
+        if orphans and not world.faults.done:
+            raise Violation(f"files without an owner are left: {sorted(orphans)}")
+        strays = {name for name in self.stored.strays(job)}
+        if strays and len(world.supervisor.drivers) == 1:
+            raise Violation(f"completed checkpoints of {job} have files that they do not need: {sorted(strays)}")
+        copy = SimFiles()
+        copy.files, copy.torn = dict(world.files.files), dict(world.files.torn)
+        service = CheckpointService(SimDisk(copy), JobId(job))
+        swept = set(service.sweep_orphans(service.claim()))
+        if swept != orphans:
+            raise Violation(
+                f"a sweep of {job} takes {sorted(swept - orphans)}, which it must not, and leaves "
+                f"{sorted(orphans - swept)}"
+            )
 
 
 class _Listener(JobListener):
-    def __init__(self, world: World, checks: Checks) -> None:
-        self._world, self._checks = world, checks
+    def __init__(self, world: World, driver: DriverProcess, checks: Checks) -> None:
+        self._world, self._driver, self._checks = world, driver, checks
+
+    def _note(self, text: str) -> None:
+        self._world.note(f"{self._driver.name}: {text}")
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
-        self._world.note(f"deploying attempt {attempt} from {checkpoint}")
-        self._checks.deploying(self._world, attempt, checkpoint)
+        self._note(f"deploying attempt {attempt} from {checkpoint}")
+        self._checks.deploying(self._world, self._driver, attempt, checkpoint)
 
     def running(self, attempt: int) -> None:
-        self._world.note(f"attempt {attempt} runs")
+        self._note(f"attempt {attempt} runs")
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
-        self._world.note(f"checkpoint {checkpoint} completed")
-        self._checks.checkpoint(self._world, checkpoint)
+        world = self._world
+        self._note(f"checkpoint {checkpoint} completed")
+        world.chronicle.note(checkpoint, world.now(), f"{self._driver.name}: complete and committed")
+        if world.crash_points is not None:
+            world.crash_points.committed(checkpoint)
+        self._checks.checkpoint(world, checkpoint)
+
+    def savepoint_completed(self, checkpoint: int, uri: str, took_ms: int) -> None:
+        self._note(f"savepoint {checkpoint} is whole in {uri}")
+        self._checks.savepoint(self._world, uri)
+
+    def rescaled(self, plan: PhysicalPlan) -> None:
+        self._note(f"the next attempt has {plan.slots} slots")
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         first = str(error).partition("\n")[0]
-        self._world.note(f"attempt {attempt} failed: {type(error).__name__}: {first}")
-        self._checks.failed(self._world, error)
+        self._note(f"attempt {attempt} failed: {type(error).__name__}: {first}")
+        self._checks.failed(self._world, self._driver, error)
 
     def note(self, text: str) -> None:
-        self._world.note(text.partition("\n")[0])
+        self._note(text.partition("\n")[0])
 
     def ended(self, state: str) -> None:
-        self._world.note(f"the job is {state}")
+        self._note(f"the job is {state}")

@@ -1,28 +1,61 @@
-"""A disk in memory that may fail, be unsure, or have its user killed between two operations."""
+"""A disk in memory that may fail, be unsure, or have its user killed between two operations.
+
+Listings never lag: the `Disk` port promises that a read, and so a listing, sees every completed write, and
+a storage without that is refused (`docs/storage.md`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Final, Literal
 
-from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.checkpoint.storage.base import TEMPORARY_PREFIX, UnsureWriteError
 from headgate.common.errors import StorageError
 
-Verdict = Literal["works", "fails", "unsure"]
+Verdict = Literal["works", "fails", "full", "unsure"]
 Gate = Callable[[str, str], Verdict]
 """(operation, file) -> what becomes of it; may also raise what ends the process."""
+Done = Callable[[str, str], None]
+"""(operation, file): it has happened; may raise what ends the process."""
+
+URI: Final = "sim://disk"
+"""Root of everything that a simulated job stores."""
+
+_WHY: Final = {
+    "fails": "the simulated device has an error",
+    "full": "no space is left on the simulated device",
+}
 
 
 class SimFiles:
-    """The files that all processes share; what is in here is durable."""
+    """The files that all processes share; what is in here is durable.
+
+    Attributes:
+        files: name -> bytes.
+        torn: what killed writers left unfinished; no listing shows it.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.torn: dict[str, bytes] = {}
 
     def names(self, prefix: str) -> list[str]:
         """Sorted names below the folder `prefix`."""
-        folder = prefix.rstrip("/")
-        return sorted(name for name in self.files if not folder or name.startswith(folder + "/"))
+        return _below(self.files, prefix)
+
+    def unfinished(self, prefix: str) -> list[str]:
+        """Sorted names of torn files below the folder `prefix`."""
+        return _below(self.torn, prefix)
+
+    def tear(self, name: str, data: bytes) -> None:
+        """Whoever wrote `name` was killed on the way."""
+        folder, slash, last = name.rpartition("/")
+        self.torn[f"{folder}{slash}{TEMPORARY_PREFIX}{len(self.torn)}-{last}"] = data[: len(data) // 2]
+
+
+def _below(names: Iterable[str], prefix: str) -> list[str]:
+    folder = prefix.rstrip("/")
+    return sorted(name for name in names if not folder or name.startswith(folder + "/"))
 
 
 def always_works(_operation: str, _name: str) -> Verdict:
@@ -30,8 +63,18 @@ def always_works(_operation: str, _name: str) -> Verdict:
     return "works"
 
 
+def _nobody(_operation: str, _name: str) -> None:
+    """Nobody wants to know."""
+
+
 class SimDisk:
-    """One process's way to the files; implements `common.ports.Disk` and `RandomAccess`.
+    """One process's way to the files; implements `common.ports.Disk`, `RandomAccess` and `KeepsTemporaries`.
+
+    Args:
+        files: those of the simulation.
+        gate: asked before each operation.
+        done: told after each operation.
+        root: folder that names are relative to; empty for the root of everything.
 
     Example:
         >>> disk = SimDisk(SimFiles())
@@ -39,22 +82,38 @@ class SimDisk:
         (True, False, b'a')
     """
 
-    def __init__(self, files: SimFiles, gate: Gate = always_works) -> None:
-        self._files, self._gate = files, gate
+    def __init__(
+        self, files: SimFiles, gate: Gate = always_works, done: Done = _nobody, root: str = ""
+    ) -> None:
+        self._files, self._gate, self._done = files, gate, done
+        self._root = f"{root}/" if root else ""
+
+    @classmethod
+    def at(cls, uri: str, files: SimFiles, gate: Gate = always_works, done: Done = _nobody) -> SimDisk:
+        """The disk below a URI.
+
+        Raises:
+            StorageError: there is no such disk here.
+        """
+        if uri != URI and not uri.startswith(f"{URI}/"):
+            raise StorageError(f"{uri!r} is nothing in a simulation; expected a URI that begins with {URI}")
+        return cls(files, gate, done, uri.removeprefix(URI).strip("/"))
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
         """See `common.ports.Disk`."""
         data = b"".join(bytes(part) for part in parts)
-        verdict = self._pass("create", name)
-        self._files.files[name] = data
+        verdict = self._pass_writing("create", name, data)
+        self._files.files[self._root + name] = data
+        self._done("create", self._root + name)
         self._demand_sure(verdict, name)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """See `common.ports.Disk`."""
-        verdict = self._pass("create-if-absent", name)
-        if name in self._files.files:
+        verdict = self._pass_writing("create-if-absent", name, data)
+        if self._root + name in self._files.files:
             return False
-        self._files.files[name] = bytes(data)
+        self._files.files[self._root + name] = bytes(data)
+        self._done("create-if-absent", self._root + name)
         self._demand_sure(verdict, name)
         return True
 
@@ -76,22 +135,41 @@ class SimDisk:
     def list(self, prefix: str) -> Sequence[str]:
         """See `common.ports.Disk`."""
         self._pass("list", prefix)
-        return self._files.names(prefix)
+        return self._relative(self._files.names(self._root + prefix))
+
+    def temporaries(self, prefix: str) -> Sequence[str]:
+        """See `checkpoint.storage.base.KeepsTemporaries`."""
+        self._pass("list", prefix)
+        return self._relative(self._files.unfinished(self._root + prefix))
 
     def delete(self, name: str) -> None:
         """See `common.ports.Disk`."""
         self._pass("delete", name)
-        self._files.files.pop(name, None)
+        self._files.files.pop(self._root + name, None)
+        self._files.torn.pop(self._root + name, None)
+        self._done("delete", self._root + name)
 
     def describe(self, name: str = "") -> str:
         """See `common.ports.Disk`."""
-        return f"sim://disk/{name}"
+        return f"{URI}/{self._root}{name}".rstrip("/")
+
+    def _relative(self, names: Iterable[str]) -> Sequence[str]:
+        return [name[len(self._root) :] for name in names]
 
     def _pass(self, operation: str, name: str) -> Verdict:
-        verdict = self._gate(operation, name)
-        if verdict == "fails":
-            raise StorageError(f"cannot {operation} {self.describe(name)}: the simulated device has an error")
+        verdict = self._gate(operation, self._root + name)
+        if verdict in _WHY:
+            raise StorageError(f"cannot {operation} {self.describe(name)}: {_WHY[verdict]}")
         return verdict
+
+    def _pass_writing(self, operation: str, name: str, data: bytes) -> Verdict:
+        try:
+            return self._pass(operation, name)
+        except Exception:
+            raise
+        except BaseException:  # the process was killed on the way
+            self._files.tear(self._root + name, data)
+            raise
 
     def _demand_sure(self, verdict: Verdict, name: str) -> None:
         if verdict == "unsure":
@@ -99,6 +177,6 @@ class SimDisk:
 
     def _existing(self, name: str) -> bytes:
         try:
-            return self._files.files[name]
+            return self._files.files[self._root + name]
         except KeyError:
             raise FileNotFoundError(name) from None

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 from headgate.testing.simulation.processes import WorkerProcess
 
 if TYPE_CHECKING:
+    from headgate.testing.simulation.drivers import DriverProcess
     from headgate.testing.simulation.world import World
 
 
 class SimGang:
-    """Implements `common.ports.Gang` as a barrier stage would: all workers or none.
+    """Implements `common.ports.Gang` for one driver as a barrier stage would: all workers or none.
 
-    Attributes:
-        workers: every process that was ever started and is not forgotten.
+    Args:
+        world: the simulation.
+        driver: whose gangs these are. Once it is gone nothing is started, and nobody ends what runs.
     """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.workers: list[WorkerProcess] = []
+    def __init__(self, world: World, driver: DriverProcess) -> None:
+        self._world, self._driver = world, driver
+        self._workers: list[WorkerProcess] = []
         self._expected: dict[int, int] = {}
         self._started: dict[int, int] = {}
         self._cancelled: set[int] = set()
@@ -31,7 +33,8 @@ class SimGang:
         world = self._world
         self._expected[gang], self._started[gang] = slots, 0
         for slot in range(slots):
-            world.line.after(world.delay(20), f"start worker {gang}.{slot}", self._starter(gang, slot))
+            name = f"start worker {self._driver.prefix}{gang}.{slot}"
+            world.line.after(world.delay(20), name, self._starter(gang, slot))
 
     def cancel(self, gang: int) -> None:
         """See `common.ports.Gang`."""
@@ -47,23 +50,28 @@ class SimGang:
         if error is not None and gang not in self._cancelled:
             self._errors.setdefault(gang, error)
             self._cancelled.add(gang)
-            self._world.line.after(self._world.delay(30), f"gang {gang} failed", lambda: self._end_all(gang))
+            if self._driver.alive:
+                delay = self._world.delay(30)
+                self._world.line.after(delay, f"gang {gang} failed", lambda: self._end_all(gang))
         self._report_if_gone(gang)
 
     def living(self, gang: int | None = None) -> list[WorkerProcess]:
         """Processes that exist, of one gang or of all."""
-        return [w for w in self.workers if w.alive and (gang is None or w.gang == gang)]
+        return [w for w in self._workers if w.alive and (gang is None or w.gang == gang)]
 
     def _starter(self, gang: int, slot: int) -> Callable[[], None]:
         def start() -> None:
+            if not self._driver.alive:
+                return
             if gang in self._cancelled:
                 self._expected[gang] -= 1
                 self._report_if_gone(gang)
                 return
             self._started[gang] += 1
-            worker = WorkerProcess(self._world, gang, slot)
-            self.workers.append(worker)
-            self._world.driver.attach(worker)
+            worker = WorkerProcess(self._world, self._driver, gang, slot)
+            self._workers.append(worker)
+            self._world.workers.append(worker)
+            self._driver.attach(worker)
 
         return start
 
@@ -79,9 +87,10 @@ class SimGang:
             return
         self._expected[gang] = 1 << 30
         error = self._errors.get(gang)
-        world = self._world
-        world.line.after(
-            world.delay(20),
-            f"gang {gang} is gone ({error})",
-            lambda: world.driver.post(lambda: world.master.gang_exited(gang, error)),
-        )
+        world, driver = self._world, self._driver
+        if driver.alive:
+            world.line.after(
+                world.delay(20),
+                f"gang {gang} is gone ({error})",
+                lambda: driver.tell(lambda master: master.gang_exited(gang, error)),
+            )

@@ -9,11 +9,18 @@ from typing import Any
 from headgate.runtime.control.wire import decode_from_worker, decode_to_worker, encode_message
 
 
+Tamper = Callable[[Any, bytes], str]
+"""(message, its bytes) -> "lost" or anything else; may have the message repeated."""
+
+
 class Wire:
     """One direction of a link.
 
     Attributes:
         receiver_paused: asked before delivery; bytes wait while the receiver stands still.
+        tamper: asked at each delivery whether the message is lost.
+        slow_ms: added to the latency.
+        delivered: told of each message that arrived.
     """
 
     def __init__(
@@ -31,13 +38,25 @@ class Wire:
         self.on_message: Callable[[Any], None] = _nobody
         self.on_lost: Callable[[str], None] = _nobody
         self.deaf = False
+        self.tamper: Tamper = _deliver_once
+        self.slow_ms = self._last_due = 0
+        self.delivered: Callable[[Any], None] = _nobody
 
     def push(self, what: bytes | str) -> None:
         """A message, or why the link ended."""
-        due = self._now() + self._latency()
-        if self._items:
-            due = max(due, self._items[-1][0])
-        self._items.append((due, what))
+        # In order, whatever the latency; a repeated message keeps nobody up.
+        self._last_due = max(self._now() + self._latency() + self.slow_ms, self._last_due)
+        self._put(self._last_due, what)
+
+    def repeat(self, what: bytes, after_ms: int) -> None:
+        """A copy of a message arrives later, perhaps behind messages that were sent after it."""
+        self._put(self._now() + after_ms, what)
+
+    def _put(self, due: int, what: bytes | str) -> None:
+        place = len(self._items)
+        while place and self._items[place - 1][0] > due:
+            place -= 1
+        self._items.insert(place, (due, what))
 
     def cut(self, keep: int) -> None:
         """Lose what is on its way, but for the first `keep` items."""
@@ -62,21 +81,31 @@ class Wire:
             self.on_lost(what)
             return f"lost: {what}"
         message = self._decode(what)
+        fate = self.tamper(message, what)
+        if fate == "lost":
+            return f"loses {tell(message)}"
         self.on_message(message)
+        self.delivered(message)
         return tell(message)
 
 
 class SimLink:
-    """One end of a link; implements `common.ports.Link`."""
+    """One end of a link; implements `common.ports.Link`.
+
+    Attributes:
+        sent: told of each message that leaves.
+    """
 
     def __init__(self, out: Wire, back: Wire) -> None:
         self.out, self.back = out, back
+        self.sent: Callable[[Any], None] = _nobody
         self._closed = False
 
     def send(self, message: Any) -> None:
         """See `common.ports.Link`."""
         # Encoded also when nobody will get it: what cannot travel should be noticed.
         data = encode_message(message)
+        self.sent(message)
         if not self._closed and not self.back.deaf:
             self.out.push(data)
 
@@ -85,6 +114,10 @@ class SimLink:
         if not self._closed:
             self._closed = self.back.deaf = True
             self.out.push("closed by the other side")
+
+    def vanish(self) -> None:
+        """The machine at this end is gone, and nothing tells the other end."""
+        self._closed = self.back.deaf = True
 
     def die(self) -> None:
         """The process at this end was killed."""
@@ -104,9 +137,10 @@ def make_link(
     now: Callable[[], int],
     latency: Callable[[], int],
     worker_paused: Callable[[], bool],
+    master_paused: Callable[[], bool] = lambda: False,
 ) -> tuple[SimLink, SimLink]:
     """The worker's and the job master's end of a new link."""
-    up = Wire(f"{name} to master", decode_from_worker, now, latency, lambda: False)
+    up = Wire(f"{name} to master", decode_from_worker, now, latency, master_paused)
     down = Wire(f"{name} to worker", decode_to_worker, now, latency, worker_paused)
     return SimLink(up, down), SimLink(down, up)
 
@@ -118,6 +152,10 @@ def tell(message: Any) -> str:
         if hasattr(message, field):
             words.append(f"{field}={getattr(message, field)!r}")
     return " ".join(words)
+
+
+def _deliver_once(_message: Any, _data: bytes) -> str:
+    return "arrives"
 
 
 def _nobody(_: Any) -> None:

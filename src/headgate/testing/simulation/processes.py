@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headgate.common.ids import JobId
 from headgate.core.liveness import Lease
 from headgate.runtime.control import messages as m
-from headgate.runtime.job_master import JobMaster
 from headgate.runtime.worker import Worker, WorkerPorts, WorkerState
-from headgate.testing.simulation.disk import SimDisk
-from headgate.testing.simulation.links import SimLink, make_link
+from headgate.testing.simulation.disk import URI, SimDisk
+from headgate.testing.simulation.links import make_link
 
 if TYPE_CHECKING:
+    from headgate.testing.simulation.drivers import DriverProcess
     from headgate.testing.simulation.world import World
 
 T = TypeVar("T")
@@ -53,6 +53,7 @@ class Process:
         self.background = SimBackground(self)
         self.posted: deque[Callable[[], None]] = deque()
         self.posted_since = 0
+        self.step: int | None = None
 
     @property
     def runs(self) -> bool:
@@ -70,9 +71,33 @@ class Process:
         while self.posted:
             self.posted.popleft()()
 
-    def disk(self) -> SimDisk:
-        """This process's way to the shared files."""
-        return SimDisk(self.world.files, lambda operation, name: self.world.disk_gate(self, operation, name))
+    def disk(self, uri: str = URI) -> SimDisk:
+        """This process's way to the shared files below a URI.
+
+        Raises:
+            StorageError: there is nothing below it in a simulation.
+        """
+        world = self.world
+        return SimDisk.at(
+            uri,
+            world.files,
+            lambda operation, name: world.disk_gate(self, operation, name),
+            lambda operation, name: world.disk_done(self, operation, name),
+        )
+
+    @property
+    def mid_operation(self) -> bool:
+        """Whether its background work is under way: others may act between its steps."""
+        return self.background.busy
+
+    def must_live(self) -> None:
+        """The code of a process that was killed meanwhile must not go on.
+
+        Raises:
+            ProcessKilled: it was killed.
+        """
+        if not self.alive:
+            raise ProcessKilled(self.name)
 
 
 class SimBackground:
@@ -99,17 +124,28 @@ class SimBackground:
         _, (work, done) = self._jobs.popleft()
         self.busy = True
         result, failure = None, None
-        try:
+        with self.process.world.acting(self.process):
             try:
-                result = work()
-            except Exception as error:
-                failure = error
-            done(result, failure)
-        except ProcessKilled:
-            return "killed on the way"
-        finally:
-            self.busy = False
+                try:
+                    result = work()
+                    self.process.must_live()
+                except Exception as error:
+                    failure = error
+                done(result, failure)
+            except ProcessKilled:
+                return "killed on the way"
+            finally:
+                self.busy = False
         return "done" if failure is None else f"raised {type(failure).__name__}"
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is to be done and nothing under way."""
+        return not self._jobs and not self.busy
+
+    def forget(self) -> None:
+        """The process was killed: nothing more is begun."""
+        self._jobs.clear()
 
 
 class SimThread:
@@ -179,28 +215,46 @@ def _attempted(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-class WorkerProcess(Process):
-    """A worker, its link and its heartbeat."""
+def _chronicler(world: World, where: str) -> Callable[[Any], None]:
+    return lambda message: world.chronicle.message(world.now(), where, message)
 
-    def __init__(self, world: World, gang: int, slot: int) -> None:
-        super().__init__(world, f"worker {gang}.{slot}")
-        self.gang, self.slot = gang, slot
+
+class WorkerProcess(Process):
+    """A worker, its link and its heartbeat.
+
+    Args:
+        world: the simulation.
+        driver: whose job master it obeys.
+        gang: the gang's number, of this driver.
+        slot: the slot's number.
+    """
+
+    def __init__(self, world: World, driver: DriverProcess, gang: int, slot: int) -> None:
+        super().__init__(world, f"worker {driver.prefix}{gang}.{slot}")
+        self.driver, self.gang, self.slot = driver, gang, slot
         self.data = world.network.plane(slot, self._input)
         self.link, self.master_link = make_link(
-            self.name, world.now, world.latency, lambda: self.alive and self.paused
+            self.name,
+            world.now,
+            world.latency,
+            lambda: self.alive and self.paused,
+            lambda: driver.alive and driver.paused,
         )
+        for wire, where in ((self.link.out, driver.name), (self.link.back, self.name)):
+            wire.tamper = world.faults.tampers(wire)
+            wire.delivered = _chronicler(world, where)
         self.link.back.on_message, self.link.back.on_lost = self._received, self._link_lost
         ports = WorkerPorts(
             self.clock,
             self.background,
             self.data,
             self.link,
-            lambda _: self.disk(),
+            self.disk,
             world.probe(self),
             self.post,
             lambda name: SimThread(self, name),
         )
-        self.worker = Worker(JobId(world.job_id), slot, ports)
+        self.worker = Worker(JobId(driver.job_id), slot, ports)
         settings = world.settings
         self._interval_ms = settings.heartbeat_interval_ms
         self.lease = Lease(settings.lease_ms, world.now())
@@ -229,8 +283,9 @@ class WorkerProcess(Process):
         """One turn, as in `runtime.worker_process`."""
         now = self.world.now()
         try:
-            self.drain()
-            worked = self.worker.step()
+            with self.world.acting(self):
+                self.drain()
+                worked = self.worker.step()
         except ProcessKilled:
             return "killed on the way"
         self._dirty_since = now if worked else -1
@@ -278,62 +333,17 @@ class WorkerProcess(Process):
         if self.alive:
             self.world.note(f"{self.name} ends: {why}")
             self._gone()
-            self.world.gang.process_ended(self, error)
+            self.driver.gang.process_ended(self, error)
 
     def kill(self, why: str) -> None:
         """SIGKILL."""
         if self.alive:
             self.world.note(f"{self.name} is killed: {why}")
             self._gone()
-            self.world.gang.process_ended(self, f"slot {self.slot}: killed")
+            self.driver.gang.process_ended(self, f"slot {self.slot}: killed")
 
     def _gone(self) -> None:
         self.alive = False
+        self.background.forget()
         self.data.die()
         self.link.die()
-
-
-class DriverProcess(Process):
-    """The job master and its loop."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world, "master")
-        self.master: JobMaster | None = None
-        self._alarm: int | None = 0
-
-    def attach(self, worker: WorkerProcess) -> None:
-        """A worker is about to connect."""
-        link: SimLink = worker.master_link
-
-        def said(message: Any) -> None:
-            self.post(lambda: self._demand().message(link, message))
-
-        def lost(reason: str) -> None:
-            self.post(lambda: self._demand().link_lost(link, reason))
-
-        link.back.on_message, link.back.on_lost = said, lost
-
-    def since(self, now: int) -> int | None:
-        """Since when the loop has something to do."""
-        if self.posted:
-            return self.posted_since
-        return self._alarm if self._alarm is not None and self._alarm <= now else None
-
-    def next_time(self) -> int | None:
-        """Until when the loop sleeps."""
-        return self._alarm
-
-    def act(self) -> str:
-        """One turn, as in `runtime.driver`."""
-        master = self._demand()
-        self.drain()
-        master.tick()
-        self._alarm = None if master.state.terminal else master.next_wakeup()
-        if self._alarm is not None:
-            # A job master that asks to be woken in the past keeps its loop busy, but not time from passing.
-            self._alarm = max(self._alarm, self.world.now() + 1)
-        return master.state.value
-
-    def _demand(self) -> JobMaster:
-        assert self.master is not None
-        return self.master

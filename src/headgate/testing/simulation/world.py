@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import random
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.api.executor import JobSpec
-from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage import reachability
-from headgate.common.ids import JobId
 from headgate.common.ports import Probe
 from headgate.runtime.job_master import JobMaster
 from headgate.runtime.job_settings import job_settings
-from headgate.runtime.master_ports import MasterPorts
+from headgate.runtime.master_ports import RestorePoint
 from headgate.runtime.network.frames import Frame
-from headgate.runtime.program import Program
 from headgate.testing.simulation.checks import Checks, Violation
-from headgate.testing.simulation.clock import SimClock, SimRandom, Timeline
+from headgate.testing.simulation.chronicle import Chronicle
+from headgate.testing.simulation.clock import SimClock, Timeline
+from headgate.testing.simulation.crash_points import CrashPoints
 from headgate.testing.simulation.disk import SimFiles, Verdict
+from headgate.testing.simulation.drivers import DriverProcess, Submission
 from headgate.testing.simulation.faults import NO_FAULTS, FaultMix, Faults
-from headgate.testing.simulation.gang import SimGang
+from headgate.testing.simulation.links import Wire
 from headgate.testing.simulation.network import Lane, Network
-from headgate.testing.simulation.processes import DriverProcess, Process, SimBackground, WorkerProcess
+from headgate.testing.simulation.processes import Process, WorkerProcess
+from headgate.testing.simulation.supervisor import Supervisor
 from headgate.testing.simulation.trace import Trace
 
 JOB_ID = "simulated"
-MARKER = "marker"
 SLACK_MS = 8
 """How long, in virtual time, something may wait for its turn."""
 STEPS_MAX = 400_000
@@ -44,11 +46,13 @@ class Outcome:
         digest: of the trace; equal for equal seeds.
         events: how many there were.
         virtual_ms: how long it took inside.
-        restarts: of the job.
+        restarts: of the job, by one of its drivers.
+        drivers: how many there were.
         checkpoints: completed.
         faults: what was done to it, in order.
         violation: what should not have happened, if anything.
         story: the last lines.
+        checkpoint_story: who did what when for the checkpoint that the violation is about, or the last one.
     """
 
     seed: int
@@ -60,6 +64,8 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
     violation: str | None = None
     story: list[str] = field(default_factory=list)
+    drivers: int = 1
+    checkpoint_story: list[str] = field(default_factory=list)
 
 
 class World:
@@ -71,6 +77,13 @@ class World:
         mix: which faults, and how many.
         checks: what must hold; told of everything that can be seen from outside.
         story_max: lines of story to keep; None keeps all.
+        crash_points: kills the driver at a place that is counted and not drawn.
+
+    Attributes:
+        files: what is durable.
+        workers: processes of all gangs that were not forgotten.
+        supervisor: starts drivers.
+        at_work: whose code runs at this instant; None between two actions.
     """
 
     def __init__(
@@ -80,45 +93,74 @@ class World:
         mix: FaultMix = NO_FAULTS,
         checks: Checks | None = None,
         story_max: int | None = 200,
+        crash_points: CrashPoints | None = None,
     ) -> None:
-        self.seed, self.job, self.job_id = seed, job, JOB_ID
+        self.seed, self.job = seed, job
         self.rng = random.Random(f"{seed} order")
         self.line, self.trace = Timeline(), Trace(story_max)
         self.files, self.settings = SimFiles(), job_settings(job.config)
         self.network = Network(self)
-        self.gang = SimGang(self)
+        self.workers: list[WorkerProcess] = []
+        self.at_work: Process | None = None
         self.checks = checks if checks is not None else Checks()
         self.faults = Faults(self, mix, random.Random(f"{seed} faults"))
+        self.chronicle = Chronicle()
+        self.crash_points = crash_points
         self._latency_ms = self.rng.choice((0, 1, 5))
         self._step_ms = self.rng.choice((0.1, 2.0, 40.0))
         self._weights: dict[str, float] = {}
-        self.driver = DriverProcess(self)
-        self.master = self._make_master()
+        self._under_way: list[tuple[Process, int]] = []
+        elects = self.faults.drivers_change and self.rng.random() < 0.5
+        self.supervisor = Supervisor(self, self.submission(), elects)
+
+    def submission(self) -> Submission:
+        """What the first driver is to run."""
+        return Submission(self.job, JOB_ID)
+
+    @property
+    def driver(self) -> DriverProcess:
+        """The driver whose code runs, or that ended the job, or the newest one."""
+        if isinstance(self.at_work, DriverProcess):
+            return self.at_work
+        return self.supervisor.finished or self.supervisor.drivers[-1]
+
+    @property
+    def master(self) -> JobMaster:
+        """The job master of :attr:`driver`."""
+        master = self.driver.master
+        assert master is not None, f"{self.driver.name} has no job master yet"
+        return master
+
+    @property
+    def job_id(self) -> str:
+        """Id of the execution that is the last so far."""
+        return self.supervisor.submission.job_id
 
     def run(self) -> Outcome:
         """Run the job to its end, or to the first violation."""
         violation = None
-        self.checks.begins(self)
         try:
-            self.master.submit()
+            self.checks.begins(self)
+            self.supervisor.start()
             self._run_to_end()
             self.checks.ended(self)
         except Violation as found:
             violation = str(found)
         except Exception as error:
-            import traceback
-
-            violation = "the driver's loop raised:\n" + "".join(traceback.format_exception(error))
+            violation = "a loop raised:\n" + "".join(traceback.format_exception(error))
+        masters = [driver.master for driver in self.supervisor.drivers if driver.master is not None]
         return Outcome(
             self.seed,
             self.trace.digest,
             self.trace.count,
             self.now(),
-            self.master.restarts,
+            sum(master.restarts for master in masters),
             self.checks.completed,
             list(self.faults.done),
             violation,
             self.trace.story(),
+            len(self.supervisor.drivers),
+            self.chronicle.story(violation),
         )
 
     # -- what the parts ask for
@@ -143,14 +185,37 @@ class World:
         """The probe of a process."""
         return self.faults.probe(process)
 
+    @contextmanager
+    def acting(self, process: Process) -> Iterator[None]:
+        """The code of `process` runs within."""
+        before, self.at_work = self.at_work, process
+        try:
+            yield
+        finally:
+            self.at_work = before
+
     def disk_gate(self, process: Process, operation: str, name: str) -> Verdict:
         """A process touches the disk: others may act first, and it may go wrong."""
-        if process.background.busy:
+        process.must_live()
+        step = None if self.crash_points is None else self.crash_points.disk(process, operation, name)
+        if process.mid_operation:
             self.interleave(process)
+        process.must_live()
         verdict = self.faults.disk(process, operation, name)
+        name = shown(name)
         self.trace.add(self.now(), f"{process.name} {operation} {name} {verdict}")
-        self.checks.touched(self, operation, name, verdict)
+        self.chronicle.file(self.now(), process.name, operation, name, verdict)
+        self.checks.touched(self, process, operation, name, verdict)
+        process.step = step
         return verdict
+
+    def disk_done(self, process: Process, operation: str, name: str) -> None:
+        """A process has changed the disk."""
+        with self.acting(process):
+            self.checks.changed(self, process, operation, name)
+        if self.crash_points is not None and process.step is not None:
+            self.crash_points.after(process.step)
+            process.must_live()
 
     def zombie_survives(self) -> bool:
         """Whether a process that stands still cannot be reached by a kill."""
@@ -164,32 +229,60 @@ class World:
         """Something for the story that is no action."""
         self.trace.add(self.now(), text)
 
+    def claimed(self, driver: DriverProcess) -> None:
+        """A driver has claimed the log."""
+        self.note(f"{driver.name} has claimed {driver.job_id} as generation {driver.generation}")
+
+    def begins_anew(self, submission: Submission) -> None:
+        """The job was stopped on purpose, and is started once more from where it was."""
+        begins = "nothing" if submission.point is None else str(submission.point.checkpoint.checkpoint)
+        self.note(f"the user starts the job again as {submission.job_id}, from {begins}")
+
     def interleave(self, process: Process) -> None:
-        """Let others act in the middle of a process's background work."""
-        for _ in range(self.rng.choice((0, 0, 1, 2, 6))):
-            if not self._act():
-                break
-        self.faults.die_if_killed(process)
+        """Let others act in the middle of a process's work, for as long as it stands still at least."""
+        self._under_way.append((process, self.now()))
+        try:
+            for _ in range(self.rng.choice((0, 0, 1, 2, 6))):
+                if not self._act():
+                    break
+            while process.paused and process.alive and self._act():
+                pass
+        finally:
+            self._under_way.pop()
+        process.must_live()
+
+    def living(self) -> list[WorkerProcess]:
+        """Workers that exist."""
+        return [worker for worker in self.workers if worker.alive]
 
     # -- the loop
 
+    @property
+    def over(self) -> bool:
+        """Whether the job is, and every process of it has left."""
+        return self.supervisor.done and not self.supervisor.living() and not self.living()
+
     def _run_to_end(self) -> None:
         healed_at = None
-        while not (self.master.state.terminal and not self.gang.living()):
+        while not self.over:
             if healed_at is None and (self.faults.spent or self.trace.count > STEPS_MAX):
                 healed_at = self.trace.count
                 self.faults.heal()
             if healed_at is not None and self.trace.count - healed_at > HEALED_STEPS_MAX:
                 raise Violation(
-                    f"no progress: {HEALED_STEPS_MAX} events after the last fault the job is still "
-                    f"{self.master.state.value}"
+                    f"no progress: {HEALED_STEPS_MAX} events after the last fault {self._standing()}"
                 )
-            if self.master.state.terminal:
+            if self.supervisor.done:
                 self.faults.heal()
             if not self._act():
-                raise Violation(
-                    f"deadlock: nothing can ever happen any more while the job is {self.master.state.value}"
-                )
+                raise Violation(f"deadlock: nothing can ever happen any more while {self._standing()}")
+
+    def _standing(self) -> str:
+        drivers = [
+            f"{driver.name} is {'standing by' if driver.master is None else driver.master.state.value}"
+            for driver in self.supervisor.living()
+        ]
+        return f"{', '.join(drivers) or 'there is no driver'}, with {len(self.living())} workers"
 
     def _act(self) -> bool:
         """One action, or the passing of time; False when nothing is left to happen."""
@@ -202,7 +295,10 @@ class World:
             weights.append(self._weight(name))
             oldest = min(oldest, since)
         target = self._next_time(now)
-        if target is not None and (not ready or target - oldest <= SLACK_MS):
+        waits = bool(ready)
+        if self._under_way and not self._under_way[-1][0].paused:
+            waits, oldest = True, min(oldest, self._under_way[-1][1])
+        if target is not None and (not waits or target - oldest <= SLACK_MS):
             ready.append(("time", None))
             weights.append(1.0)
         if not ready:
@@ -224,35 +320,44 @@ class World:
             due = lane.due
             if due is not None and due <= now:
                 yield lane.name, due, lane.deliver
-        driver = self.driver
-        parts: list[tuple[str, int | None, Callable[[], Any]]] = [
-            (driver.name, driver.since(now), driver.act),
-            (driver.background.name, driver.background.since(now), driver.background.act),
-        ]
-        for worker in self.gang.workers:
-            parts += self._actions_of(worker, now)
-        for name, since, action in parts:
-            if since is not None:
-                yield name, since, action
+        for driver in self.supervisor.drivers:
+            if driver.alive:
+                for name, since, action in driver.actions(now):
+                    if since is not None:
+                        yield name, since, action
+        for worker in self.workers:
+            for name, since, action in self._actions_of(worker, now):
+                if since is not None:
+                    yield name, since, action
 
     def _actions_of(
         self, worker: WorkerProcess, now: int
     ) -> Iterator[tuple[str, int | None, Callable[[], Any]]]:
-        background: SimBackground = worker.background
         if worker.runs:
             yield worker.name, worker.since(now), worker.act
             yield f"{worker.name} heartbeat", worker.beat_since(now), worker.beat
-            yield background.name, background.since(now), background.act
+            yield worker.background.name, worker.background.since(now), worker.background.act
         for wire in (worker.link.out, worker.link.back):
             due = wire.due
             if due is not None and due <= now:
-                yield wire.name, due, wire.deliver
+                yield wire.name, due, lambda wire=wire: self._deliver(worker, wire)  # type: ignore[misc]
+
+    def _deliver(self, worker: WorkerProcess, wire: Wire) -> str:
+        if self.crash_points is None:
+            return wire.deliver()
+        step = self.crash_points.message(worker.driver, wire.name)
+        said = wire.deliver()
+        self.crash_points.after(step)
+        return said
 
     def _next_time(self, now: int) -> int | None:
         """The next moment at which something becomes possible that is not now."""
-        times = [self.line.next_time(), self.driver.next_time()]
+        times = [self.line.next_time()]
+        for driver in self.supervisor.drivers:
+            if driver.alive:
+                times += driver.next_times()
         times += [lane.due for lane in self.network.lanes]
-        for worker in self.gang.workers:
+        for worker in self.workers:
             times += [worker.link.out.due, worker.link.back.due]
             if worker.runs:
                 times += [worker.next_time(), worker.beat_at]
@@ -264,25 +369,9 @@ class World:
             weight = self._weights[name] = self.rng.choice((0.2, 1.0, 1.0, 4.0))
         return weight
 
-    def _make_master(self) -> JobMaster:
-        job, settings, driver = self.job, self.settings, self.driver
-        probe, service, permit, marker = self.probe(driver), None, None, None
-        if settings.storage is not None:
-            disk, marker = driver.disk(), MARKER
-            reachability.write_marker(disk, marker)
-            service = CheckpointService(disk, JobId(JOB_ID), probe)
-            permit = service.claim()
-        ports = MasterPorts(
-            driver.clock,
-            driver.background,
-            self.gang,
-            SimRandom(random.Random(f"{self.seed} chance")),
-            probe,
-            driver.post,
-            self.checks.listener(self),
-        )
-        program = Program(JOB_ID, job.plan, settings.worker, job.record_types)
-        driver.master = JobMaster(
-            JobId(JOB_ID), job.name, job.plan, program, settings, ports, service, permit, None, marker
-        )
-        return driver.master
+
+def shown(name: str) -> str:
+    """A file's name as traces have it: names of trial files are drawn outside of any seed."""
+    folder, slash, last = name.rpartition("/")
+    is_trial = folder.rpartition("/")[2] == reachability.FOLDER and "marker" not in last
+    return f"{folder}{slash}*" if is_trial else name

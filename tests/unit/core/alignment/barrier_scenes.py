@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from headgate.core.alignment.barriers import Alignment, Barrier
+from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
 from headgate.core.alignment.handler import AbortSnapshot, BarrierHandler, Effect, TriggerSnapshot
 
 WALL_MS = 1_000_000
 """The wall clock when the monotonic clock is 0."""
+
+ORDER = SavepointOrder("file:///savepoints/savepoint-0a1b2c")
+"""What the barriers of savepoints carry."""
 
 Entry = tuple[str, Any]
 """A word of the scenario, and the barrier or the number it stands for."""
@@ -128,7 +131,9 @@ class Scene:
         trigger_ms = self.created.setdefault(checkpoint, int(WALL_MS + self.now_ms))
         alignment = {"U": Alignment.UNALIGNED, "F": Alignment.FORCED_ALIGNED}.get(letter, Alignment.ALIGNED)
         timeout_ms = self.timeout_ms if letter == "T" else None
-        return Barrier(checkpoint, trigger_ms, alignment, timeout_ms, savepoint=letter == "S")
+        return Barrier(
+            checkpoint, trigger_ms, alignment, timeout_ms, savepoint=ORDER if letter == "S" else None
+        )
 
     def age_ms(self, barrier: Barrier) -> float:
         """Wall clock now, less the trigger's."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.common.errors import ConfigError
-from headgate.core.alignment.barriers import Alignment, Barrier
+from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
 from headgate.core.alignment.settings import AlignmentSettings
 
 AT_LEAST_ONCE = AlignmentSettings(exactly_once=False)
@@ -14,6 +14,7 @@ ALIGNED = AlignmentSettings()
 TIMED_BUT_OFF = AlignmentSettings(timeout_ms=5)
 UNALIGNED = AlignmentSettings(unaligned=True)
 TIMED = AlignmentSettings(unaligned=True, timeout_ms=5)
+ORDER = SavepointOrder("file:///savepoints/savepoint-0a1b2c")
 
 
 @pytest.mark.parametrize(
@@ -35,13 +36,14 @@ def test_the_barrier_is_chosen_at_the_trigger(
     settings: AlignmentSettings, savepoint: bool, alignment: Alignment, timeout_ms: int | None
 ) -> None:
     """Mode, savepoint, unaligned and timeout decide in this order."""
-    assert settings.barrier(7, 1000, savepoint) == Barrier(7, 1000, alignment, timeout_ms, savepoint)
+    order = ORDER if savepoint else None
+    assert settings.barrier(7, 1000, order) == Barrier(7, 1000, alignment, timeout_ms, order)
 
 
 def test_sk3_only_unaligned_barriers_overtake_from_the_start() -> None:
     """sK3: a savepoint's barrier and one that begins aligned keep their place behind the records."""
     assert UNALIGNED.barrier(1, 0).overtakes
-    assert not UNALIGNED.barrier(1, 0, savepoint=True).overtakes
+    assert not UNALIGNED.barrier(1, 0, savepoint=ORDER).overtakes
     assert not TIMED.barrier(1, 0).overtakes
 
 

@@ -8,7 +8,7 @@ that is read later does nothing. Bytes (sX5) are counted by the gate and tested 
 from __future__ import annotations
 
 import pytest
-from barrier_scenes import Scene
+from barrier_scenes import ORDER, Scene
 
 from headgate.core.alignment.alternating import AlternatingBarrierHandler
 from headgate.core.alignment.barriers import Alignment, Barrier
@@ -58,7 +58,7 @@ def test_sx5_metrics_alternation() -> None:
     scene.play("B1@0 b0 b1 +6 B1@1")
     assert scene.effects[-1] == TriggerSnapshot(Barrier(1, 999_990), 10.0, 6.0)
     scene.play("S2@0 b1 +5 S2@1")
-    assert scene.effects[-1] == TriggerSnapshot(Barrier(2, 1_000_001, savepoint=True), 5.0, 5.0)
+    assert scene.effects[-1] == TriggerSnapshot(Barrier(2, 1_000_001, savepoint=ORDER), 5.0, 5.0)
     unaligned = Barrier(3, 1_000_004, Alignment.UNALIGNED)
     scene.play("U3@0 b0 b1x")
     assert scene.effects[2:] == [TriggerSnapshot(unaligned, 7.0, 0.0)]
@@ -148,7 +148,7 @@ def test_sx8_never_timeoutable() -> None:
 
 def test_sx8_savepoints_and_plain_barriers_never_time_out() -> None:
     """Without a timeout, or for a savepoint, no clock runs."""
-    for barrier in (Barrier(1, 0), Barrier(1, 0, timeout_ms=5, savepoint=True)):
+    for barrier in (Barrier(1, 0), Barrier(1, 0, timeout_ms=5, savepoint=ORDER)):
         handler = AlternatingBarrierHandler(2)
         assert handler.announce(0, barrier, 50, 0.0) + handler.barrier(0, barrier, 50, 0.0) == []
         assert (handler.next_timeout(), handler.timeout(1e9)) == (None, [])
@@ -358,7 +358,10 @@ def test_forced_channel_that_ends_is_awaited_no_more() -> None:
 
 def test_a_savepoint_aligns_whatever_its_barrier_says() -> None:
     """A savepoint's barrier that may overtake downstream aligns here, and has nothing to take along."""
-    handler, barrier = AlternatingBarrierHandler(2), Barrier(1, 0, Alignment.UNALIGNED, savepoint=True)
+    handler, barrier = (
+        AlternatingBarrierHandler(2),
+        Barrier(1, 0, Alignment.UNALIGNED, savepoint=ORDER),
+    )
     assert handler.announce(0, barrier, 0, 0.0) + handler.barrier(0, barrier, 0, 0.0) == []
     assert handler.blocked == {0}
     effects = handler.announce(1, barrier, 0, 4.0) + handler.barrier(1, barrier, 0, 4.0)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from barrier_scenes import ORDER
 
 from headgate.common.errors import InternalError
 from headgate.core.alignment.aligned import AlignedBarrierHandler
@@ -304,11 +305,11 @@ def test_sx5_metrics() -> None:
     assert isinstance(first, TriggerSnapshot)
     assert (first.alignment_ms, first.start_delay_ms) == (6.0, 10.0)
     assert (player.gate.bytes_processed, player.gate.last_channel) == (2000, 1)
-    player.play("B2@0", trigger_ms=player.now - 5, savepoint=True)
+    player.play("B2@0", trigger_ms=player.now - 5, savepoint=ORDER)
     assert (player.gate.bytes_processed, player.gate.last_channel) == (0, 1)
     player.play("b1")
     player.now += 5
-    player.play("B2@1 b0 b1", trigger_ms=player.now - 10, savepoint=True)
+    player.play("B2@1 b0 b1", trigger_ms=player.now - 10, savepoint=ORDER)
     assert player.gate.bytes_processed == 1000
     player.play("B3@0 b0 b1", alignment=Alignment.UNALIGNED)
     player.now += 10
@@ -349,7 +350,7 @@ def test_sx11_unaligned_barriers_from_upstream() -> None:
     player.drain()
     assert (player.triggered, player.captured, player.completed) == ([1], {1: ["b0"]}, [1])
 
-    player = Player(2, AlternatingBarrierHandler(2)).play("B1@0 b0", savepoint=True)
+    player = Player(2, AlternatingBarrierHandler(2)).play("B1@0 b0", savepoint=ORDER)
     assert player.blocked == {0}
     player.play("B2@1", alignment=Alignment.UNALIGNED)
     assert (player.aborted, player.triggered, player.captured) == ([1], [2], {2: ["b0"]})

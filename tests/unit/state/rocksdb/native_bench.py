@@ -142,3 +142,19 @@ def read(made: Backend, keys: Iterable[Any], state: str = "v") -> dict[Any, Any]
         handle: Any = made.handles[state]
         found[key] = handle.value
     return found
+
+
+def maps(key: Any = str, value: Any = int) -> dict[str, StateDescriptor]:
+    """One declared map state."""
+    return {"m": StateDescriptor("m", "map", (key, value), lambda: None)}
+
+
+def bound(made: Any, key: Any) -> Any:
+    """The handle, with `key` as the current key."""
+    made.bind(key)
+    return made.handles["m"]
+
+
+def contents(made: Any) -> dict[Any, list[tuple[Any, Any]]]:
+    """Every map, its entries in order."""
+    return {key: list(entries.items()) for key, entries in made.scan("m")}

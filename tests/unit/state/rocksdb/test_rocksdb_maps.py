@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import enum
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +11,17 @@ import msgspec
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from native_bench import GROUPS, NativeBench, keyed
+from native_bench import GROUPS, STATES, NativeBench, bound, contents, keyed, maps, put
 
-from headgate.api.state import StateDescriptor
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.keygroups import key_group
 from headgate.state.heap.tables import MISSING
 from headgate.state.rocksdb import live_map, map_layout, map_table, migration
+from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.keys import storage_key
 from headgate.state.rocksdb.layout import PLAIN_VALUES, VERSIONED_VALUES
-from headgate.state.rocksdb.map_handle import RocksMapState
-from headgate.state.rocksdb.map_layout import MAP_ENTRIES, MapEntries
+from headgate.state.rocksdb.map_layout import MAP_ENTRIES
 from headgate.state.rocksdb.native_files import details_of
-
-
-def maps(key: Any = str, value: Any = int) -> dict[str, StateDescriptor]:
-    """One declared map state."""
-    return {"m": StateDescriptor("m", "map", (key, value), lambda: None)}
 
 
 @pytest.fixture
@@ -50,17 +41,6 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> None:
 def _small(patch: pytest.MonkeyPatch, size: int) -> None:
     for module in (map_table, map_layout, live_map):
         patch.setattr(module, "SMALL_MAX", size)
-
-
-def bound(made: Any, key: Any) -> Any:
-    """The handle, with `key` as the current key."""
-    made.bind(key)
-    return made.handles["m"]
-
-
-def contents(made: Any) -> dict[Any, list[tuple[Any, Any]]]:
-    """Every map, its entries in order."""
-    return {key: list(entries.items()) for key, entries in made.scan("m")}
 
 
 KEYS, ENTRIES = st.sampled_from(["a", "b", 3]), st.sampled_from(["x", "y", "z", "ü", ""])
@@ -227,63 +207,6 @@ def test_the_canonical_blob_is_that_of_the_heap(bench: NativeBench) -> None:
     assert rocks.peek("m", "other") is None
 
 
-class Color(enum.IntEnum):
-    """Numbers by name."""
-
-    RED = 1
-
-
-def test_equal_keys_are_one_entry_and_come_back_as_they_were_put(bench: NativeBench) -> None:
-    """As in a dict: the first of equal keys stays, until it is removed."""
-    made = bench.backend(states=maps(int, str))
-    handle = bound(made, "k")
-    handle.put(True, "a")
-    made.snapshot_sync().release()
-    again = bench.backend(stored=[keyed(bench.snapshot(made, 1))], states=maps(int, str))
-    handle = bound(again, "k")
-    handle.put(1, "b")
-    assert (handle.get(1.0), handle.get(Color.RED), handle.get(Decimal(2)), len(handle)) == (
-        "b",
-        "b",
-        None,
-        1,
-    )
-    again.snapshot_sync().release()
-    ((key, value),) = bound(again, "k").items()
-    assert (type(key), value) == (bool, "b")
-    handle.remove(1)
-    handle.put(Color.RED, "c")
-    again.snapshot_sync().release()
-    assert (
-        bound(bench.backend(stored=[keyed(bench.snapshot(again, 2))], states=maps(int, str)), "k").get(1)
-        == "c"
-    )
-    with pytest.raises(TypeError, match="unhashable"):
-        handle.get([1])
-
-
-@dataclass(frozen=True)
-class Point:
-    """A key of a program's own class."""
-
-    x: int
-
-
-@pytest.mark.parametrize(
-    ("key", "apart"),
-    [
-        (str, True), (int, True), (bytes, True), (tuple[str, int], True), (str | None, True),
-        (tuple[int, ...], True), (float, False), (Any, False), (Point, False), (Color, False),
-        (Decimal, False), (frozenset[int], False), (tuple[str, float], False),
-    ],
-)  # fmt: skip
-def test_only_keys_that_have_one_form_each_lie_apart(bench: NativeBench, key: Any, apart: bool) -> None:
-    """Of others two that are equal may differ in their bytes: such maps are kept whole, as before."""
-    made = bench.backend(states=maps(key, int))
-    assert isinstance(made.handles["m"], RocksMapState) is apart
-    assert isinstance(made._tables["m"].layout, MapEntries) is apart
-
-
 @pytest.mark.parametrize("old", [PLAIN_VALUES, VERSIONED_VALUES])
 def test_checkpoints_of_formats_with_whole_maps_are_restored(
     bench: NativeBench, apart: None, old: int
@@ -379,6 +302,29 @@ def test_damage_is_told(bench: NativeBench, apart: None, change: Any, message: s
         list(bench.heap([keyed(bench.snapshot(made, 2))], maps()).scan("m"))
 
 
+def test_keys_are_given_one_by_one(bench: NativeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: of maps, whole or apart, and of values."""
+    made = bench.backend(states=maps(int, int) | STATES)
+    put(made, dict.fromkeys(range(500), "x"))
+    for n in range(100):
+        for entry in range(40 if n % 2 else 1):
+            bound(made, n).put(entry, n)
+    items, read = ColumnStore.items, []
+
+    def noting(*arguments: Any, **options: Any) -> Iterator[tuple[bytes, bytes]]:
+        for item in items(*arguments, **options):
+            read.append(item)
+            yield item
+
+    monkeypatch.setattr(ColumnStore, "items", noting)
+    for name, count in (("m", 100), ("v", 500)):
+        read.clear()
+        keys = iter(made.keys(name))
+        first = [next(keys) for _ in range(5)]
+        assert len(read) == 5
+        assert {*first, *keys} == set(range(count))
+
+
 def test_a_map_that_grows_is_taken_apart_and_a_new_small_one_is_whole(bench: NativeBench) -> None:
     """At 32 entries; it stays apart until it is cleared."""
     made = bench.backend(states=maps(int, int))
@@ -413,6 +359,9 @@ def test_whole_maps_may_be_worked_with_as_dicts(bench: NativeBench, size: int) -
         table.own("k").pop(0, None)
     expected = dict.fromkeys(range(1, 200), 2)
     assert (table.entries.get("k"), len(bound(made, "k"))) == (expected, 199)
+    table.own("k").update({1000: 1})
+    assert len(bound(made, "k")) == 200
+    table.own("k").pop(1000)
     again = bench.backend(stored=[keyed(bench.snapshot(made, 1))], states=maps(int, int))
     assert sorted(again.tables["m"].entries.get("k").items()) == sorted(expected.items())
     again.tables["m"].own("k").clear()

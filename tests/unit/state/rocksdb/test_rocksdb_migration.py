@@ -23,6 +23,7 @@ from headgate.state.rocksdb import migration
 from headgate.state.rocksdb.layout import PLAIN_VALUES
 from headgate.state.rocksdb.migration import Migration
 from headgate.state.rocksdb.native_files import details_of
+from headgate.state.rocksdb.native_restore import Source
 
 NAME = "shop.Visit"
 
@@ -265,6 +266,62 @@ def test_g8_what_does_not_fit_is_refused_before_anything_runs(bench: NativeBench
         UsageError, match="state 'v' of the checkpoint cannot be read as the program declares"
     ):
         bench.backend(stored=stored, states=state(str))
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, bool]]:
+    """Where files were copied to, and whether a database was built by then."""
+    found, fetch = [], Source.fetch
+
+    def noting(source: Source, directory: Path) -> None:
+        found.append((directory, (directory.parent / "db").exists()))
+        fetch(source, directory)
+
+    monkeypatch.setattr(Source, "fetch", noting)
+    return found
+
+
+def test_g8_an_older_type_in_one_of_several_states_is_judged_before_anything_is_built(
+    bench: NativeBench, slow: None, fetched: list[tuple[Path, bool]]
+) -> None:
+    """The first subtask's values are all rewritten and fit; some of the second's are not, and do not."""
+    second = record(("url", Annotated[str, hg.alias("page")]))
+    third = record(("link", Annotated[str, hg.alias("url")], "none"))
+    old = bench.backend(states=state(V1))
+    fill(old, {n: V1(str(n)) for n in range(40)})
+    parts = bench.subtasks(2, [keyed(bench.snapshot(old, 1))], states=state(second))
+    settle(parts[0])
+    parts[1].settle()
+    stored = [keyed(bench.draw(made, 2, subtask=i)()) for i, made in enumerate(parts)]
+    fetched.clear()
+    with pytest.raises(UsageError, match=r"state 'v' .* in another way"):
+        bench.subtasks(1, stored, states=state(third))
+    ((directory, built),) = fetched  # whether its state is empty, and so does not count, is in the files
+    assert (built, directory.exists(), (directory.parent / "db").exists()) == (False, False, False)
+    settle(parts[1])
+    stored[1] = keyed(bench.draw(parts[1], 3, subtask=1)())
+    (made,) = bench.subtasks(1, stored, states=state(third))
+    assert dict(made.scan("v")) == {n: third(str(n)) for n in range(40)}
+
+
+def test_what_is_empty_is_looked_into_and_copied_once(
+    bench: NativeBench, fetched: list[tuple[Path, bool]]
+) -> None:
+    """A type that nothing is left of need not fit; the files serve as they lie there, continued or not."""
+    states = state(V1) | {"w": StateDescriptor("w", "value", (int,), lambda: -1)}
+    parts = bench.subtasks(2, [], states=states)
+    for key in range(40):
+        made: Any = _owner(parts, key)
+        made.bind(key)
+        made.handles["v"].value, made.handles["w"].value = V1("x"), key
+        made.store()
+        made.tables["v"].remove(key)
+    stored = [keyed(bench.draw(made, 1, subtask=i)()) for i, made in enumerate(parts)]
+    fetched.clear()
+    (again,) = bench.subtasks(1, stored, states=states | state(bytes))
+    assert [built for _, built in fetched] == [False, False]
+    assert (dict(again.scan("v")), dict(again.scan("w"))) == ({}, {key: key for key in range(40)})
+    assert [path.name for path in fetched[0][0].parent.iterdir()] == ["db"]
 
 
 def test_a_state_that_is_empty_begins_anew(bench: NativeBench, slow: None) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -152,8 +154,13 @@ def test_what_is_no_timestamp_is_refused_or_not_there(queue: RocksTimerQueue) ->
         with pytest.raises(UsageError, match="expected whole milliseconds as an int of 64 bits"):
             queue.register(wrong, "k")  # type: ignore[arg-type]
         assert not queue.delete(wrong, "k")  # type: ignore[arg-type]
-    queue.register(10, "k")
-    assert queue.delete(10.0, "k")  # type: ignore[arg-type]
+    memory = TimerQueue[Any]()
+    for equal in (10.0, Decimal(10), np.int64(10), np.float64(10)):
+        for timers in (queue, memory):
+            timers.register(10, "k")
+            assert timers.delete(equal, "k")  # type: ignore[arg-type]
+            assert not timers.delete(float("inf"), "k")  # type: ignore[arg-type]
+            assert timers.next_time is None
 
 
 def test_the_key_comes_back_as_it_was_registered(queue: RocksTimerQueue) -> None:
@@ -231,6 +238,17 @@ def test_where_they_live_may_change_at_any_restore(
         (whole,) = bench.subtasks(1, drawn, timers_on_disk=before)
         assert _found(whole) == timers
     assert _found(bench.heap(stored)) == timers
+
+
+@pytest.mark.parametrize("time", [WATERMARK_MIN, 2**62, WATERMARK_MAX - 1, WATERMARK_MAX])
+def test_timers_at_the_ends_of_time_alone_move_into_memory(bench: NativeBench, time: int) -> None:
+    """Their bytes may lie behind those of every key of a state."""
+    made = bench.backend(**ON_DISK)
+    made.event_timers.register(time, "k")
+    stored = [keyed(bench.snapshot(made, 1))]
+    for on_disk, parallelism in itertools.product([False, True], [1, 2]):
+        parts = bench.subtasks(parallelism, stored, timers_on_disk=on_disk)
+        assert [timer for part in parts for timer in part.event_timers.snapshot()] == [(time, "k")]
 
 
 def test_the_canonical_blob_is_that_of_timers_in_memory(

@@ -7,8 +7,20 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ttl_samples import HEAP, KINDS, ROCKS, Files, states, workbench, write
+from ttl_samples import (
+    HEAP,
+    KINDS,
+    LOGGED_HEAP,
+    LOGGED_ROCKS,
+    ROCKS,
+    Files,
+    blob_of,
+    states,
+    workbench,
+    write,
+)
 
+import headgate as hg
 from headgate.api.state import StateDescriptor, StateKind
 from headgate.api.state_ttl import StateTtl, TtlUpdate, TtlVisibility
 from headgate.common.errors import UsageError
@@ -155,3 +167,81 @@ def test_stored_values_name_their_kind() -> None:
         "count": StateKind.VALUE, "log": StateKind.LIST, "totals": StateKind.MAP, "sum": StateKind.REDUCING,
         "mean": StateKind.AGGREGATING, "basket": StateKind.VALUE, "spread": StateKind.AGGREGATING,
     }  # fmt: skip
+
+
+class Words(hg.TypeSerializer[str]):
+    """A word as its place in a list that every program has in an order of its own.
+
+    Args:
+        known: the list.
+    """
+
+    immutable = True
+
+    def __init__(self, *known: str) -> None:
+        self.known = list(known)
+
+    def encode(self, value: str) -> bytes:
+        return bytes([self.known.index(value)])
+
+    def decode(self, data: bytes) -> str:
+        return self.known[data[0]]
+
+    def snapshot(self) -> hg.TypeSerializerSnapshot[str]:
+        return WordsSnapshot(self)
+
+
+class WordsSnapshot(hg.TypeSerializerSnapshot[str]):
+    """Goes on with the stored list, and the new words behind it."""
+
+    def __init__(self, words: Words | None = None) -> None:
+        self.words = words or Words()
+
+    def current_version(self) -> int:
+        return 1
+
+    def write_snapshot(self, out: Any) -> None:
+        out.write_utf(" ".join(self.words.known))
+
+    def read_snapshot(self, read_version: int, in_: Any) -> None:
+        self.words = Words(*in_.read_utf().split())
+
+    def restore_serializer(self) -> Words:
+        return self.words
+
+    def resolve_schema_compatibility(
+        self, old_snapshot: hg.TypeSerializerSnapshot[Any]
+    ) -> hg.TypeSerializerSchemaCompatibility[str]:
+        assert isinstance(old_snapshot, WordsSnapshot)
+        stored, declared = old_snapshot.words.known, self.words.known
+        if stored == declared:
+            return hg.TypeSerializerSchemaCompatibility.compatible_as_is()
+        both = list(dict.fromkeys([*stored, *declared]))
+        if both == stored:
+            return hg.TypeSerializerSchemaCompatibility.compatible_with_reconfigured_serializer(Words(*both))
+        return hg.TypeSerializerSchemaCompatibility.incompatible("there are new words")
+
+
+def said(words: Words, ttl: StateTtl | None) -> Descriptors:
+    """A state of one word and one of several."""
+    return {
+        "one": StateDescriptor("one", StateKind.VALUE, (str,), str, serializers=(words,), ttl=ttl),
+        "many": StateDescriptor("many", StateKind.LIST, (str,), list, serializers=(words,), ttl=ttl),
+    }
+
+
+@pytest.mark.parametrize("store", [HEAP, ROCKS, LOGGED_HEAP, LOGGED_ROCKS])
+@pytest.mark.parametrize("ttl", [None, StateTtl(10)])
+def test_what_a_reconfigured_serializer_writes_is_shown(store: str, ttl: StateTtl | None) -> None:
+    """A look goes by the serializer that the restore has put in place: the declared one knows less."""
+    with workbench() as bench:
+        old = bench.make(store, said(Words("low", "high"), ttl))
+        old.bind("ada")
+        old.handles["one"].value = "high"
+        old.handles["many"].extend(["low", "high"])
+        old.store()
+        declared = said(Words("low"), ttl)
+        backend = bench.make(store, declared, blob_of(old))
+        shown = {"one": "high", "many": ["low", "high"]}
+        assert peeked(backend, declared, "ada") == shown
+        assert backend.peek("one", "ada").schema == backend.state_types()["one"]

@@ -7,11 +7,25 @@ from itertools import product
 from typing import Any
 
 import pytest
-from ttl_samples import EMPTY, HEAP, ROCKS, Workbench, blob_of, full, read, states, workbench, write
+from ttl_samples import (
+    EMPTY,
+    HEAP,
+    LOGGED_HEAP,
+    ROCKS,
+    Clock,
+    Workbench,
+    blob_of,
+    full,
+    read,
+    states,
+    workbench,
+    write,
+)
 
 from headgate.api.state import StateDescriptor, StateKind
 from headgate.api.state_ttl import StateTtl, TtlCleanup, TtlVisibility
 from headgate.common.errors import UsageError
+from headgate.common.time import WATERMARK_MIN
 
 UNSWEPT = TtlCleanup(incremental=0)
 STORES = [
@@ -82,6 +96,71 @@ def test_switched_on_entries_count_as_written_at_the_restore(
     bench.clock.now = 1_000
     new = bench.make(after, states(StateTtl(10)), blob_of(old))
     bench.clock.now = 1_009
+    assert read(new, "ada") == full(4)
+    bench.clock.now = 1_010
+    assert read(new, "ada") == EMPTY
+
+
+class SlowBlob:
+    """A blob whose reading takes until a moment.
+
+    Args:
+        blob: its bytes.
+        clock: is moved.
+        until: to this time.
+    """
+
+    def __init__(self, blob: bytes, clock: Clock, until: int) -> None:
+        self.size, self._blob, self._clock, self._until = len(blob), blob, clock, until
+
+    def read(self, offset: int, length: int) -> bytes:
+        self._clock.now = self._until
+        return self._blob[offset : offset + length]
+
+
+@pytest.mark.parametrize("store", [HEAP, ROCKS, LOGGED_HEAP])
+@pytest.mark.parametrize("time", ["processing", "event"])
+def test_a_long_restore_takes_nothing_of_the_time_of_entries_without_stamps(
+    bench: Workbench, store: str, time: str
+) -> None:
+    """The backend is made at 100, the restore ends at 1000: from then on the whole time, and no more."""
+    old = bench.make(store, states(None))
+    write(old, "ada", 4)
+    blob = blob_of(old)
+    bench.clock.now = 100
+    new = bench.make(store, states(StateTtl(10, time=time)))
+    new.restore([SlowBlob(blob, bench.clock, 1_000)])
+    bench.clock.now = 1_009
+    assert read(new, "ada") == full(4)
+    bench.clock.now = 1_010
+    assert read(new, "ada") == EMPTY
+
+
+def test_a_long_restore_does_not_stop_the_time_of_entries_with_stamps(bench: Workbench) -> None:
+    """Written at 0 for 10 ms; the restore lasts from 2 to 8."""
+    old = bench.make(HEAP, states(StateTtl(10)))
+    write(old, "ada", 4)
+    blob = blob_of(old)
+    bench.clock.now = 2
+    new = bench.make(HEAP, states(StateTtl(10)))
+    new.restore([SlowBlob(blob, bench.clock, 8)])
+    bench.clock.now = 9
+    assert read(new, "ada") == full(4)
+    bench.clock.now = 10
+    assert read(new, "ada") == EMPTY
+
+
+def test_before_event_time_is_known_entries_without_stamps_count_from_the_first_watermark(
+    bench: Workbench,
+) -> None:
+    """However many looks there are before it."""
+    old = bench.make(HEAP, states(None))
+    write(old, "ada", 4)
+    blob = blob_of(old)
+    bench.clock.now = WATERMARK_MIN
+    new = bench.make(HEAP, states(StateTtl(10, time="event")), blob)
+    assert read(new, "ada") == full(4)
+    bench.clock.now = 1_000
     assert read(new, "ada") == full(4)
     bench.clock.now = 1_010
     assert read(new, "ada") == EMPTY

@@ -1,4 +1,4 @@
-"""What tests of the time to live share: states of every kind, a clock moved by hand, both backends."""
+"""What tests of the time to live share: states of every kind, a clock moved by hand, all backends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from headgate.api.state import (
-    AggregateFunction,
     AggregatingState,
     ListState,
     MapState,
@@ -26,47 +25,23 @@ from headgate.api.state import (
     value_state,
 )
 from headgate.api.state_ttl import StateTtl
-from headgate.state.backend import KeyedBackend
+from headgate.state.backend import KeyedBackend, TableBackend
+from headgate.state.changelog.backend import ChangelogBackend
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
 from headgate.state.snapshots import Inline
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps
+from headgate.testing.suites.backend.states import Mean, Spread
 
 GROUPS = 16
 HEAP, ROCKS = "hashmap", "rocksdb"
+LOGGED_HEAP, LOGGED_ROCKS = "changelog of hashmap", "changelog of rocksdb"
 KINDS = ("count", "log", "totals", "sum", "mean", "basket", "spread")
 """States of :class:`Everything`; the last two hold values that are changed in place."""
 
 _MEMORY = RocksMemory(LIMIT_MIN)
-
-
-class Mean(AggregateFunction[int, tuple[int, int], float]):
-    """The mean of what was added, in a pair that cannot be changed in place."""
-
-    def create_accumulator(self) -> tuple[int, int]:
-        return 0, 0
-
-    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator[0] + 1, accumulator[1] + value
-
-    def get_result(self, accumulator: tuple[int, int]) -> float:
-        return accumulator[1] / accumulator[0]
-
-
-class Spread(AggregateFunction[int, list[int], int]):
-    """Greatest minus least, in a list changed in place."""
-
-    def create_accumulator(self) -> list[int]:
-        return []
-
-    def add(self, value: int, accumulator: list[int]) -> list[int]:
-        accumulator[:] = [min([value, *accumulator]), max([value, *accumulator])]
-        return accumulator
-
-    def get_result(self, accumulator: list[int]) -> int:
-        return accumulator[1] - accumulator[0]
 
 
 class Everything:
@@ -98,7 +73,7 @@ def states(ttl: StateTtl | None, *names: str) -> dict[str, StateDescriptor]:
 
 
 class Workbench:
-    """Makes backends of both kinds, and closes them."""
+    """Makes backends of all kinds, and closes them."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
         self.clock, self._root = clock, root
@@ -109,20 +84,26 @@ class Workbench:
     ) -> Any:
         """A backend as an operator opens it, restored from `blobs`."""
         kept = with_stamps(descriptors)
-        backend: KeyedBackend
-        if store == HEAP:
-            backend = HeapKeyedBackend(kept, 0, GROUPS - 1, GROUPS)
-        else:
-            directory = self._root / f"attempt-{next(self._numbers)}"
-            backend = RocksKeyedBackend(
-                kept, 0, GROUPS - 1, GROUPS, directory=directory, memory=_MEMORY, cache_entries=cache
-            )
+        tables = self._tables(store, kept, cache)
+        backend: KeyedBackend = tables
+        if store in (LOGGED_HEAP, LOGGED_ROCKS):
+            backend = ChangelogBackend(tables, kept, 600_000, lambda: 0)
         self._open.callback(backend.close)
         if any(descriptor.ttl for descriptor in descriptors.values()):
             backend = TtlKeyedBackend(backend, descriptors, self.clock, self.clock)
         if blobs:
             backend.restore(blobs)
         return backend
+
+    def _tables(self, store: str, kept: Mapping[str, StateDescriptor], cache: int) -> TableBackend:
+        if store in (HEAP, LOGGED_HEAP):
+            return HeapKeyedBackend(kept, 0, GROUPS - 1, GROUPS)
+        directory = self._root / f"attempt-{next(self._numbers)}"
+        whole = store == LOGGED_ROCKS
+        return RocksKeyedBackend(
+            kept, 0, GROUPS - 1, GROUPS,
+            directory=directory, memory=_MEMORY, cache_entries=cache, map_entries=not whole,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Close all that were made."""

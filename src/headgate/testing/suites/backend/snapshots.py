@@ -166,6 +166,21 @@ class SnapshotTests(BackendTests):
         bench.keep_only([first, stored[1]])
         assert contents([bench.backend(stored=[stored[1]])]) == cuts[1][0]
 
+    def test_a_savepoint_stands_alone_and_nobody_goes_on_from_it(self, bench: Bench) -> None:
+        """It needs no earlier file, and no later checkpoint needs it; what changed before it is not lost."""
+        backend = bench.backend()
+        touch(backend, "a", 1)
+        first = bench.store(backend, 1)
+        touch(backend, "b", 2)
+        expected = contents([backend])
+        savepoint = bench.finish(backend, backend.snapshot_sync(2, None), 2)
+        assert not set(first.handles()) & set(savepoint.handles())
+        assert contents([bench.backend(stored=[savepoint])]) == expected
+        touch(backend, "c", 3)
+        later = bench.store(backend, 3, 1)
+        bench.keep_only([first, later])
+        assert contents([bench.backend(stored=[later])]) == contents([backend])
+
     def _ended(self, bench: Bench, backend: Any, pending: Any, end: str) -> None:
         if end == "release":
             pending.release()

@@ -1,0 +1,196 @@
+"""A job that runs while the program goes on: ask it for savepoints, stop it, wait for its end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+from headgate.api.executor import Executor, JobControl, JobResult, JobSpec, JobStatus, Then
+from headgate.common.errors import HeadgateError, OperatingError, UsageError
+
+
+class JobHandle:
+    """A job that :meth:`Environment.execute_async` started; usable from any thread.
+
+    What is asked for waits for its answer. A job that is never asked for its :meth:`result` goes on all the
+    same, and the process lives until it has ended; what it raises is then told by nobody. As a context
+    manager it is waited for at the end of the block, and cancelled first if the block raises.
+
+    Example:
+        >>> import headgate as hg
+        >>> from headgate.testing import MiniCluster
+        >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+        >>> numbers = env.from_collection([1, 2, 3]).collect_later()
+        >>> job = env.execute_async("numbers")
+        >>> job.result().restarts, job.status().state, sorted(numbers.records)
+        (0, 'finished', [1, 2, 3])
+    """
+
+    def __init__(self, executor: Executor, job: JobSpec, finished: Callable[[JobResult], JobResult]) -> None:
+        self.name = job.name
+        self._control: Future[JobControl] = Future()
+        self._result: Future[JobResult] = Future()
+        spec = replace(job, begins=self._control.set_result)
+
+        def run() -> None:
+            try:
+                self._result.set_result(finished(executor.execute(spec)))
+            except BaseException as error:
+                self._result.set_exception(error)
+                self._refuse_questions(error)
+
+        self._thread = threading.Thread(target=run, name=f"headgate-job-{job.name}")
+        self._thread.start()
+
+    def __enter__(self) -> JobHandle:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self.cancel()
+        self._thread.join()
+
+    def result(self, timeout_s: float | None = None) -> JobResult:
+        """Wait until the job has ended.
+
+        Args:
+            timeout_s: how long; None: until it has ended.
+
+        Raises:
+            UsageError: it could not run; nothing was started.
+            UserFunctionError: the program's code failed and the restart strategy gave up.
+            JobFailedError: it was cancelled, or anything else failed and the restart strategy gave up.
+            TimeoutError: it goes on; the wait was too short.
+            KeyboardInterrupt: Ctrl-C while waiting; the job was cancelled first.
+        """
+        try:
+            return self._result.result(timeout_s)
+        except KeyboardInterrupt:
+            self.cancel()
+            self._thread.join()
+            raise
+
+    @property
+    def done(self) -> bool:
+        """Whether the job has ended, however."""
+        return self._result.done()
+
+    def status(self) -> JobStatus:
+        """The job as it is now, or as it ended.
+
+        Raises:
+            OperatingError: it did not begin at all.
+        """
+        return self._begun().status()
+
+    def checkpoint(self, timeout_s: float | None = None) -> str:
+        """Take a checkpoint now; gives its URI once it is complete and committed.
+
+        Args:
+            timeout_s: how long to wait for it.
+
+        Raises:
+            OperatingError: it was not taken; says why.
+            ConfigError: the job takes no checkpoints.
+            TimeoutError: it is not complete yet, but goes on.
+        """
+        uri: str = self._asked(self._begun().checkpoint, timeout_s)
+        return uri
+
+    def savepoint(
+        self,
+        target: str | None = None,
+        format: str = "canonical",  # noqa: A002 - the name that users know
+        timeout_s: float | None = None,
+    ) -> str:
+        """Take a savepoint; the job goes on. Gives its URI, which any later job can begin from.
+
+        Args:
+            target: folder or URI that gets the savepoint's own folder; by default
+                ``execution.checkpointing.savepoint-dir``.
+            format: "canonical" are Parquet tables that any backend and other tools read, "native" the files
+                of the state backend, which are written and restored faster.
+            timeout_s: how long to wait for it.
+
+        Raises:
+            ConfigError: no such format, or nobody says where to.
+            OperatingError: it was not taken; says why. The job is not disturbed by that.
+            TimeoutError: it is not whole yet, but goes on.
+        """
+        control = self._begun()
+        uri: str = self._asked(lambda then: control.savepoint(target, format, then), timeout_s)
+        return uri
+
+    def stop(
+        self,
+        target: str | None = None,
+        format: str = "canonical",  # noqa: A002 - the name that users know
+        drain: bool = False,
+        timeout_s: float | None = None,
+    ) -> str:
+        """End the job with a savepoint; its output up to there is committed. Gives the savepoint's URI.
+
+        Args:
+            target: as for :meth:`savepoint`.
+            format: as for :meth:`savepoint`.
+            drain: whether event time ends before, so that all timers and windows fire and their output is
+                part of what was committed: for a job that is not to be continued.
+            timeout_s: how long to wait for it.
+
+        Raises:
+            ConfigError: no such format, or nobody says where to.
+            OperatingError: it was not stopped; says why. Where its sources had stopped already, it restarts.
+            TimeoutError: it has not stopped yet, but will.
+        """
+        control = self._begun()
+        uri: str = self._asked(lambda then: control.stop(target, format, drain, then), timeout_s)
+        return uri
+
+    def rescale(self, parallelism: int, from_last: bool = False, timeout_s: float | None = None) -> None:
+        """Have the job go on at another parallelism, from a checkpoint that is taken for it.
+
+        Args:
+            parallelism: subtasks of every operator; one for which the program asks fewer keeps its wish.
+            from_last: whether the last completed checkpoint will do where no new one can be taken, as when
+                the job cannot start because slots were lost.
+            timeout_s: how long to wait until all subtasks run.
+
+        Raises:
+            UsageError: that cannot be, as with too few slots or key groups; the job was not touched.
+            OperatingError: it came to nothing; says whether the job was not touched or put back.
+            TimeoutError: it is not done yet, but goes on.
+        """
+        control = self._begun()
+        self._asked(lambda then: control.rescale(parallelism, then, from_last), timeout_s)
+
+    def cancel(self) -> None:
+        """End the job now, and do not wait for that; :meth:`result` then raises."""
+        try:
+            control = self._begun()
+        except HeadgateError:
+            return  # it has ended before it began
+        control.cancel()
+
+    def _begun(self) -> JobControl:
+        return self._control.result()
+
+    def _asked(self, ask: Callable[[Then], None], timeout_s: float | None) -> Any:
+        answer: Future[Any] = Future()
+
+        def then(found: Any, error: HeadgateError | None) -> None:
+            if error is None:
+                answer.set_result(found)
+            else:
+                answer.set_exception(error)
+
+        ask(then)
+        return answer.result(timeout_s)
+
+    def _refuse_questions(self, cause: BaseException) -> None:
+        if not self._control.done():
+            said = f"job {self.name!r} has ended before it could be asked for anything: {cause}"
+            kind = UsageError if isinstance(cause, UsageError) else OperatingError
+            self._control.set_exception(kind(said))

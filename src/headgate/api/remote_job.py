@@ -1,0 +1,305 @@
+"""A job of another process: found by its name, and asked for the same things as one of our own.
+
+It talks to the endpoint of the job's driver; `docs/control.md` describes what goes over the wire.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from headgate.api.executor import JobStatus
+from headgate.common import errors
+from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
+from headgate.common.job_files import JobFile, KnownJob, known_jobs
+from headgate.common.key_text import key_text
+
+ANSWER_WAIT_S: Final = 20.0
+"""How long the driver may take for an answer that it gives at once."""
+POLL_S: Final = 10.0
+"""How long one request waits for an outcome."""
+NAMED_MAX: Final = 10
+TERMINAL: Final = frozenset({"finished", "failed", "cancelled"})
+
+
+class RunningJob(Protocol):
+    """What can be asked of a job, in this process (`JobHandle`) as in another (`RemoteJob`)."""
+
+    name: str
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        ...
+
+    def status(self) -> JobStatus:
+        """As it is now."""
+        ...
+
+    def checkpoint(self, timeout_s: float | None = None) -> str:
+        """Take a checkpoint; gives its URI."""
+        ...
+
+    def savepoint(
+        self,
+        target: str | None = None,
+        format: str = "canonical",  # noqa: A002 - the name that users know
+        timeout_s: float | None = None,
+    ) -> str:
+        """Take a savepoint; gives its URI."""
+        ...
+
+    def stop(
+        self,
+        target: str | None = None,
+        format: str = "canonical",  # noqa: A002 - the name that users know
+        drain: bool = False,
+        timeout_s: float | None = None,
+    ) -> str:
+        """End it with a savepoint; gives its URI."""
+        ...
+
+    def rescale(self, parallelism: int, from_last: bool = False, timeout_s: float | None = None) -> None:
+        """Have it go on at another parallelism."""
+        ...
+
+    def cancel(self) -> None:
+        """End it now."""
+        ...
+
+
+class RemoteJob:
+    """A running job of another process of this user; :func:`connect` gives one.
+
+    Its methods are those of :class:`JobHandle`; what they raise, they raise for the same reasons.
+
+    Args:
+        job: its id, its name, or the beginning of its id.
+
+    Raises:
+        UsageError: there is no such job, or several; names those there are.
+        OperatingError: its driver died.
+    """
+
+    def __init__(self, job: str) -> None:
+        found = find_job(job, known_jobs())
+        self._file: JobFile = found.file
+        self.name, self.job_id = found.file.name, found.file.job_id
+        if found.gone:
+            raise OperatingError(
+                f"job {self.name!r} ({self.job_id}) is gone: its driver, process {found.file.pid}, died "
+                "without a word; start it again from its last checkpoint"
+            )
+
+    @property
+    def done(self) -> bool:
+        """Whether the job has ended, or its driver died."""
+        try:
+            return self.status().state in TERMINAL
+        except OperatingError:
+            if self._still_there():
+                raise
+            return True
+
+    def status(self) -> JobStatus:
+        """The job as it is now.
+
+        Raises:
+            OperatingError: its driver does not answer.
+        """
+        return msgspec.convert(self._ask("GET", "/v1/job"), JobStatus)
+
+    def checkpoints(self) -> dict[str, Any]:
+        """What is known of its last checkpoints, as `headgate checkpoints --json` gives it."""
+        return self._ask("GET", "/v1/checkpoints")
+
+    def plan(self) -> dict[str, Any]:
+        """Its dataflow as it runs: vertices with their operators and keyed states, and edges."""
+        return self._ask("GET", "/v1/plan")
+
+    def checkpoint(self, timeout_s: float | None = None) -> str:
+        """Take a checkpoint now; see :meth:`JobHandle.checkpoint`."""
+        return str(self._do("checkpoint", {}, timeout_s))
+
+    def savepoint(
+        self,
+        target: str | None = None,
+        format: str = "canonical",  # noqa: A002 - the name that users know
+        timeout_s: float | None = None,
+    ) -> str:
+        """Take a savepoint; see :meth:`JobHandle.savepoint`. A path is one of the driver's machine."""
+        return str(self._do("savepoint", {"target": target, "format": format}, timeout_s))
+
+    def stop(
+        self,
+        target: str | None = None,
+        format: str = "canonical",  # noqa: A002 - the name that users know
+        drain: bool = False,
+        timeout_s: float | None = None,
+    ) -> str:
+        """End the job with a savepoint; see :meth:`JobHandle.stop`. A path is one of the driver's machine."""
+        return str(self._do("stop", {"target": target, "format": format, "drain": drain}, timeout_s))
+
+    def rescale(self, parallelism: int, from_last: bool = False, timeout_s: float | None = None) -> None:
+        """Have the job go on at another parallelism; see :meth:`JobHandle.rescale`."""
+        self._do("rescale", {"parallelism": parallelism, "from_last": from_last}, timeout_s)
+
+    def cancel(self) -> None:
+        """End the job now, and do not wait for that."""
+        try:
+            self._ask("POST", "/v1/cancel", {})
+        except OperatingError:
+            if self._still_there():
+                raise
+
+    def cancelled(self, timeout_s: float | None = None) -> str:
+        """End the job now, and wait for that; gives the state in which it ended.
+
+        Raises:
+            TimeoutError: it has not ended yet.
+        """
+        return str(self._do("cancel", {}, timeout_s))
+
+    def look(self, uid: str, state: str, key: Any) -> dict[str, Any]:
+        """What a keyed state holds under a key; `docs/queryable-state.md` says which moment that is.
+
+        Args:
+            uid: of the operator.
+            state: name of the state.
+            key: of the stream.
+
+        Returns:
+            ``value``, as far as JSON can say it (else None, and ``in_json`` is false), and ``text``.
+
+        Raises:
+            UsageError: there is no such operator or state, or the key cannot be one.
+            NoEntryError: nothing is stored under the key.
+            OperatingError: the job does not run at present, or did not answer in time.
+        """
+        path = f"/v1/state/{quote(uid, safe='')}/{quote(state, safe='')}"
+        return self._ask("GET", f"{path}?{urlencode({'key': key_text(key)})}")
+
+    def _do(self, what: str, wish: Mapping[str, Any], timeout_s: float | None) -> Any:
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        operation = self._ask("POST", f"/v1/{what}", wish)
+        while operation["state"] == "running":
+            left = POLL_S if until is None else min(POLL_S, until - time.monotonic())
+            if left < 0:
+                raise TimeoutError(
+                    f"the {what} of job {self.name!r} goes on after {timeout_s:g} s of waiting"
+                )
+            path = f"/v1/operations/{operation['operation']}?wait_ms={int(left * 1000)}"
+            operation = self._ask("GET", path)
+        if operation["state"] == "failed":
+            raise _error(operation["error"])
+        return operation["result"]
+
+    def _ask(self, method: str, path: str, wish: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        body = None if wish is None else json.dumps(wish)
+        headers = {"Authorization": f"Bearer {self._file.secret}", "Content-Type": "application/json"}
+        connection = self._connection()
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            status, data = answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unheard(error) from None
+        finally:
+            connection.close()
+        try:
+            found: dict[str, Any] = json.loads(data)
+        except ValueError:
+            raise OperatingError(
+                f"job {self.name!r} answered with HTTP status {status} and no JSON; ask again, or look into "
+                "the driver's log"
+            ) from None
+        if status >= 400:
+            raise _error(found["error"])
+        return found
+
+    def _connection(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self._file.address)
+        host, port = parts.hostname or "", parts.port
+        wait_s = POLL_S + ANSWER_WAIT_S
+        if self._file.certificate is None:
+            return http.client.HTTPConnection(host, port, timeout=wait_s)
+        context = ssl.create_default_context(cadata=self._file.certificate)
+        # This very certificate is expected, whoever signed it and whatever name it is for.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.check_hostname = False
+        return http.client.HTTPSConnection(host, port, timeout=wait_s, context=context)
+
+    def _unheard(self, error: Exception) -> OperatingError:
+        if self._still_there():
+            return OperatingError(
+                f"job {self.name!r} does not answer at {self._file.address} ({error}); its driver, process "
+                f"{self._file.pid} on {self._file.host}, may be overloaded or stopped"
+            )
+        return OperatingError(
+            f"job {self.name!r} ({self.job_id}) has ended, or its driver died, before it answered; look into "
+            "the driver's log"
+        )
+
+    def _still_there(self) -> bool:
+        return any(job.file.job_id == self.job_id and not job.gone for job in known_jobs())
+
+
+def connect(job: str) -> RemoteJob:
+    """A running job of this user, in whatever process.
+
+    Args:
+        job: its id, its name, or the beginning of its id.
+
+    Raises:
+        UsageError: there is no such job, or several; names those there are.
+        OperatingError: its driver died.
+    """
+    return RemoteJob(job)
+
+
+def find_job(job: str, known: Sequence[KnownJob]) -> KnownJob:
+    """The one that is meant: by id, by name, or by the beginning of its id; those that run come first.
+
+    Raises:
+        UsageError: none or several are meant; names those there are.
+    """
+    running = [each for each in known if not each.gone]
+    gone = [each for each in known if each.gone]
+    for group in (running, gone):
+        for meant in (
+            [each for each in group if each.file.job_id == job],
+            [each for each in group if each.file.name == job],
+            [each for each in group if job and each.file.job_id.startswith(job)],
+        ):
+            if len(meant) == 1:
+                return meant[0]
+            if meant and group is gone:
+                return meant[-1]
+            if meant:
+                raise UsageError(f"{job!r} can be any of several jobs; give one of {_named(meant)}")
+    there = f"running are {_named(running)}" if running else "no job of yours is running on this machine"
+    raise UsageError(f"there is no job {job!r}; {there}")
+
+
+def _named(jobs: Sequence[KnownJob]) -> str:
+    names = [f"{each.file.job_id} ({each.file.name!r})" for each in jobs[-NAMED_MAX:]]
+    more = f" and {len(jobs) - NAMED_MAX} more" if len(jobs) > NAMED_MAX else ""
+    return ", ".join(names) + more
+
+
+def _error(facts: Mapping[str, str]) -> HeadgateError:
+    """The error that the job told; one of a kind that this program does not know is an operating error."""
+    kind = getattr(errors, facts.get("kind", ""), OperatingError)
+    message = facts.get("message", "the job told no reason")
+    if not (isinstance(kind, type) and issubclass(kind, HeadgateError)) or kind is InternalError:
+        return OperatingError(message)
+    if kind is errors.UserFunctionError:  # its parts did not travel
+        return OperatingError(message)
+    return kind(message)

@@ -1,0 +1,46 @@
+"""Format version 2 of the body of `_metadata`: that of a savepoint, which says what it is.
+
+It is version 1 with the fields `kind` and `format`, and tables in place of keyed blobs. A reader of version 1
+would skip these and take a savepoint for a checkpoint without state, so they are never written as version 1.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from headgate.state.snapshots import CheckpointMetadata
+
+VERSION: Final = 2
+
+FORMATS: Final = ("canonical", "native")
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(CheckpointMetadata)
+
+
+def encode(metadata: CheckpointMetadata) -> bytes:
+    """The body.
+
+    Raises:
+        TypeError: it holds something that is no plain value.
+        OverflowError: it holds an integer beyond 64 bits.
+        ValueError: it holds text that is not Unicode.
+    """
+    return _encoder.encode(metadata)
+
+
+def decode(body: bytes | memoryview) -> CheckpointMetadata:
+    """The metadata of a body whose checksums were verified.
+
+    Raises:
+        msgspec.DecodeError: it does not have this version's structure.
+    """
+    metadata = _decoder.decode(body)
+    if metadata.kind != "savepoint" or metadata.format not in FORMATS:
+        raise msgspec.ValidationError(
+            f"it is a {metadata.kind!r} of format {metadata.format!r}; expected a savepoint, "
+            f"{' or '.join(FORMATS)}"
+        )
+    return metadata

@@ -1,0 +1,203 @@
+"""Deletes files that certainly no checkpoint will ever refer to, while the job may be running.
+
+The proof (decision 0148 has it in full): what a new checkpoint refers to is new, or the newest complete one
+refers to it already. So a file in the folder of a checkpoint that is not newer than the newest complete one,
+to which no entry of the log leads, is needed by nobody and never will be. A file of a *newer* folder may
+belong to a checkpoint on its way, which no look at the storage can tell; it goes only when it has been there
+longer than any checkpoint may take, by the clock of the storage itself.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol, runtime_checkable
+
+from headgate.checkpoint.inventory import JobFiles, job_files, look_at
+from headgate.checkpoint.layout import METADATA, checkpoint_of, log_folder
+from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.opening import referenced_ranges
+from headgate.checkpoint.savepoints import is_outside
+from headgate.checkpoint.store.entries import Completed, decode_entry
+from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.common.errors import StorageError, UsageError
+from headgate.common.ids import JobId
+from headgate.common.ports import Disk
+
+OLDER_THAN_MS: Final = 3_600_000
+"""How long a file of a possibly pending checkpoint must have been there; six times the default timeout."""
+
+_AGE_PROBE: Final = ".headgate-probe/age-"
+
+
+@runtime_checkable
+class TellsAge(Protocol):
+    """A disk that knows when a file was written, by one clock for all files."""
+
+    def modified_ms(self, name: str) -> int:
+        """Milliseconds since 1970, by the clock of the storage; FileNotFoundError when there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A file that nothing refers to.
+
+    Attributes:
+        job: whose.
+        name: from the storage root.
+        uri: the same, in full.
+        removable: whether it is proven that nothing will refer to it.
+        why: the proof, or what is missing for it.
+    """
+
+    job: JobId
+    name: str
+    uri: str
+    removable: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """What was, or would be, deleted.
+
+    Attributes:
+        place: what was looked at.
+        orphans: everything that nothing refers to.
+        refused: why the files of a job were left alone, one sentence for each.
+        deleted: how many were deleted.
+    """
+
+    place: str
+    orphans: tuple[Orphan, ...]
+    refused: tuple[str, ...]
+    deleted: int = 0
+
+    @property
+    def removable(self) -> tuple[Orphan, ...]:
+        """Those that are proven."""
+        return tuple(orphan for orphan in self.orphans if orphan.removable)
+
+
+def prune(uri: str, *, delete: bool = False, older_than_ms: int = OLDER_THAN_MS) -> Pruning:
+    """Find what nothing refers to, and delete what is proven.
+
+    Savepoints, logs, histories, files of people, and jobs whose log is not beside their checkpoints are
+    never touched.
+
+    Args:
+        uri: of a storage root or a job's folder.
+        delete: False only tells.
+        older_than_ms: for files of checkpoints that may be on their way; longer than any may take.
+
+    Raises:
+        UsageError: it is neither.
+        StorageError: the storage cannot be listed, or a file not be deleted.
+    """
+    place = look_at(uri)
+    if place.kind == "snapshot":
+        raise UsageError(f"{place.uri} is a single snapshot; expected a checkpoint storage or a job's folder")
+    orphans: list[Orphan] = []
+    refused: list[str] = []
+    for job in place.jobs:
+        try:
+            orphans += _orphans(job.disk, job.job, older_than_ms)
+        except StorageError as error:
+            refused.append(f"job {job.job!r} was left alone: {error}")
+    gone = [orphan for orphan in orphans if orphan.removable] if delete else []
+    disks = {job.job: job.disk for job in place.jobs}
+    # Metadata first: a half-deleted checkpoint must not look whole.
+    for orphan in sorted(gone, key=lambda each: (each.name.rpartition("/")[2] != METADATA, each.name)):
+        disks[orphan.job].delete(orphan.name)
+    return Pruning(place.uri, tuple(orphans), tuple(refused), len(gone))
+
+
+def _orphans(disk: Disk, job: JobId, older_than_ms: int) -> Iterable[Orphan]:
+    log = CompletedCheckpointLog(disk, log_folder(job))
+    before = log.completed()
+    files = job_files(disk, job)
+    if not files.has_log:
+        raise StorageError(
+            f"no log lies in {disk.describe(log_folder(job))}, so nobody can tell what its checkpoints are "
+            "(with ZooKeeper the log is there); delete by hand what is not needed"
+        )
+    needed = _needed(disk, log, _entries(files))
+    newest = max((entry.checkpoint for entry in before), default=0)
+    age = _Age(disk, older_than_ms)
+    return [_judged(files, name, newest, age) for name in _candidates(files, needed)]
+
+
+def _candidates(files: JobFiles, needed: set[str]) -> list[str]:
+    names = [*(files.names - needed), *files.temporaries]
+    return sorted(name for name in names if checkpoint_of(name, files.job) is not None)
+
+
+def _judged(files: JobFiles, name: str, newest: int, age: _Age) -> Orphan:
+    uri, checkpoint = files.disk.describe(name), checkpoint_of(name, files.job) or 0
+    if checkpoint <= newest:
+        why = f"checkpoint {newest} is complete and does not refer to it"
+        return Orphan(files.job, name, uri, True, why)
+    old, why = age.proves(name)
+    return Orphan(files.job, name, uri, old, why)
+
+
+def _entries(files: JobFiles) -> list[Completed]:
+    """Every completed checkpoint that a file of the log names, also where the log has a gap behind it."""
+    found = []
+    for name in files.log_names():
+        try:
+            entry = decode_entry(files.disk.read(name), files.disk.describe(name))
+        except FileNotFoundError:
+            continue  # trimmed by a running job
+        if isinstance(entry, Completed):
+            found.append(entry)
+    return found
+
+
+def _needed(disk: Disk, log: CompletedCheckpointLog, entries: Iterable[Completed]) -> set[str]:
+    needed: set[str] = set()
+    for entry in (*entries, *log.completed()):
+        if is_outside(entry.metadata) or entry.metadata in needed:
+            continue
+        where = disk.describe(entry.metadata)
+        try:
+            data = disk.read(entry.metadata)
+        except FileNotFoundError:
+            if all(each.checkpoint != entry.checkpoint for each in log.completed()):
+                continue  # retired by a running job
+            raise StorageError(f"{where} is missing although its log names it") from None
+        metadata = decode_metadata(data, where)
+        needed |= {entry.metadata, *(item.file for item in referenced_ranges(metadata))}
+    return needed
+
+
+class _Age:
+    """How long files have been there, by the clock of the storage, which a new file tells."""
+
+    def __init__(self, disk: Disk, older_than_ms: int) -> None:
+        self._disk, self._older_than_ms = disk, older_than_ms
+        self._now: int | None = None
+
+    def proves(self, name: str) -> tuple[bool, str]:
+        """Whether a file is old enough, and the reason."""
+        if not isinstance(self._disk, TellsAge):
+            return False, "its checkpoint may be on its way, and this storage does not tell how old a file is"
+        try:
+            age = self._storage_now(self._disk) - self._disk.modified_ms(name)
+        except FileNotFoundError:
+            return False, "it was deleted meanwhile"
+        if age <= self._older_than_ms:
+            return False, f"its checkpoint may be on its way: it was written {age // 1000} s ago"
+        return True, f"it was written {age // 1000} s ago, longer than a checkpoint may take"
+
+    def _storage_now(self, disk: TellsAge) -> int:
+        if self._now is None:
+            probe = f"{_AGE_PROBE}{secrets.token_hex(8)}"
+            self._disk.create(probe, [b""])
+            try:
+                self._now = disk.modified_ms(probe)
+            finally:
+                self._disk.delete(probe)
+        return self._now

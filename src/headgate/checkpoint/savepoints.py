@@ -1,0 +1,115 @@
+"""The folder of one savepoint: prepared before the trigger, whole with its metadata, removed when it failed.
+
+::
+
+    <target>/savepoint-<last 6 of the job's id>-<12 hexadecimal digits>/_metadata
+    <target>/savepoint-.../<everything that the metadata names>
+
+Nothing in it refers outside, and nothing outside refers to its files; only the log of a job may name
+the metadata of a savepoint that ended it. Who removes a finished savepoint is a person.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.checkpoint.layout import METADATA
+from headgate.checkpoint.metadata.registry import encode_metadata
+from headgate.checkpoint.storage import reachability
+from headgate.checkpoint.storage.base import KeepsTemporaries, UnsureWriteError
+from headgate.checkpoint.store.entries import digest
+from headgate.common.errors import StorageError
+from headgate.common.ids import JobId
+from headgate.common.ports import Disk
+from headgate.state.snapshots import CheckpointMetadata
+
+TOKEN_BYTES: Final = 6
+"""Randomness in the name of a savepoint's folder."""
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointFolder:
+    """One savepoint on its disk.
+
+    Attributes:
+        disk: of the folder that holds savepoints.
+        name: of this one's folder, below that.
+    """
+
+    disk: Disk
+    name: str
+
+    @property
+    def uri(self) -> str:
+        """What the savepoint is restored by."""
+        return self.disk.describe(self.name)
+
+    @property
+    def metadata_uri(self) -> str:
+        """What a log calls it by."""
+        return self.disk.describe(f"{self.name}/{METADATA}")
+
+    def write(self, metadata: CheckpointMetadata) -> str:
+        """Make the savepoint whole; gives the digest of its metadata.
+
+        Raises:
+            StorageError: it could not be written; the files may go.
+        """
+        data = encode_metadata(metadata)
+        try:
+            created = self.disk.create_if_absent(f"{self.name}/{METADATA}", data)
+        except UnsureWriteError as error:
+            # Nobody was told of it yet, so it does not count, whether or not it is there.
+            raise StorageError(str(error)) from error
+        if not created:
+            raise StorageError(f"{self.metadata_uri} exists already; take the savepoint again")
+        return digest(data)
+
+    def remove(self) -> None:
+        """Delete every file of this savepoint, the metadata first.
+
+        Raises:
+            StorageError: one cannot be listed or deleted.
+        """
+        self.disk.delete(f"{self.name}/{METADATA}")
+        names = list(self.disk.list(self.name))
+        if isinstance(self.disk, KeepsTemporaries):
+            names += self.disk.temporaries(self.name)
+        for name in names:
+            self.disk.delete(name)
+
+
+def prepare(disk: Disk, job: JobId, token: bytes) -> SavepointFolder:
+    """A place for a new savepoint, once it is clear that files can be written there.
+
+    Args:
+        disk: of the folder that holds savepoints.
+        job: whose savepoint.
+        token: :data:`TOKEN_BYTES` that no other savepoint has.
+
+    Raises:
+        StorageError: the folder cannot be used; says why.
+
+    Example:
+        >>> import tempfile
+        >>> from headgate.checkpoint.storage.local import LocalDisk
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     prepare(LocalDisk(folder), JobId("streaks-20260101-120000-a1b2c3"), bytes(6)).name
+        'savepoint-a1b2c3-000000000000'
+    """
+    reachability.probe(disk)
+    return SavepointFolder(disk, f"savepoint-{job[-6:]}-{token.hex()}")
+
+
+def is_outside(name: str) -> bool:
+    """Whether the metadata that a log names is a savepoint's, somewhere else than the job's own files.
+
+    Example:
+        >>> is_outside("streaks/chk-7/_metadata"), is_outside("file:///backup/savepoint-x/_metadata")
+        (False, True)
+    """
+    return _SCHEME.match(name) is not None

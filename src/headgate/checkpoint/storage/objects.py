@@ -1,0 +1,309 @@
+"""Durable files in an object store, through the library `obstore`.
+
+An object becomes visible whole or not at all, so nothing is written under a temporary name. Every
+write carries a mark of its own. Where the answer to a write is lost, the mark tells whose the object is.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.checkpoint.storage.base import UnsureWriteError, check_name
+from headgate.common.errors import StorageError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+PART_BYTES: Final = 16 * 1024 * 1024
+"""Larger files go in parts of this size; a service takes 10,000 parts, so 160 GB in a file."""
+
+PARTS_AT_ONCE: Final = 4
+CREATE_ATTEMPTS: Final = 4
+MARK: Final = "headgate-write"
+
+_STATUS: Final = re.compile(r"status code: (\d{3}[A-Za-z ]*)")
+_CODE: Final = re.compile(r"<Code>(\w+)</Code>")
+_CERTAIN_STATUS: Final = re.compile(r"\bstatus: (?:400|401|403|404|405|411|412|413|501)\b")
+
+_ADVICE: Final = {
+    "403": "check the credentials and that they may read, write, list and delete there",
+    "401": "check the credentials",
+    "404": "create the bucket or choose another one",
+    "301": "set s3.endpoint.region to the bucket's region",
+    "400": "check the credentials, s3.endpoint.region and s3.path.style.access",
+}
+
+
+class ObjectDisk:
+    """Implements the `Disk` port on an object store.
+
+    Args:
+        store: where; repeats requests that may be repeated.
+        once: the same without repetitions, for writes whose repetition has to be watched.
+        uri: of the root, for messages.
+    """
+
+    def __init__(self, store: ObjectStore, once: ObjectStore, uri: str) -> None:
+        self._store, self._once, self._uri = store, once, uri.rstrip("/")
+
+    def __repr__(self) -> str:
+        return f"ObjectDisk({self._uri!r})"
+
+    def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
+        """Write a whole file durably, replacing an older one only when the new one is complete.
+
+        Raises:
+            StorageError: it could not be written and nothing changed.
+            UnsureWriteError: no answer came; the file may be there, or come to be.
+        """
+        import obstore
+
+        self._check(name)
+        mark, source = secrets.token_hex(16), _Source(parts)
+        attributes: Any = {MARK: mark}
+        try:
+            first = source.up_to(PART_BYTES)
+            if source.ended:
+                obstore.put(self._store, name, first, attributes=attributes, use_multipart=False)
+            else:
+                obstore.put(
+                    self._store, name, chain([first], source), attributes=attributes,
+                    use_multipart=True, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE,
+                )  # fmt: skip
+        except BaseException as error:
+            if source.error is not None:
+                self._give_source_error(name, source.error)
+            if not _of_the_store(error):
+                raise
+            if not self._is_mine_after(error, name, mark):
+                raise self._write_error(name, error) from error
+
+    def create_if_absent(self, name: str, data: bytes) -> bool:
+        """Write a whole small file durably unless the name exists; False when it does.
+
+        Raises:
+            StorageError: it could not be written and nothing changed.
+            UnsureWriteError: no answer came; the file may be there, or come to be.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        self._check(name)
+        mark = secrets.token_hex(16)
+        attributes: Any = {MARK: mark}
+        unanswered: BaseException | None = None
+        last: BaseException | None = None
+        for _ in range(CREATE_ATTEMPTS):
+            try:
+                obstore.put(self._once, name, data, attributes=attributes, mode="create", use_multipart=False)
+                return True
+            except BaseException as error:
+                if not _of_the_store(error):
+                    raise
+                refused = isinstance(error, AlreadyExistsError)
+                if not refused and not _nothing_visible(error):
+                    unanswered = error
+                elif not refused and unanswered is None:
+                    raise self._write_error(name, error) from error
+                owner = self._owner(name)
+                if owner is not None:
+                    return owner == mark
+                last = error
+        if unanswered is None:
+            raise StorageError(
+                f"cannot write {self.describe(name)}: refused {CREATE_ATTEMPTS} times as existing, but it is "
+                "not there; try again later"
+            ) from last
+        raise self._unsure(name, unanswered) from unanswered
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a file.
+
+        Raises:
+            FileNotFoundError: there is none.
+            StorageError: it cannot be read.
+        """
+        import obstore
+
+        self._check(name)
+        with self._refusing("read", name):
+            return bytes(obstore.get(self._store, name).bytes())
+
+    def read_range(self, name: str, offset: int, length: int) -> bytes:
+        """Up to `length` bytes from `offset`; fewer only at the end of the file.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            StorageError: it cannot be read.
+        """
+        import obstore
+
+        if length <= 0:
+            self.size(name)
+            return b""
+        self._check(name)
+        with self._refusing("read", name):
+            try:
+                return bytes(obstore.get_range(self._store, name, start=offset, length=length))
+            except Exception as error:
+                if not _of_the_store(error) or offset < self.size(name):
+                    raise
+                return b""
+
+    def size(self, name: str) -> int:
+        """Bytes of a file.
+
+        Raises:
+            FileNotFoundError: there is none.
+            StorageError: it cannot be looked at.
+        """
+        import obstore
+
+        self._check(name)
+        with self._refusing("read", name):
+            return int(obstore.head(self._store, name)["size"])
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """Sorted names of the files below the folder `prefix`; empty when there are none."""
+        import obstore
+
+        folder = prefix.rstrip("/")
+        with self._refusing("list", prefix):
+            pages = obstore.list(self._store, prefix=f"{folder}/" if folder else None)
+            found = [item["path"] for page in pages for item in page]
+        return sorted(name for name in found if not folder or name.startswith(f"{folder}/"))
+
+    def delete(self, name: str) -> None:
+        """Remove a file; an absent one is no error.
+
+        Raises:
+            StorageError: it cannot be removed.
+        """
+        import obstore
+
+        check_name(name, self._uri, temporary_allowed=True)
+        try:
+            with self._refusing("delete", name):
+                obstore.delete(self._store, name)
+        except FileNotFoundError:
+            return
+
+    def describe(self, name: str = "") -> str:
+        """The full URI, for messages."""
+        return f"{self._uri}/{name}" if name else self._uri
+
+    def _check(self, name: str) -> None:
+        check_name(name, self._uri)
+
+    def _owner(self, name: str) -> str | None:
+        """The mark of who wrote a file; None when there is none or it cannot be found out, "" without one."""
+        import obstore
+
+        try:
+            return str(obstore.get(self._store, name).attributes.get(MARK, ""))
+        except Exception as error:
+            if not _of_the_store(error):
+                raise
+            return None
+
+    def _is_mine_after(self, error: BaseException, name: str, mark: str) -> bool:
+        return not _nothing_visible(error) and self._owner(name) == mark
+
+    def _write_error(self, name: str, error: BaseException) -> StorageError:
+        return self._error("write", name, error) if _nothing_visible(error) else self._unsure(name, error)
+
+    def _unsure(self, name: str, error: BaseException) -> UnsureWriteError:
+        return UnsureWriteError(
+            f"{self.describe(name)} was sent, but whether it was stored is unknown: {_cause(error)}; check "
+            "the connection to the storage"
+        )
+
+    def _error(self, action: str, name: str, error: BaseException) -> StorageError:
+        cause = _cause(error)
+        advice = _ADVICE.get(cause[:3], "check the connection to the storage")
+        return StorageError(f"cannot {action} {self.describe(name)}: {cause}; {advice}")
+
+    def _give_source_error(self, name: str, error: BaseException) -> None:
+        if isinstance(error, OSError):
+            raise StorageError(f"cannot write {self.describe(name)}: {error.strerror or error}") from error
+        raise error
+
+    @contextmanager
+    def _refusing(self, action: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):
+                raise FileNotFoundError(self.describe(name)) from None
+            if not _of_the_store(error):
+                raise
+            raise self._error(action, name, error) from error
+
+
+class _Source:
+    """The parts of a file, asked for once; remembers the error of whoever makes them."""
+
+    def __init__(self, parts: Iterable[bytes | memoryview]) -> None:
+        self._parts = iter(parts)
+        self.ended = False
+        self.error: BaseException | None = None
+
+    def up_to(self, size: int) -> bytes:
+        """The first parts, until they are at least `size` bytes or all."""
+        taken, got = [], 0
+        for part in self:
+            taken.append(part)
+            got += len(part)
+            if got >= size:
+                break
+        return b"".join(taken)
+
+    def __iter__(self) -> _Source:
+        return self
+
+    def __next__(self) -> bytes | memoryview:
+        try:
+            return memoryview(next(self._parts)).cast("B")
+        except StopIteration:
+            self.ended = True
+            raise
+        except BaseException as error:
+            self.error = error
+            raise
+
+
+def _of_the_store(error: BaseException) -> bool:
+    """Whether an error is the library's account of a request."""
+    from obstore.exceptions import BaseError
+
+    return isinstance(error, (BaseError, FileNotFoundError))
+
+
+def _nothing_visible(error: BaseException) -> bool:
+    """Whether a failed write can be said for certain to have changed nothing.
+
+    The library tells only in its text; what is not understood counts as unknown.
+    """
+    text = str(error)
+    if "partNumber=" in text or re.search(r"\?uploads\b", text):
+        return True  # the object appears when its parts are joined, and that was not yet asked for
+    if "retries: 0," not in text:
+        return False  # an earlier try may have reached its end
+    return "kind: Connect," in text or _CERTAIN_STATUS.search(text) is not None
+
+
+def _cause(error: BaseException) -> str:
+    text = str(error)
+    status, code = _STATUS.search(text), _CODE.search(text)
+    if status is not None:
+        return status[1].strip() + (f" ({code[1]})" if code is not None else "")
+    if "kind: Connect," in text:
+        return "no connection"
+    if "kind: Timeout," in text:
+        return "no answer in time"
+    return text.partition("\n")[0]

@@ -1,0 +1,271 @@
+"""Durable files in HDFS, over its HTTP interface: no Java and no native library on the workers."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from headgate.checkpoint.storage.base import TEMPORARY_PREFIX, UnsureWriteError, check_name
+from headgate.checkpoint.storage.settings import StorageSettings, hdfs_user
+from headgate.checkpoint.storage.webhdfs_client import (
+    RemoteError,
+    UnansweredError,
+    UnreachedError,
+    WebHdfsClient,
+)
+from headgate.common.errors import ConfigError, StorageError
+
+HTTP_PORT: Final = 9870
+RENAME_ATTEMPTS: Final = 3
+
+_ADVICE: Final = {
+    "AccessControlException": "grant the user that runs the job write access, or choose another folder",
+    "SafeModeException": "wait until the name node has left safe mode",
+    "DSQuotaExceededException": "raise the quota or choose another folder",
+    "NSQuotaExceededException": "raise the quota or choose another folder",
+    "ParentNotDirectoryException": "a file stands where a folder is needed; choose another folder",
+}
+
+
+def open_webhdfs(uri: str, settings: StorageSettings) -> WebHdfsDisk:
+    """The disk of a folder in HDFS. Nothing is asked of it yet.
+
+    Args:
+        uri: ``hdfs://namenode/path``, ``webhdfs://namenode:port/path``, or ``swebhdfs:`` for TLS.
+        settings: address of the HTTP service, and the user.
+
+    Raises:
+        ConfigError: the URI names no host.
+    """
+    parts = urlsplit(uri)
+    scheme = parts.scheme.lower()
+    if not parts.hostname:
+        raise ConfigError(f"checkpoint storage {uri!r} names no name node; use {scheme}://namenode/path")
+    if settings.hdfs_http_address is not None:
+        addresses = [item.strip() for item in settings.hdfs_http_address.split(",") if item.strip()]
+    elif scheme == "hdfs" or parts.port is None:
+        addresses = [f"{parts.hostname}:{HTTP_PORT}"]
+    else:
+        addresses = [parts.netloc]
+    user = settings.hdfs_user or hdfs_user()
+    client = WebHdfsClient(addresses, user, secure=scheme == "swebhdfs")
+    return WebHdfsDisk(client, unquote(parts.path), f"{scheme}://{parts.netloc}{parts.path}")
+
+
+class WebHdfsDisk:
+    """Implements the `Disk` port on a folder of HDFS.
+
+    A file is written under a temporary name beside its target and gets its name by a rename, which the
+    name node carries out in one step, and refuses where the name must be new and is not.
+
+    Args:
+        client: to the cluster.
+        root: absolute path of the folder; it is created by the first write.
+        uri: of the root, for messages.
+    """
+
+    def __init__(self, client: WebHdfsClient, root: str, uri: str) -> None:
+        self._client, self._root, self._uri = client, "/" + root.strip("/"), uri.rstrip("/")
+
+    def __repr__(self) -> str:
+        return f"WebHdfsDisk({self._uri!r})"
+
+    def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
+        """Write a whole file durably, replacing an older one only when the new one is complete.
+
+        Raises:
+            StorageError: it could not be written and nothing changed.
+            UnsureWriteError: no answer came to the rename.
+        """
+        path = self._path(name)
+        with self._temporary(name, path, parts) as temporary:
+            self._rename(name, temporary, path, replace=True)
+
+    def create_if_absent(self, name: str, data: bytes) -> bool:
+        """Write a whole small file durably unless the name exists; False when it does.
+
+        Raises:
+            StorageError: it could not be written and nothing changed.
+            UnsureWriteError: no answer came to the rename.
+        """
+        path = self._path(name)
+        with self._refusing("write", name):
+            if self._exists(path):
+                return False
+        with self._temporary(name, path, [data]) as temporary:
+            return self._rename(name, temporary, path, replace=False)
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a file.
+
+        Raises:
+            FileNotFoundError: there is none.
+            StorageError: it cannot be read.
+        """
+        return self._open(name)
+
+    def read_range(self, name: str, offset: int, length: int) -> bytes:
+        """Up to `length` bytes from `offset`; fewer only at the end of the file.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            StorageError: it cannot be read.
+        """
+        rest = min(length, self.size(name) - offset)  # the server refuses an offset behind the end
+        return self._open(name, offset=offset, length=rest) if rest > 0 else b""
+
+    def size(self, name: str) -> int:
+        """Bytes of a file.
+
+        Raises:
+            FileNotFoundError: there is none.
+            StorageError: it cannot be looked at.
+        """
+        with self._refusing("read", name):
+            return int(self._client.ask("GET", self._path(name), "GETFILESTATUS")["FileStatus"]["length"])
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """Sorted names of the finished files below the folder `prefix`; empty when it does not exist."""
+        return sorted(name for name in self._walk(prefix) if not _is_temporary(name))
+
+    def temporaries(self, prefix: str) -> Sequence[str]:
+        """Sorted names of the unfinished files below the folder `prefix`."""
+        return sorted(name for name in self._walk(prefix) if _is_temporary(name))
+
+    def delete(self, name: str) -> None:
+        """Remove a file, and folders that become empty by it; an absent one is no error.
+
+        Raises:
+            StorageError: it cannot be removed.
+        """
+        path = self._path(name, temporary_allowed=True)
+        with self._refusing("delete", name), suppress(FileNotFoundError):
+            self._client.ask("DELETE", path, "DELETE", recursive="false")
+        with suppress(StorageError):
+            for folder in self._folders_above(name):
+                self._client.ask("DELETE", folder, "DELETE", recursive="false")
+
+    def describe(self, name: str = "") -> str:
+        """The full URI, for messages."""
+        return f"{self._uri}/{name}" if name else self._uri
+
+    def _path(self, name: str, *, temporary_allowed: bool = False) -> str:
+        check_name(name, self._uri, temporary_allowed=temporary_allowed)
+        return f"{self._root.rstrip('/')}/{name}"
+
+    def _folders_above(self, name: str) -> Iterator[str]:
+        pieces = name.split("/")[:-1]
+        for count in range(len(pieces), 0, -1):
+            yield f"{self._root.rstrip('/')}/{'/'.join(pieces[:count])}"
+
+    def _exists(self, path: str) -> bool:
+        try:
+            self._client.ask("GET", path, "GETFILESTATUS")
+        except RemoteError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
+
+    def _open(self, name: str, **options: int) -> bytes:
+        with self._refusing("read", name):
+            answer = self._client.ask("GET", self._path(name), "OPEN", noredirect="true", **options)
+            return self._client.fetch(answer["Location"])
+
+    def _walk(self, prefix: str) -> Iterator[str]:
+        folders = [prefix.strip("/")]
+        while folders:
+            folder = folders.pop()
+            for status in self._children(folder):
+                name = f"{folder}/{status['pathSuffix']}".lstrip("/")
+                if status["type"] == "DIRECTORY":
+                    folders.append(name)
+                else:
+                    yield name
+
+    def _children(self, folder: str) -> Iterator[dict[str, Any]]:
+        path = self._path(folder) if folder else self._root
+        try:
+            with self._refusing("list", folder):
+                found = self._client.ask("GET", path, "LISTSTATUS")["FileStatuses"]["FileStatus"]
+        except FileNotFoundError:  # it vanished while it was walked, or never was
+            return
+        yield from (status for status in found if status["pathSuffix"])  # a file's own status has none
+
+    @contextmanager
+    def _temporary(self, name: str, path: str, parts: Iterable[bytes | memoryview]) -> Iterator[str]:
+        """A whole file with these bytes under a name of its own; it is gone afterwards."""
+        folder = path.rpartition("/")[0]
+        temporary = f"{folder}/{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+        try:
+            with self._refusing("write", name):
+                answer = self._client.ask("PUT", temporary, "CREATE", overwrite="false", noredirect="true")
+                self._client.write(answer["Location"], parts)
+            yield temporary
+        finally:
+            with suppress(StorageError):
+                self._client.ask("DELETE", temporary, "DELETE", recursive="false")
+
+    def _rename(self, name: str, temporary: str, path: str, *, replace: bool) -> bool:
+        """Give the temporary file its name; False when the name must be new and is not."""
+        options = {"renameoptions": "OVERWRITE"} if replace else {}
+        unanswered: StorageError | None = None
+        for _ in range(RENAME_ATTEMPTS):
+            try:
+                with self._refusing("write", name):
+                    answer = self._client.ask("PUT", temporary, "RENAME", destination=path, **options)
+            except UnansweredError as error:
+                unanswered = error
+            except StorageError:
+                if unanswered is None:
+                    raise
+            else:
+                if replace or answer.get("boolean"):
+                    return True
+            # Only this writer knows the temporary name: where it is gone, the rename was carried out.
+            state = self._known(temporary)
+            if state is False:
+                return True
+            if state and not replace and self._known(path):
+                return False
+        if unanswered is None:
+            raise StorageError(f"cannot write {self.describe(name)}: the name node did not rename the file")
+        raise UnsureWriteError(
+            f"{self.describe(name)} was written, but whether it got its name is unknown: {unanswered}; check "
+            "the connection to the name node"
+        ) from unanswered
+
+    def _known(self, path: str) -> bool | None:
+        """Whether a file exists; None when it cannot be found out."""
+        try:
+            return self._exists(path)
+        except StorageError:
+            return None
+
+    @contextmanager
+    def _refusing(self, action: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except RemoteError as error:
+            if error.status == 404 and action != "write":
+                raise FileNotFoundError(self.describe(name)) from None
+            advice = _ADVICE.get(error.kind, "check the storage folder")
+            raise StorageError(f"cannot {action} {self.describe(name)}: {error}; {advice}") from error
+        except UnansweredError as error:
+            raise UnansweredError(f"cannot {action} {self.describe(name)}: no answer from {error}") from error
+        except UnreachedError as error:
+            raise StorageError(
+                f"cannot {action} {self.describe(name)}: {error}; check that the HTTP service of HDFS is "
+                "reached there, or set dfs.namenode.http-address"
+            ) from error
+        except OSError as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            raise StorageError(f"cannot {action} {self.describe(name)}: {error.strerror or error}") from error
+
+
+def _is_temporary(name: str) -> bool:
+    return name.rpartition("/")[2].startswith(TEMPORARY_PREFIX)

@@ -1,0 +1,123 @@
+"""What a store of completed checkpoints promises, wherever it keeps them, and the permit to add to it.
+
+Metadata is on the disk before its entry is in a store. The entry is the moment of completion, and the
+store refuses it to everyone but the last claimant: that is the fence for a job master that was thought
+dead. Files: `store/log.py`; ZooKeeper: `store/zookeeper.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from headgate.checkpoint.store.entries import Completed
+from headgate.common.errors import InternalError
+from headgate.common.ids import CheckpointId, Generation
+
+CLAIMED: Final = object()
+"""Shown by a store that makes a permit, to say that a claim succeeded."""
+
+
+class CommitPermit:
+    """The right to complete checkpoints; only a successful claim makes one.
+
+    Attributes:
+        generation: of the job master that holds it.
+    """
+
+    __slots__ = ("generation",)
+
+    def __init__(self, generation: Generation, witness: object) -> None:
+        if witness is not CLAIMED:
+            raise InternalError("a commit permit comes from CompletedCheckpointStore.claim() only")
+        self.generation = generation
+
+    def __repr__(self) -> str:
+        return f"CommitPermit(generation={self.generation})"
+
+
+class CompletedCheckpointStore(Protocol):
+    """The completed checkpoints of one job. One thread at a time."""
+
+    def claim(self) -> CommitPermit:
+        """Take the job over: every older permit is worthless from here on.
+
+        Raises:
+            StorageError: the store cannot be read or written.
+        """
+        ...
+
+    def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
+        """Say that a checkpoint is complete; its metadata must be durable already.
+
+        Args:
+            permit: of the last claim.
+            checkpoint: its id, above every completed one.
+            metadata: name of its metadata file.
+            sha256: hexadecimal digest of that file.
+
+        Raises:
+            FencedError: another job master has claimed the job; the entry may be there all the same.
+            UnsureWriteError: the entry may be there or not; the next call finds out.
+            StorageError: it was not written.
+        """
+        ...
+
+    def check(self, permit: CommitPermit) -> None:
+        """Make sure that nobody has claimed the job since.
+
+        Raises:
+            FencedError: somebody has.
+            StorageError: the store cannot be read.
+        """
+        ...
+
+    def completed(self) -> list[Completed]:
+        """The completed checkpoints that were not trimmed, oldest first, read afresh.
+
+        Raises:
+            StorageError: the store cannot be read, or an entry is damaged; the message names it.
+        """
+        ...
+
+    def latest(self) -> Completed | None:
+        """The newest completed checkpoint, read afresh.
+
+        Raises:
+            StorageError: as for :meth:`completed`.
+        """
+        ...
+
+    def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
+        """Delete all entries before the one that completed `oldest`; none when there is no such one.
+
+        Raises:
+            FencedError: another job master has claimed the job.
+            StorageError: an entry cannot be read or deleted, or somebody still reads from it.
+        """
+        ...
+
+    def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
+        """Where the ids of the last claimant begin: `at_least` or above, and above all known to be used.
+
+        Ask after :meth:`claim`.
+
+        Raises:
+            FencedError: another job master has claimed the job, where the store can tell.
+            StorageError: the store cannot be read or written.
+        """
+        ...
+
+    def close(self, permit: CommitPermit, *, terminal: bool) -> None:
+        """Give the store up.
+
+        Args:
+            permit: of the last claim; it is worthless afterwards.
+            terminal: the job has ended for good, and every entry goes, so that another run under this name
+                begins anew. Otherwise all stay for the next job master. Files of checkpoints are not
+                touched by either.
+
+        Raises:
+            FencedError: another job master has claimed the job; nothing was changed.
+            StorageError: something could not be removed.
+        """
+        ...

@@ -1,0 +1,230 @@
+"""The door to ZooKeeper, by `kazoo`; the only file that imports it, and only when it is used."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.checkpoint.store.znodes import Cause, Change, Create, RejectedError, SetData, ZNode
+from headgate.common.errors import ConfigError, StorageError
+
+T = TypeVar("T")
+
+RECONNECT_S_MAX: Final = 1.0
+"""Longest pause between two attempts to connect again."""
+
+CLOSE_S: Final = 2.0
+"""How long the end of a session may take where no server answers."""
+
+
+class KazooNodes:
+    """A session with a ZooKeeper; it connects again by itself, and begins a new session where one expired.
+
+    Args:
+        quorum: ``host:port`` of the servers, separated by commas.
+        session_timeout_ms: for how long the server is asked to keep the session alive in silence.
+        connection_timeout_ms: how long to wait for a first connection, and for each answer.
+
+    Raises:
+        ConfigError: kazoo is not installed, or the addresses cannot be read.
+        StorageError: no server answers.
+    """
+
+    def __init__(self, quorum: str, session_timeout_ms: int, connection_timeout_ms: int) -> None:
+        try:
+            import kazoo.exceptions
+            from kazoo.client import KazooClient
+            from kazoo.retry import KazooRetry
+        except ImportError as error:
+            raise ConfigError(
+                "high-availability.type=zookeeper needs the package kazoo, which is not installed; install "
+                "headgate[zookeeper]"
+            ) from error
+        self._quorum, self._timeout_s = quorum, connection_timeout_ms / 1000
+        self._errors = kazoo.exceptions
+        try:
+            self._client = KazooClient(
+                hosts=quorum,
+                timeout=session_timeout_ms / 1000,
+                connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=RECONNECT_S_MAX),
+                logger=logging.getLogger("headgate.zookeeper.client"),
+            )
+        except ValueError as error:
+            raise ConfigError(
+                f"high-availability.zookeeper.quorum is {quorum!r}, which cannot be read ({error}); expected "
+                "host:port, or several separated by commas"
+            ) from error
+        self._client.logger.setLevel(logging.ERROR)  # what it has to say is told by our own errors
+        self._causes = {
+            self._errors.NoNodeError: Cause.NO_NODE,
+            self._errors.NodeExistsError: Cause.NODE_EXISTS,
+            self._errors.BadVersionError: Cause.BAD_VERSION,
+            self._errors.NotEmptyError: Cause.NOT_EMPTY,
+        }
+        self._session_ms, self._closed = session_timeout_ms, False
+        self._note_agreed_timeout()
+        self._start()
+
+    @property
+    def session_ms(self) -> int:
+        """How long the session outlives silence, as agreed with the server, in milliseconds."""
+        return self._session_ms
+
+    @property
+    def session(self) -> tuple[int, bytes] | None:
+        """Number and password of the session; None while not connected."""
+        client_id: tuple[int, bytes] | None = self._client.client_id
+        return client_id
+
+    def read(self, path: str) -> ZNode | None:
+        """A node; None when there is none.
+
+        Raises:
+            StorageError: no server answers.
+        """
+        try:
+            data, stat = self._asked(lambda: self._client.get_async(path), f"read {path}")
+        except self._errors.NoNodeError:
+            return None
+        return ZNode(data, stat.version)
+
+    def children(self, path: str) -> list[str]:
+        """Sorted names of a node's children; empty when there is no such node.
+
+        Raises:
+            StorageError: no server answers.
+        """
+        try:
+            return sorted(self._asked(lambda: self._client.get_children_async(path), f"list {path}"))
+        except self._errors.NoNodeError:
+            return []
+
+    def change(self, changes: Sequence[Change]) -> list[str]:
+        """Carry out all changes, or none.
+
+        Raises:
+            RejectedError: a change is not possible; nothing was changed.
+            UnsureWriteError: the outcome is unknown.
+            StorageError: nothing was changed.
+        """
+        request = self._client.transaction()
+        for change in changes:
+            if isinstance(change, Create):
+                request.create(
+                    change.path, change.data, ephemeral=change.ephemeral, sequence=change.sequential
+                )
+            elif isinstance(change, SetData):
+                request.set_data(change.path, change.data, -1 if change.version is None else change.version)
+            else:
+                request.delete(change.path)
+        what = f"change {changes[0].path}"
+        try:
+            results = request.commit_async().get(timeout=self._timeout_s)
+        except Exception as error:
+            # A request that waits for a connection may still be sent after we have stopped to wait for it.
+            raise UnsureWriteError(f"{self._failed(what, error)}; whether it happened is unknown") from error
+        self._refuse_rejected(changes, results)
+        return [
+            result if isinstance(change, Create) else change.path for change, result in zip(changes, results)
+        ]
+
+    def ensure(self, path: str) -> None:
+        """Make a node and its parents where they are missing.
+
+        Raises:
+            StorageError: no server answers, or it refuses.
+        """
+        self._asked(lambda: self._client.ensure_path_async(path), f"make {path}")
+
+    def on_disconnect(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called, from the client's thread, whenever the connection breaks."""
+
+        def changed(state: str) -> None:
+            if state != "CONNECTED":
+                listener()
+
+        self._client.add_listener(changed)
+
+    def describe(self, path: str = "") -> str:
+        """A node's URI, for messages."""
+        return f"zookeeper://{self._quorum}{path}"
+
+    def close(self) -> None:
+        """End the session: its ephemeral nodes go now, or by its timeout where no server answers."""
+        self._closed = True
+
+        def end() -> None:
+            self._client.stop()
+            self._client.close()
+
+        # Where the network hangs, the client's own end waits for it.
+        ending = threading.Thread(target=end, name="headgate-zookeeper-end", daemon=True)
+        ending.start()
+        ending.join(CLOSE_S)
+
+    def _start(self) -> None:
+        try:
+            self._client.start(timeout=self._timeout_s)
+        except self._client.handler.timeout_exception as error:
+            raise StorageError(
+                f"no ZooKeeper answered at {self._quorum} within {self._timeout_s:g} s; start it, or correct "
+                "high-availability.zookeeper.quorum"
+            ) from error
+
+    def _note_agreed_timeout(self) -> None:
+        """Listen in on the client's handshake: it keeps what the server granted to itself."""
+        connection = self._client._connection
+        invoke = connection._invoke
+
+        def noting(*args: Any, **named: Any) -> Any:
+            answer = invoke(*args, **named)
+            agreed_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
+            if agreed_ms > 0:
+                self._session_ms = agreed_ms
+            return answer
+
+        connection._invoke = noting
+
+    def _asked(self, ask: Callable[[], Any], what: str) -> Any:
+        """The answer to a question that may be repeated; NoNodeError is passed on."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                # While the client connects, the question waits in its queue.
+                return ask().get(timeout=max(0.0, deadline - time.monotonic()))
+            except self._errors.NoNodeError:
+                raise
+            except (self._errors.ConnectionLoss, self._errors.SessionExpiredError) as error:
+                if time.monotonic() >= deadline or self._closed:
+                    raise self._failed(what, error) from error
+                time.sleep(0.01)
+            except Exception as error:
+                raise self._failed(what, error) from error
+
+    def _refuse_rejected(self, changes: Sequence[Change], results: Sequence[Any]) -> None:
+        # Of a refused transaction the changes before the culprit say "rolled back", those behind it
+        # "runtime inconsistency".
+        consequences = (self._errors.RolledBackError, self._errors.RuntimeInconsistency)
+        wrong = [(i, result) for i, result in enumerate(results) if isinstance(result, Exception)]
+        if not wrong:
+            return
+        index, error = next((pair for pair in wrong if not isinstance(pair[1], consequences)), wrong[0])
+        cause = self._causes.get(type(error))
+        where = self.describe(changes[index].path)
+        if cause is None:
+            raise StorageError(f"ZooKeeper refused to change {where}: {_words(error)}; nothing was changed")
+        raise RejectedError(f"ZooKeeper refused to change {where}: {cause.value}", index, cause)
+
+    def _failed(self, what: str, error: Exception) -> StorageError:
+        return StorageError(
+            f"cannot {what} on ZooKeeper {self._quorum}: {_words(error)}; check its servers and the network"
+        )
+
+
+def _words(error: Exception) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

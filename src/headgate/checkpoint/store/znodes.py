@@ -1,0 +1,159 @@
+"""The door to ZooKeeper: the few things that stores and elections ask of its tree of nodes.
+
+Every change is one transaction, carried out whole or not at all. What a failed one may leave behind is
+told by the error: `RejectedError` and a plain StorageError changed nothing, an UnsureWriteError may have
+changed everything, and may even do so later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from headgate.common.errors import StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make a node; its parent must be there.
+
+    Attributes:
+        path: its name; the server adds ten digits to it where `sequential`.
+        data: what it holds.
+        ephemeral: it goes when the session of this client ends.
+        sequential: its name ends in a number above that of every sibling before it.
+    """
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Replace what a node holds; its version grows by one.
+
+    Attributes:
+        path: the node.
+        data: what it will hold.
+        version: that it must have; None for any.
+    """
+
+    path: str
+    data: bytes
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a node, which must have no children.
+
+    Attributes:
+        path: the node.
+    """
+
+    path: str
+
+
+Change = Create | SetData | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class ZNode:
+    """A node as it was read.
+
+    Attributes:
+        data: what it holds.
+        version: how often it was set.
+    """
+
+    data: bytes
+    version: int
+
+
+class Cause(Enum):
+    """Why the server refused a change."""
+
+    NO_NODE = "there is no such node"
+    NODE_EXISTS = "the node exists"
+    BAD_VERSION = "the node has another version"
+    NOT_EMPTY = "the node has children"
+
+
+class RejectedError(StorageError):
+    """The server refused a transaction; nothing was changed.
+
+    Attributes:
+        index: which of its changes was refused first.
+        cause: why.
+    """
+
+    def __init__(self, message: str, index: int, cause: Cause) -> None:
+        super().__init__(message, index, cause)
+        self.index, self.cause = index, cause
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ZNodes(Protocol):
+    """A client of a ZooKeeper. Calls block, each at most for the time the client was given."""
+
+    def read(self, path: str) -> ZNode | None:
+        """A node; None when there is none.
+
+        It may be older than what other clients see, but never older than what this client has changed.
+
+        Raises:
+            StorageError: no server answers.
+        """
+        ...
+
+    def children(self, path: str) -> list[str]:
+        """Sorted names of a node's children; empty when there is no such node.
+
+        Raises:
+            StorageError: no server answers.
+        """
+        ...
+
+    def change(self, changes: Sequence[Change]) -> list[str]:
+        """Carry out all changes, or none.
+
+        Returns:
+            for each change the path of its node.
+
+        Raises:
+            RejectedError: a change is not possible; nothing was changed.
+            UnsureWriteError: the outcome is unknown.
+            StorageError: nothing was changed.
+        """
+        ...
+
+    def ensure(self, path: str) -> None:
+        """Make a node and its parents where they are missing.
+
+        Raises:
+            StorageError: no server answers, or it refuses.
+        """
+        ...
+
+    @property
+    def session_ms(self) -> int:
+        """How long the session outlives silence, as agreed with the server, in milliseconds."""
+        ...
+
+    def on_disconnect(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called, from any thread, whenever the connection breaks; it must not block."""
+        ...
+
+    def describe(self, path: str = "") -> str:
+        """A node's URI, for messages."""
+        ...
+
+    def close(self) -> None:
+        """End the session: its ephemeral nodes go."""
+        ...

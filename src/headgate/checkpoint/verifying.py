@@ -1,0 +1,311 @@
+"""Proves that every byte that a snapshot needs is there and intact, and lists what nothing needs.
+
+Read-only: the log is read and not claimed, so a running job is not disturbed. What a running job deletes
+meanwhile is looked for in its log once more before it is called missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from headgate.checkpoint.data_files import verify_handle
+from headgate.checkpoint.inventory import JobFiles, Place, SnapshotFiles, job_files, look_at
+from headgate.checkpoint.layout import METADATA, checkpoint_of, log_folder
+from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.opening import SAVEPOINT, referenced_ranges
+from headgate.checkpoint.ownership import MARK
+from headgate.checkpoint.savepoints import is_outside
+from headgate.checkpoint.storage.uris import open_disk
+from headgate.checkpoint.store.entries import Completed, Entry, decode_entry, digest
+from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.common.errors import ConfigError, StorageError
+from headgate.common.format_config import differences
+from headgate.common.ids import JobId
+from headgate.common.ports import Disk
+from headgate.state.snapshots import CheckpointMetadata, FileRange
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being read, and how many bytes of how many are through."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found.
+
+    Attributes:
+        place: what was looked at, as a URI.
+        kind: "storage", "job" or "snapshot".
+        jobs: how many jobs were looked at.
+        checkpoints: completed ones that were verified.
+        savepoints: those that were verified.
+        files: different files that they refer to, metadata included.
+        bytes: that were read and compared.
+        damaged: one sentence for each thing that is missing or not intact.
+        orphans: URIs of files in snapshots' folders that no completed snapshot refers to; some may belong to
+            a checkpoint that is on its way.
+        unfinished: URIs of files that killed writers left.
+        unlogged: URIs of checkpoints with metadata that their job's log does not name.
+        notes: what could not be judged, and why.
+    """
+
+    place: str
+    kind: str
+    jobs: int = 0
+    checkpoints: int = 0
+    savepoints: int = 0
+    files: int = 0
+    bytes: int = 0
+    damaged: list[str] = field(default_factory=list)
+    orphans: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+    unlogged: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is damaged; what is left over is no damage."""
+        return not self.damaged
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A snapshot whose metadata is intact, with the disk that its file names refer to."""
+
+    disk: Disk
+    name: str
+    metadata: CheckpointMetadata
+    entry: Completed | None = None
+
+
+def verify(uri: str, progress: Progress | None = None) -> Report:
+    """Read everything that the snapshots below a place refer to, and compare.
+
+    Args:
+        uri: see `inventory.look_at`.
+        progress: told how far it is.
+
+    Raises:
+        UsageError: there is nothing of Headgate's.
+        StorageError: the storage cannot be listed.
+    """
+    place = look_at(uri)
+    return _Verifying(place, progress).run()
+
+
+class _Verifying:
+    def __init__(self, place: Place, progress: Progress | None) -> None:
+        self._place, self._progress = place, progress
+        self._report = Report(place.uri, place.kind, jobs=len(place.jobs))
+        self._read: set[tuple[str, FileRange]] = set()
+        self._files: set[str] = set()
+        self._done = self._total = 0
+
+    def run(self) -> Report:
+        found = [(each, list(self._of_job(each))) for each in self._place.jobs]
+        single = [(each, self._alone(each)) for each in self._place.snapshots]
+        snapshots = [one for _, several in found for one in several]
+        snapshots += [one for _, one in single if one is not None]
+        ranges = {
+            (one.disk.describe(), item) for one in snapshots for item in referenced_ranges(one.metadata)
+        }
+        self._total = sum(max(0, item.length) for _, item in ranges)
+        for one in snapshots:
+            self._verify(one)
+        for job, several in found:
+            self._left_over(job, several)
+        for files, only in single:
+            if only is not None and only.metadata.kind == SAVEPOINT:
+                self._left_over_in_savepoint(files, only)
+        self._report.files = len(self._files)
+        return self._report
+
+    # -- which snapshots there are ---------------------------------------------------------------
+
+    def _of_job(self, job: JobFiles) -> Iterator[_Found]:
+        if not job.has_log:
+            self._report.notes.append(
+                f"{job.disk.describe(job.job)} has no log of completed checkpoints (with ZooKeeper it is "
+                "there), so every checkpoint with metadata was verified, and none is known to be complete"
+            )
+            yield from self._without_log(job)
+            return
+        for entry in self._logged(job):
+            found = self._of_entry(job, entry)
+            if found is not None:
+                yield found
+
+    def _logged(self, job: JobFiles) -> list[Completed]:
+        """The entries of a log that can be read; damage and broken links are reported."""
+        entries: dict[str, tuple[bytes, Entry]] = {}
+        broken = False
+        for name in job.log_names():
+            try:
+                data = job.disk.read(name)
+                entries[name] = data, decode_entry(data, job.disk.describe(name))
+            except FileNotFoundError:
+                continue  # trimmed by a running job
+            except StorageError as error:
+                broken = True
+                self._report.damaged.append(str(error))
+        if broken:
+            return [entry for _, entry in entries.values() if isinstance(entry, Completed)]
+        self._check_links(job, entries)
+        return CompletedCheckpointLog(job.disk, log_folder(job.job)).completed()
+
+    def _check_links(self, job: JobFiles, entries: dict[str, tuple[bytes, Entry]]) -> None:
+        names = list(entries)
+        for before, name in pairwise(names):
+            if digest(entries[before][0]) != entries[name][1].previous:
+                self._report.damaged.append(
+                    f"log entry {job.disk.describe(name)} does not follow {job.disk.describe(before)}: an "
+                    "entry between them is missing, or one was added by a job master that had been replaced; "
+                    "only what follows the gap counts"
+                )
+
+    def _of_entry(self, job: JobFiles, entry: Completed) -> _Found | None:
+        disk, name = job.disk, entry.metadata
+        try:
+            if is_outside(name):
+                disk, name = open_disk(name.rpartition("/")[0]), METADATA
+            found = self._metadata(disk, name, entry)
+        except (StorageError, ConfigError) as error:
+            if _still_logged(job, entry):
+                self._report.damaged.append(f"{error} (named by the log of job {job.job!r})")
+            return None
+        return found
+
+    def _metadata(self, disk: Disk, name: str, entry: Completed | None = None) -> _Found:
+        where = disk.describe(name)
+        try:
+            data = disk.read(name)
+        except FileNotFoundError:
+            raise StorageError(f"{where} is missing") from None
+        metadata = decode_metadata(data, where)
+        if entry is not None and digest(data) != entry.sha256:
+            raise StorageError(f"{where} is not the file that the log of completed checkpoints names")
+        wrong = differences(metadata.format_fingerprint)
+        if wrong:
+            raise StorageError(
+                f"{where} was written in a format that this program would read wrong: {'; '.join(wrong)}"
+            )
+        self._files.add(where)
+        self._report.bytes += len(data)
+        return _Found(disk, name, metadata, entry)
+
+    def _without_log(self, job: JobFiles) -> Iterator[_Found]:
+        for name in sorted(job.names):
+            if name.rpartition("/")[2] == METADATA and checkpoint_of(name, job.job) is not None:
+                found = self._tolerant(job.disk, name)
+                if found is not None:
+                    yield found
+
+    def _tolerant(self, disk: Disk, name: str) -> _Found | None:
+        try:
+            return self._metadata(disk, name)
+        except StorageError as error:
+            self._report.damaged.append(str(error))
+            return None
+
+    def _alone(self, files: SnapshotFiles) -> _Found | None:
+        """A snapshot that was named by itself; a checkpoint is compared with its job's log."""
+        found = self._tolerant(files.disk, METADATA)
+        if found is None or found.metadata.kind == SAVEPOINT:
+            return found
+        folder = files.disk.describe().rstrip("/")
+        job_uri, _, chk = folder.rpartition("/")
+        root_uri, _, job = job_uri.rpartition("/")
+        root = open_disk(root_uri)
+        name = f"{job}/{chk}/{METADATA}"
+        found = _Found(root, name, found.metadata)
+        listed = job_files(root, JobId(job))
+        if not listed.has_log:
+            return found
+        entries = [entry for entry in self._logged(listed) if entry.metadata == name]
+        if not entries:
+            self._report.unlogged.append(root.describe(name))
+        elif digest(root.read(name)) != entries[-1].sha256:
+            self._report.damaged.append(
+                f"{root.describe(name)} is not the file that the log of completed checkpoints names"
+            )
+        return found
+
+    # -- what they refer to ----------------------------------------------------------------------
+
+    def _verify(self, one: _Found) -> None:
+        sound = True
+        for item in referenced_ranges(one.metadata):
+            key = one.disk.describe(), item
+            if key in self._read:
+                continue
+            self._read.add(key)
+            where = one.disk.describe(item.file)
+            if self._progress is not None:
+                self._progress(item.file, self._done, self._total)
+            try:
+                verify_handle(one.disk, item)
+                self._report.bytes += item.length
+            except StorageError as error:
+                if one.entry is not None and not self._needed_still(one):
+                    return
+                sound = False
+                self._report.damaged.append(f"{error} (needed by {one.disk.describe(one.name)})")
+            self._files.add(where)
+            self._done += max(0, item.length)
+        if one.metadata.kind == SAVEPOINT:
+            self._report.savepoints += 1
+        elif sound or one.entry is not None:
+            self._report.checkpoints += 1
+
+    def _needed_still(self, one: _Found) -> bool:
+        job = next((each for each in self._place.jobs if each.job == one.metadata.job), None)
+        return job is None or one.entry is None or _still_logged(job, one.entry)
+
+    # -- what nothing refers to ------------------------------------------------------------------
+
+    def _left_over(self, job: JobFiles, several: Iterable[_Found]) -> None:
+        self._report.unfinished += map(job.disk.describe, job.temporaries)
+        if not job.has_log:
+            return
+        found = list(several)
+        needed = {one.name for one in found} | {
+            item.file for one in found for item in referenced_ranges(one.metadata)
+        }
+        # What completed while files were read is no orphan.
+        logged = {entry.metadata for entry in self._logged_quietly(job)}
+        for name in sorted(job.names - needed - logged):
+            if checkpoint_of(name, job.job) is None:
+                continue
+            if name.rpartition("/")[2] == METADATA:
+                self._report.unlogged.append(job.disk.describe(name))
+            self._report.orphans.append(job.disk.describe(name))
+
+    @staticmethod
+    def _logged_quietly(job: JobFiles) -> list[Completed]:
+        try:
+            return CompletedCheckpointLog(job.disk, log_folder(job.job)).completed()
+        except StorageError:
+            return []
+
+    def _left_over_in_savepoint(self, files: SnapshotFiles, one: _Found) -> None:
+        needed = {METADATA, MARK, *(item.file for item in referenced_ranges(one.metadata))}
+        self._report.orphans += [files.disk.describe(name) for name in sorted(files.names - needed)]
+
+
+def _still_logged(job: JobFiles, entry: Completed) -> bool:
+    """Whether a log names an entry even now; a running job may have retired it meanwhile."""
+    try:
+        logged = CompletedCheckpointLog(job.disk, log_folder(job.job)).completed()
+    except StorageError:
+        return True
+    return any(each.checkpoint == entry.checkpoint for each in logged)
+
+
+def _lengths(snapshots: Iterable[_Found]) -> set[tuple[tuple[str, FileRange], int]]:
+    """Every different range that will be read, with its bytes."""
+    return {
+        ((one.disk.describe(), item), max(0, item.length))
+        for one in snapshots
+        for item in referenced_ranges(one.metadata)
+    }

@@ -1,0 +1,159 @@
+"""``headgate check-upgrade``: what becomes of every state, as a table for people or as JSON for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headgate.cli.exit_codes import ExitCode
+from headgate.offline.report import Item, OperatorReport, UpgradeReport, Verdict
+from headgate.offline.upgrade import check_upgrade
+
+_WIDEST: Final = 1_000
+_COLORS: Final = {
+    Verdict.AS_IS: "green",
+    Verdict.RECONFIGURED: "green",
+    Verdict.AFTER_MIGRATION: "yellow",
+    Verdict.ONLY_IN_PROGRAM: "blue",
+    Verdict.ONLY_IN_SNAPSHOT: "red",
+    Verdict.INCOMPATIBLE: "red",
+}
+_ENDS: Final = {
+    Verdict.AS_IS: "the program goes on from the snapshot as it is",
+    Verdict.RECONFIGURED: "the program goes on from the snapshot as it is",
+    Verdict.AFTER_MIGRATION: "the program goes on from the snapshot; values are converted by the restore",
+    Verdict.ONLY_IN_SNAPSHOT: "state would be lost, so the restore is refused; declare it, or leave it "
+    "behind with --allow-non-restored-state",
+    Verdict.INCOMPATIBLE: "the program cannot go on from the snapshot",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeRequest:
+    """What the user typed.
+
+    Attributes:
+        snapshot: path or URI.
+        program: path of a Python file.
+        arguments: the program's own.
+        options: ``key=value`` settings.
+        allow_non_restored: whether state that the program lacks may be left behind.
+        exact: whether a conversion counts as a failure.
+        as_json: one JSON object.
+    """
+
+    snapshot: str
+    program: str
+    arguments: Sequence[str] = ()
+    options: Sequence[str] = ()
+    allow_non_restored: bool = False
+    exact: bool = False
+    as_json: bool = False
+
+
+def check(request: UpgradeRequest, color: bool = False) -> tuple[str, int]:
+    """What the command prints, and the code it ends with.
+
+    Args:
+        request: what the user typed.
+        color: whether the text goes to a terminal.
+
+    Raises:
+        StorageError: the snapshot cannot be read.
+        UsageError: the program cannot be planned.
+    """
+    report = check_upgrade(
+        request.snapshot,
+        request.program,
+        request.arguments,
+        request.options,
+        allow_non_restored=request.allow_non_restored,
+    )
+    text = json.dumps(as_plain(report), indent=2) if request.as_json else render(report, color)
+    return text, exit_code(report, request.exact)
+
+
+def exit_code(report: UpgradeReport, exact: bool = False) -> ExitCode:
+    """What the shell is told; see `docs/cli.md`."""
+    if not report.restorable:
+        return ExitCode.INCOMPATIBLE
+    if exact and report.verdict is Verdict.AFTER_MIGRATION:
+        return ExitCode.NEEDS_MIGRATION
+    return ExitCode.FINISHED
+
+
+def as_plain(report: UpgradeReport) -> dict[str, Any]:
+    """The report for machines: its fields, with the verdict on the whole."""
+    plain: dict[str, Any] = msgspec.to_builtins(report)
+    return {"verdict": report.verdict.value, "restorable": report.restorable} | plain
+
+
+def render(report: UpgradeReport, color: bool = False) -> str:
+    """The report as text."""
+    form = "" if report.format is None else f", {report.format}"
+    lines = [
+        f"{report.kind} {report.checkpoint} of job {report.job!r}{form}: {report.snapshot}",
+        f"program {report.program}",
+        _compared("key groups", report.max_parallelism_stored, report.max_parallelism),
+        "",
+        *_lines(_table(report.operators), color),
+        "",
+    ]
+    lines += [one.suggestion for one in report.operators if one.suggestion]
+    lines += [f"refused: {why}" for why in report.refusals]
+    return "\n".join([*lines, _ENDS[report.verdict]])
+
+
+def _compared(what: str, stored: int | None, now: int | None) -> str:
+    if stored == now:
+        return f"{what}: {now}"
+    known = ["unknown" if number is None else str(number) for number in (stored, now)]
+    return f"{what}: {known[0]} in the snapshot, {known[1]} in the program"
+
+
+def _table(operators: Sequence[OperatorReport]) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for name in (
+        "operator",
+        "subtasks",
+        "what",
+        "name",
+        "in the snapshot",
+        "in the program",
+        "verdict",
+        "why",
+    ):
+        table.add_column(name, no_wrap=True)
+    for operator in operators:
+        for place, item in enumerate(operator.items):
+            head = _head(operator) if place == 0 else ("", "")
+            table.add_row(*head, *_row(item))
+    return table
+
+
+def _head(operator: OperatorReport) -> tuple[str, str]:
+    name = operator.uid if operator.name in (None, operator.uid) else f"{operator.name} ({operator.uid})"
+    stored, now = ("-" if n is None else str(n) for n in (operator.parallelism_stored, operator.parallelism))
+    return escape(name), now if stored == now else f"{stored} -> {now}"
+
+
+def _row(item: Item) -> tuple[str, ...]:
+    stored, declared = escape(item.stored or "-"), escape(item.declared or "-")
+    verdict = f"[{_COLORS[item.verdict]}]{item.verdict.value}[/]"
+    return item.part, escape(item.name), stored, declared, verdict, escape(item.why or "")
+
+
+def _lines(table: Table, color: bool) -> list[str]:
+    """Tables keep their width, because a type cut off is worse than a wide line."""
+    console = Console(width=_WIDEST, force_terminal=color, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    return [line.rstrip() for line in captured.get().splitlines()]

@@ -1,0 +1,81 @@
+"""``headgate checkpoint``: whether stored checkpoints are whole, and what in a storage nothing needs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from headgate.cli.exit_codes import ExitCode, ending_of
+from headgate.common.errors import StorageError, UsageError
+from headgate.common.time import duration_ms
+
+Json = Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")]
+
+
+def verify_stored(
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH", help="A storage, a job's folder, a checkpoint, a savepoint or a `_metadata`."
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Read every byte that the snapshots need, and tell what is damaged or left over."""
+
+    def text() -> tuple[str, int]:
+        from headgate.cli.checkpoint_page import verified, verified_plain, verify_with_progress
+
+        report = verify_with_progress(path)
+        shown = json.dumps(verified_plain(report), indent=2) if as_json else verified(report)
+        return shown, ExitCode.FINISHED if report.clean else ExitCode.DAMAGED
+
+    _ended(text)
+
+
+def prune_stored(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A storage or a job's folder.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Delete; otherwise only tell.")] = False,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            "--older-than",
+            metavar="DURATION",
+            help="For files of checkpoints that may be on their way: longer than any may take.",
+        ),
+    ] = "1h",
+    as_json: Json = False,
+) -> None:
+    """Delete files that certainly no checkpoint refers to, now or later; jobs may be running."""
+
+    def text() -> tuple[str, int]:
+        from headgate.checkpoint.pruning import prune
+        from headgate.cli.checkpoint_page import pruned, pruned_plain
+
+        try:
+            age_ms = duration_ms(older_than, "--older-than")
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        found = prune(path, delete=yes, older_than_ms=age_ms)
+        return json.dumps(pruned_plain(found), indent=2) if as_json else pruned(found), ExitCode.FINISHED
+
+    _ended(text)
+
+
+def _ended(text: Callable[[], tuple[str, int]]) -> None:
+    try:
+        try:
+            found, code = text()
+        except StorageError as error:
+            # Nothing was judged, which is another answer than "damaged".
+            raise UsageError(str(error)) from None
+    except (Exception, KeyboardInterrupt) as error:
+        ending = ending_of(error)
+        print(ending.text, file=sys.stderr)
+        raise typer.Exit(ending.code) from None
+    print(found)
+    raise typer.Exit(code)

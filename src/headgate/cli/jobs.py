@@ -1,0 +1,168 @@
+"""How running jobs look on the terminal: the list of them, and one in full."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from rich import box
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from headgate.api.executor import JobStatus
+from headgate.api.remote_job import RemoteJob
+from headgate.common.errors import HeadgateError
+from headgate.common.job_files import KnownJob
+
+ASKED_AT_ONCE: Final = 8
+_WIDEST: Final = 10_000
+_STYLES: Final = {"running": "green", "finished": "green", "failed": "red", "failing": "red", "gone": "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A job in the list.
+
+    Attributes:
+        job: its file.
+        state: of its status, or "gone", "silent" or "elsewhere".
+        status: as far as it answered.
+        remark: what a person should know.
+    """
+
+    job: KnownJob
+    state: str
+    status: JobStatus | None = None
+    remark: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        """As plain values; without the secret."""
+        file = self.job.file
+        return {
+            "job_id": file.job_id,
+            "name": file.name,
+            "state": self.state,
+            "pid": file.pid,
+            "host": file.host,
+            "address": file.address,
+            "started_ms": file.started_ms,
+            "remark": self.remark,
+            "status": None if self.status is None else msgspec.to_builtins(self.status),
+        }
+
+
+def look(known: Sequence[KnownJob]) -> list[Seen]:
+    """Ask all of them, several at a time."""
+    if not known:
+        return []
+    with ThreadPoolExecutor(min(len(known), ASKED_AT_ONCE)) as pool:
+        return list(pool.map(_seen, known))
+
+
+def _seen(job: KnownJob) -> Seen:
+    file = job.file
+    if job.gone:
+        return Seen(job, "gone", remark=f"its driver, process {file.pid}, died without a word")
+    if file.host != socket.gethostname() and "127.0.0.1" in file.address:
+        return Seen(job, "elsewhere", remark=f"it can be asked on {file.host} only")
+    try:
+        status = RemoteJob(file.job_id).status()
+    except HeadgateError as error:
+        return Seen(job, "silent", remark=str(error))
+    return Seen(job, status.state, status)
+
+
+def listed(jobs: Sequence[Seen], color: bool = False) -> str:
+    """The table of all."""
+    if not jobs:
+        return "no job of yours is running"
+    table = _table(["job", "name", "state", "since (UTC)", ">parallelism", ">restarts", ">checkpoints", ""])
+    for seen in jobs:
+        status, file = seen.status, seen.job.file
+        figures = (
+            ("-", "-", "-")
+            if status is None
+            else (str(status.parallelism), str(status.restarts), str(status.checkpoints_completed))
+        )
+        table.add_row(
+            escape(file.job_id),
+            escape(file.name),
+            _state(seen.state),
+            _time(file.started_ms),
+            *figures,
+            escape(seen.remark),
+        )
+    return _text([table], color)
+
+
+def shown(status: JobStatus, color: bool = False) -> str:
+    """One job in full."""
+    failed = f", {status.checkpoints_failed} failed" if status.checkpoints_failed else ""
+    latest = "none yet" if status.latest_checkpoint is None else f"the last is {status.latest_checkpoint}"
+    if status.latest_duration_ms is not None:
+        latest += f", took {status.latest_duration_ms} ms"
+    lines: list[RenderableType] = [
+        (
+            f"job {escape(repr(status.name))} ({escape(status.job_id)}) is {_state(status.state)} "
+            f"since {_time(status.started_ms)} UTC"
+        ),
+        (
+            f"attempt {status.attempt}, {status.restarts} restarts, parallelism {status.parallelism} "
+            f"of {status.max_parallelism}"
+        ),
+        (
+            f"checkpoints: {status.checkpoints_completed} completed{failed}, {len(status.pending)} under "
+            f"way; {latest}; savepoints: {status.savepoints_completed}"
+        ),
+    ]
+    remarks = {"last failure": status.last_failure, "last failed checkpoint": status.last_checkpoint_failure}
+    lines += [f"{name}: {escape(text)}" for name, text in remarks.items() if text]
+    table = _table(["operators", "uids", ">parallelism", ">records in", ">records out", ">busy", "watermark"])
+    for vertex in status.vertices:
+        table.add_row(
+            escape(vertex.name),
+            escape(", ".join(vertex.uids)),
+            str(vertex.parallelism),
+            f"{vertex.records_in:,}",
+            f"{vertex.records_out:,}",
+            f"{vertex.busy_ms / 1000:.1f} s",
+            "-" if vertex.watermark is None else _watermark(vertex.watermark),
+        )
+    return _text([*lines, table], color)
+
+
+def _state(state: str) -> str:
+    style = _STYLES.get(state, "yellow")
+    return f"[{style}]{escape(state)}[/]"
+
+
+def _table(columns: list[str]) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for name in columns:
+        table.add_column(name.lstrip(">"), justify="right" if name[:1] == ">" else "left", no_wrap=True)
+    return table
+
+
+def _text(parts: list[RenderableType], color: bool) -> str:
+    console = Console(width=_WIDEST, force_terminal=color, highlight=False)
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _watermark(ms: int) -> str:
+    try:
+        return _time(ms)
+    except (ValueError, OverflowError, OSError):
+        return str(ms)  # the end of event time is no date

@@ -1,0 +1,140 @@
+"""``headgate savepoint``: what is said and done about a snapshot while no job runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from headgate.cli.exit_codes import ending_of
+from headgate.common.errors import UsageError
+
+app = typer.Typer(
+    help="Look at savepoints and checkpoints, and rewrite them; no job is started.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Snapshot = Annotated[
+    str, typer.Argument(metavar="SNAPSHOT", help="A checkpoint or savepoint, a path or URI.")
+]
+Target = Annotated[
+    str, typer.Argument(metavar="TARGET", help="A folder for the new savepoint; not there yet.")
+]
+Groups = Annotated[int, typer.Option("--max-parallelism", min=1, help="The new number of key groups.")]
+Format = Annotated[
+    str | None,
+    typer.Option("--format", metavar="FORMAT", help="canonical (Parquet tables) or native; else as it was."),
+]
+Json = Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")]
+
+
+@app.command("show")
+def show(snapshot: Snapshot, as_json: Json = False) -> None:
+    """Tell what is in a checkpoint or savepoint."""
+
+    def text() -> str:
+        from headgate.cli.savepoint_page import render
+        from headgate.offline.showing import describe_snapshot
+
+        facts = describe_snapshot(snapshot)
+        return json.dumps(facts, indent=2) if as_json else render(facts, sys.stdout.isatty())
+
+    _ended(text)
+
+
+@app.command("reslice")
+def reslice_(
+    snapshot: Snapshot, target: Target, max_parallelism: Groups, form: Format = None, as_json: Json = False
+) -> None:
+    """Rewrite a snapshot to another number of key groups; no program is needed."""
+
+    def text() -> str:
+        from headgate.cli.savepoint_page import rewritten, with_progress
+        from headgate.offline.reslicing import reslice
+
+        return rewritten(
+            with_progress(lambda told: reslice(snapshot, target, max_parallelism, form, told)), as_json
+        )
+
+    _ended(text)
+
+
+@app.command("migrate")
+def migrate_(
+    snapshot: Snapshot,
+    target: Target,
+    program: Annotated[str, typer.Argument(metavar="JOB.PY", help="The program whose types are wanted.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="The program's own.")] = None,
+    rekey: Annotated[
+        list[str] | None,
+        typer.Option("--rekey", metavar="UID=FUNCTION", help="New keys, by a function of the program."),
+    ] = None,
+    max_parallelism: Annotated[
+        int | None, typer.Option("--max-parallelism", min=1, help="Another number of key groups.")
+    ] = None,
+    allow: Annotated[
+        bool, typer.Option("--allow-non-restored-state", help="Leave behind what the program lacks.")
+    ] = False,
+    define: Annotated[
+        list[str] | None, typer.Option("--define", "-D", metavar="KEY=VALUE", help="A setting.")
+    ] = None,
+    form: Format = None,
+    as_json: Json = False,
+) -> None:
+    """Rewrite all values to the types that a program declares; keys may change, too."""
+
+    def text() -> str:
+        from headgate.cli.savepoint_page import rewritten, with_progress
+        from headgate.offline.migrating import migrate
+
+        keys = new_keys(rekey or ())
+        made = with_progress(
+            lambda told: migrate(
+                snapshot,
+                target,
+                program,
+                arguments or (),
+                define or (),
+                rekey=keys,
+                max_parallelism=max_parallelism,
+                form=form,
+                allow_non_restored=allow,
+                progress=told,
+            )
+        )
+        return rewritten(made, as_json)
+
+    _ended(text)
+
+
+def new_keys(texts: Sequence[str]) -> dict[str, str]:
+    """What stands behind ``--rekey``.
+
+    Raises:
+        UsageError: a text is not of that form.
+
+    Example:
+        >>> new_keys(["count=without_region"])
+        {'count': 'without_region'}
+    """
+    found = {}
+    for text in texts:
+        uid, equals, function = text.rpartition("=")
+        if not (uid and equals and function):
+            raise UsageError(f"--rekey got {text!r}; expected UID=FUNCTION, such as count=new_key")
+        found[uid] = function
+    return found
+
+
+def _ended(text: Callable[[], str]) -> None:
+    try:
+        found = text()
+    except (Exception, KeyboardInterrupt) as error:
+        ending = ending_of(error)
+        print(ending.text, file=sys.stderr)
+        raise typer.Exit(ending.code) from None
+    print(found)

@@ -1,0 +1,83 @@
+"""What ``headgate savepoint`` shows: a snapshot's content, a new savepoint, and how far its making is."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.table import Table
+
+from headgate.offline.rewriting import Progress as Told
+from headgate.offline.rewriting import Rewritten
+
+_WIDEST: Final = 1_000
+
+
+def render(facts: dict[str, Any], color: bool = False) -> str:
+    """What `describe_snapshot` gave, as text."""
+    moment = dt.datetime.fromtimestamp(facts["time_ms"] / 1000, dt.UTC).isoformat(" ", "seconds")
+    form = "" if facts["format"] is None else f" ({facts['format']})"
+    what = f"{facts['kind']}{form} {facts['checkpoint']}"
+    lines = [
+        f"{what} of job {facts['job_name']!r} ({facts['job']}), drawn {moment}",
+        f"{facts['max_parallelism']} key groups, {facts['size']:,} bytes of state: {facts['uri']}",
+    ]
+    lines += [f"made from {facts['origin']}"] if facts["origin"] else []
+    lines += ["", *_lines(_table(facts["operators"]), color)]
+    lines += [f"in flight to {uid!r}: {count:,} records" for uid, count in facts["in_flight"].items()]
+    return "\n".join(lines)
+
+
+def _table(operators: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for name in ("operator", "subtasks", "bytes", "state", "type", "entries"):
+        table.add_column(name, no_wrap=True, justify="right" if name in ("bytes", "entries") else "left")
+    for operator in operators:
+        rows = [(state["name"], state["type"], state["entries"]) for state in operator["states"]]
+        rows += [(name, "list", count) for name, count in operator["lists"].items()]
+        rows += (
+            [("prepared output", "committables", operator["committables"])]
+            if operator["committables"]
+            else []
+        )
+        subtasks = operator["parallelism"]
+        head = (escape(operator["uid"]), "-" if subtasks is None else str(subtasks), f"{operator['size']:,}")
+        for place, (name, type_, entries) in enumerate(rows or [("-", "-", None)]):
+            shown = "-" if entries is None else f"{entries:,}"
+            table.add_row(*(head if place == 0 else ("", "", "")), escape(name), escape(type_), shown)
+    return table
+
+
+def _lines(table: Table, color: bool) -> list[str]:
+    console = Console(width=_WIDEST, force_terminal=color, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def rewritten(made: Rewritten, as_json: bool = False) -> str:
+    """What is said of a new savepoint."""
+    if as_json:
+        return json.dumps(made._asdict(), indent=2)
+    lines = [f"wrote and verified {made.uri}: {made.max_parallelism} key groups, {made.entries:,} entries"]
+    lines += [f"left behind: state of {', '.join(map(repr, made.left_behind))}"] if made.left_behind else []
+    return "\n".join(lines)
+
+
+def with_progress(work: Callable[[Told | None], Rewritten]) -> Rewritten:
+    """Shows a bar on the standard error while it is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return work(None)
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+        return work(
+            lambda what, done, of: bar.update(task, description=what, completed=done, total=max(1, of))
+        )

@@ -1,0 +1,188 @@
+"""The files that tell where running jobs answer: one for each job, in a folder of the user's own.
+
+Whoever may read the file may control the job, because its secret is in it; so it is the user's alone. A
+driver holds a lock on its file for as long as it lives: a file whose lock is free, or whose process is gone,
+is of a driver that died without a word.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import socket
+import stat
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headgate.common.errors import StorageError
+from headgate.common.processes import process_lives
+
+HOME_VARIABLE: Final = "HEADGATE_HOME"
+FORMAT_VERSION: Final = 1
+FORGOTTEN_AFTER_S: Final = 7 * 24 * 3600
+"""So long the file of a dead driver waits for somebody to list it."""
+
+_SUFFIX: Final = ".json"
+_FILE_BYTES_MAX: Final = 1 << 20
+
+
+class JobFile(msgspec.Struct, frozen=True):
+    """Where a job answers, and how to be heard.
+
+    Attributes:
+        job_id: names the submission.
+        name: given to ``execute``.
+        pid: of the driver.
+        host: the driver's machine.
+        started_ms: wall clock at the submission.
+        address: such as ``http://127.0.0.1:40123``.
+        secret: to be shown with every request.
+        certificate: of the endpoint, as PEM, where it speaks TLS.
+        version: of this format.
+    """
+
+    job_id: str
+    name: str
+    pid: int
+    host: str
+    started_ms: int
+    address: str
+    secret: str
+    certificate: str | None = None
+    version: int = FORMAT_VERSION
+
+    def __repr__(self) -> str:
+        """Without the secret, so that it gets into no log."""
+        return f"JobFile({self.job_id!r}, pid {self.pid} on {self.host}, {self.address})"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownJob:
+    """A job that has a file.
+
+    Attributes:
+        file: what is in it.
+        path: where it is.
+        gone: whether the driver died.
+    """
+
+    file: JobFile
+    path: Path
+    gone: bool
+
+    def forget(self) -> None:
+        """Remove the file."""
+        self.path.unlink(missing_ok=True)
+
+
+def jobs_folder(variables: Mapping[str, str] | None = None) -> Path:
+    """The folder of the files; it need not exist.
+
+    Args:
+        variables: the process's environment by default.
+
+    Example:
+        >>> jobs_folder({"HEADGATE_HOME": "/srv/headgate"}).as_posix()
+        '/srv/headgate/jobs'
+        >>> jobs_folder({"XDG_STATE_HOME": "/home/ada/state"}).as_posix()
+        '/home/ada/state/headgate/jobs'
+    """
+    known = os.environ if variables is None else variables
+    if home := known.get(HOME_VARIABLE):
+        return Path(home) / "jobs"
+    state = known.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "headgate" / "jobs"
+
+
+class PublishedJob:
+    """The file of a job of this process, locked until it is withdrawn.
+
+    Args:
+        job: what to tell.
+
+    Raises:
+        StorageError: the file cannot be written; says where.
+    """
+
+    def __init__(self, job: JobFile) -> None:
+        folder = jobs_folder()
+        self._path = folder / f"{job.job_id}{_SUFFIX}"
+        unfinished = folder / f".{job.job_id}-{secrets.token_hex(4)}"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Owner and mode are settled before there is anything to read in it.
+            self._descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                os.fchmod(self._descriptor, 0o600)
+                _lock(self._descriptor, fcntl.LOCK_EX)
+                os.write(self._descriptor, msgspec.json.encode(job))
+                unfinished.replace(self._path)
+            except OSError:
+                os.close(self._descriptor)
+                unfinished.unlink(missing_ok=True)
+                raise
+        except (OSError, RuntimeError) as error:
+            raise StorageError(
+                f"{self._path} cannot be written ({error}), so no command could reach the job; set "
+                f"{HOME_VARIABLE} to a folder that can be written, or rest.enabled to false"
+            ) from None
+
+    def withdraw(self) -> None:
+        """The job is over: remove its file."""
+        self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def known_jobs() -> list[KnownJob]:
+    """All jobs that have a file, oldest first; files that are none are passed over."""
+    found = [job for path in sorted(jobs_folder().glob(f"*{_SUFFIX}")) if (job := _read(path)) is not None]
+    return sorted(found, key=lambda job: job.file.started_ms)
+
+
+def forget_old() -> None:
+    """Remove the files of drivers that died long ago and that nobody asked for."""
+    oldest_ms = (time.time() - FORGOTTEN_AFTER_S) * 1000
+    for job in known_jobs():
+        if job.gone and job.file.started_ms < oldest_ms:
+            job.forget()
+
+
+def _read(path: Path) -> KnownJob | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None  # removed meanwhile, or somebody else's
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            return None
+        file = msgspec.json.decode(os.read(descriptor, _FILE_BYTES_MAX), type=JobFile)
+        return KnownJob(file, path, _gone(file, descriptor))
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _gone(file: JobFile, descriptor: int) -> bool:
+    if file.host != socket.gethostname():
+        return False  # its processes cannot be seen from here
+    if not process_lives(file.pid):
+        return True
+    # The number may be another process's by now. The lock alone would not do: forked children inherit it.
+    return _lock(descriptor, fcntl.LOCK_SH)
+
+
+def _lock(descriptor: int, kind: int) -> bool:
+    """Whether the lock was got; without locks in the file system nobody gets one."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,199 @@
+"""Who goes on a line of output in a directory: a small log beside the files, and what it says of them.
+
+::
+
+    _headgate/<line>+<sink>/<number>.json    one entry for each job that went on the line, in order
+
+A job adds its entry before it publishes its first file; the job of the last entry is the only one that
+may publish. So of two jobs that begin from the same snapshot one goes on, and what belongs to the line
+is known by the entries' jobs and the files' names. Entries are created whole, and never two of one number.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from headgate.api.sink import Fork, SinkCommitterContext
+from headgate.common.errors import FencedError, OperatingError
+from headgate.connectors.files.names import TAKEN_BACK, PartOrigin, origin_of, pending_folder, safe
+from headgate.connectors.files.part_file import remove, storage_error, sync_folder
+
+LINES: Final = "_headgate"
+"""Below the output directory; readers of directories skip names that begin with ``_``."""
+
+
+class Line:
+    """The line of one sink of one job in one directory.
+
+    Args:
+        root: the output directory.
+        context: whose sink.
+    """
+
+    def __init__(self, root: Path, context: SinkCommitterContext) -> None:
+        self._root, self._context = root, context
+        self._folder = root / LINES / f"{safe(context.lineage.id)}+{safe(context.uid)}"
+
+    # -- who may publish
+
+    @property
+    def owned(self) -> bool:
+        """Whether this job is the one that may publish."""
+        entries = self._entries()
+        return bool(entries) and self._job_of(entries[-1]) == self._context.job
+
+    def require(self) -> bool:
+        """Make sure that this job may publish; the first time that makes it the last of the line.
+
+        Returns:
+            whether it is the first time.
+
+        Raises:
+            FencedError: another job of the line has published what is not this job's history, or went on
+                after this one.
+            OSError: the directory cannot be read or written.
+        """
+        first = False
+        while not self.owned:
+            first, jobs = True, self._jobs()
+            if self._context.job in jobs:
+                raise self._fenced(f"job {jobs[-1]!r} went on after this one")
+            self._refuse_newer()
+            if self._append(len(jobs) + 1):
+                # Whoever was the last may have published between the look and the entry.
+                self._refuse_newer()
+        return first
+
+    def seize(self) -> None:
+        """Make this job the last of the line, whatever the others have published.
+
+        Raises:
+            OSError: the directory cannot be read or written.
+        """
+        while not self.owned:
+            self._append(len(self._jobs()) + 1)
+
+    @property
+    def ancestors(self) -> list[Fork]:
+        """The snapshots on this line that the job descends from; those of a line that it left are not."""
+        lineage = self._context.lineage
+        jobs = [fork.job for fork in lineage.forks]
+        return list(lineage.forks[jobs.index(lineage.id) :]) if lineage.id in jobs else []
+
+    def _refuse_newer(self) -> None:
+        newer = self.describe_newer() or self.describe_missing()
+        if newer is not None:
+            raise self._fenced(newer)
+
+    def _fenced(self, why: str) -> FencedError:
+        return FencedError(
+            f"job {self._context.job!r} must not publish in {str(self._root)!r}: another job goes on from a "
+            f"snapshot that both descend from ({why}); let one of the two write to another directory, or "
+            "begin this one again with execution.sinks.older-snapshot=new-lineage"
+        )
+
+    # -- what is published
+
+    def newer(self) -> list[Path]:
+        """Published files of the line that are neither this job's nor its history."""
+        return [path for path, origin in self._files(self._root) if not self._is_history(origin)]
+
+    def missing(self) -> list[Path]:
+        """Files of this job's history that are published no more, where they are now."""
+        return [
+            path
+            for folder in sorted((self._root / TAKEN_BACK).glob("*/"))
+            for path, origin in self._files(folder)
+            if self._is_history(origin)
+        ]
+
+    def describe_newer(self) -> str | None:
+        """What is published beyond this job's history, in words."""
+        newer = self.newer()
+        if not newer:
+            return None
+        last = max(newer, key=lambda path: (path.stat().st_mtime_ns, path.name))
+        origin = origin_of(last.name)
+        assert origin is not None
+        where, job = str(self._root), origin.owner.partition("+")[0]
+        return f"{len(newer)} files in {where!r}, the last of checkpoint {origin.checkpoint} of job {job!r}"
+
+    def describe_missing(self) -> str | None:
+        """What was taken back of this job's history, in words."""
+        missing = self.missing()
+        if not missing:
+            return None
+        return (
+            f"{len(missing)} files of checkpoints that it descends from were taken back to "
+            f"{str(missing[0].parent)!r}"
+        )
+
+    def _files(self, folder: Path) -> Iterator[tuple[Path, PartOrigin]]:
+        """The files of the line in a folder, but for those of this job."""
+        uid, own = self._context.uid, self._context.job
+        jobs = {*self._jobs(), *(fork.job for fork in self.ancestors)} - {own}
+        owners = {pending_folder(job, uid) for job in jobs}
+        if not folder.is_dir() or not owners:
+            return
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                origin = origin_of(entry.name)
+                if origin is not None and origin.owner in owners:
+                    yield folder / entry.name, origin
+
+    def _is_history(self, origin: PartOrigin) -> bool:
+        # Names of jobs are shortened in names of files, so the forks are compared in that form, too.
+        lineage, uid = self._context.lineage, self._context.uid
+        return any(
+            pending_folder(fork.job, uid) == origin.owner
+            and lineage.holds(fork.job, origin.generation, origin.attempt, origin.checkpoint)
+            for fork in self.ancestors
+        )
+
+    # -- entries
+
+    def _jobs(self) -> list[str]:
+        """The jobs that went on the line, in order."""
+        return [self._job_of(entry) for entry in self._entries()]
+
+    def _entries(self) -> list[Path]:
+        return sorted(self._folder.glob("*.json"))
+
+    def _job_of(self, entry: Path) -> str:
+        try:
+            return str(json.loads(entry.read_bytes())["job"])
+        except (ValueError, KeyError, TypeError) as problem:
+            raise OperatingError(
+                f"{str(entry)!r} does not tell which job went on here: {problem}; it was changed or damaged, "
+                "put it back from a copy"
+            ) from problem
+
+    def _append(self, number: int) -> bool:
+        """Add this job's entry; False when another job took the number."""
+        target, context = self._folder / f"{number:06d}.json", self._context
+        forks = [[fork.job, fork.generation, fork.attempt, fork.checkpoint] for fork in context.lineage.forks]
+        body = {"job": context.job, "uid": context.uid, "lineage": context.lineage.id, "forks": forks}
+        unfinished = self._folder / f"{uuid.uuid4().hex}.tmp"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with open(unfinished, "xb") as file:
+                file.write(json.dumps(body).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                # A link, unlike a rename, replaces nothing.
+                os.link(unfinished, target)
+            except FileExistsError:
+                return False
+            for folder in (self._folder, self._folder.parent, self._root):
+                sync_folder(folder)
+        except OSError as problem:
+            raise storage_error(target, problem) from problem
+        finally:
+            remove(unfinished)
+        return True

@@ -1,0 +1,172 @@
+"""Turns requests into checkpoints: refuses, queues, begins them, and says when to look again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic
+
+from headgate.common.errors import InternalError
+from headgate.common.ids import AttemptId
+from headgate.core.checkpoint.effects import Effect, RequestKind, RunHooks, S, TriggerCheckpoint
+from headgate.core.checkpoint.failures import CheckpointFailureReason
+from headgate.core.checkpoint.ledger import Ledger
+from headgate.core.checkpoint.modes import Mode
+from headgate.core.checkpoint.pending import PendingCheckpoint, Phase
+from headgate.core.checkpoint.queue import Request
+from headgate.core.checkpoint.requests import CheckpointSettings, Load, Requests
+from headgate.core.machine import Machine
+
+
+class Admission(Generic[S]):
+    """What stands between a request and its trigger.
+
+    Args:
+        settings: intervals and limits.
+        uniform: draws the delay of the first periodic checkpoint.
+        hooks: names of what must be done before the tasks are triggered.
+        ledger: the checkpoints.
+        mode: of the coordinator.
+
+    Attributes:
+        requests: those that wait.
+        last_completion_ms: when the last checkpoint of this attempt completed; None before the first.
+    """
+
+    def __init__(
+        self,
+        settings: CheckpointSettings,
+        uniform: Callable[[float, float], float],
+        hooks: Iterable[str],
+        ledger: Ledger[S],
+        mode: Machine[Any, Any],
+    ) -> None:
+        self._settings, self._ledger, self._mode = settings, ledger, mode
+        self._hooks = tuple(hooks)
+        self.requests = Requests(settings, uniform)
+        self.last_completion_ms: int | None = None
+        self._attempt: AttemptId | None = None
+        self._tasks: tuple[tuple[int, int], ...] = ()
+        self._finished: set[tuple[int, int]] = set()
+        self._cleaning = 0
+
+    @property
+    def load(self) -> Load:
+        """What is under way now."""
+        ledger = self._ledger
+        return Load(len(ledger.pending), ledger.preparing, self._cleaning, self.last_completion_ms)
+
+    def check_attempt(self, attempt: AttemptId, tasks: tuple[tuple[int, int], ...]) -> None:
+        """Whether `attempt` may follow.
+
+        Raises:
+            InternalError: it is not newer than the last, or has no tasks.
+        """
+        if self._attempt is not None and attempt <= self._attempt:
+            raise InternalError(self._mode.explain(f"cannot start attempt {attempt} after {self._attempt}"))
+        if not tasks:
+            raise InternalError(self._mode.explain(f"cannot start attempt {attempt} without tasks"))
+
+    def open(
+        self,
+        attempt: AttemptId,
+        tasks: tuple[tuple[int, int], ...],
+        finished: Iterable[tuple[int, int]],
+        now_ms: int,
+    ) -> None:
+        """The tasks of an attempt run; some of them may have finished before."""
+        self._attempt, self._tasks, self._finished = attempt, tasks, set(finished)
+        self.last_completion_ms = None
+        self.requests.open(now_ms)
+
+    def task_finished(self, task: tuple[int, int]) -> None:
+        """A task counts as acknowledged from the next trigger on."""
+        self._finished.add(task)
+
+    def refusal_of(self, kind: RequestKind) -> CheckpointFailureReason | None:
+        """Why nothing of this kind can start at all; None when the coordinator runs."""
+        if self._mode.state is Mode.SHUTDOWN:
+            return CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN
+        if self._mode.state is Mode.RUNNING:
+            return None
+        if kind is RequestKind.PERIODIC:
+            return CheckpointFailureReason.PERIODIC_SCHEDULER_SHUTDOWN
+        return CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
+
+    def submit(self, request: Request, now_ms: int) -> list[Effect[S]]:
+        """Refuse or queue a request, and begin what may begin.
+
+        Raises:
+            InternalError: its ticket waits already, or its kind takes none.
+        """
+        tickets = self._ledger.tickets
+        tickets.open(request)
+        refusal = self.refusal_of(request.kind)
+        displaced: list[tuple[Request, CheckpointFailureReason]] = []
+        if refusal is None:
+            refusal, displaced = self.requests.submit(request, now_ms)
+        if refusal is not None:
+            return [*tickets.refuse(request, refusal)]
+        effects: list[Effect[S]] = []
+        for other, reason in displaced:
+            effects += tickets.refuse(other, reason)
+        return effects + self.admit(now_ms)
+
+    def admit(self, now_ms: int) -> list[Effect[S]]:
+        """Begin whatever may begin now."""
+        effects: list[Effect[S]] = []
+        while self._mode.state is Mode.RUNNING and self._attempt is not None:
+            request = self.requests.choose(self.load, now_ms)
+            if request is None:
+                break
+            timeout_ms = self._settings.timeout_ms if request.timeout_ms is None else request.timeout_ms
+            pending = self._ledger.begin(
+                request, self._attempt, self._tasks, now_ms + timeout_ms, self._finished, self._hooks
+            )
+            self._mode.note(f"begin {pending.checkpoint} {request.kind.value}")
+            effects.append(_run_hooks(pending) if pending.phase is Phase.PREPARING else trigger(pending))
+        return effects
+
+    def hooks_done(self, pending: PendingCheckpoint[S], hooks: Iterable[str] | None) -> list[Effect[S]]:
+        """Mark hooks off, all by default; the last one lets the tasks be triggered."""
+        # Not any() of a generator: each must be marked off.
+        done = [pending.hook_done(hook) for hook in (self._hooks if hooks is None else hooks)]
+        return [trigger(pending)] if any(done) else []
+
+    def next_wakeup_ms(self) -> int | None:
+        """When :meth:`admit`, or the expiry of a pending one, is due next; None: nothing is."""
+        times = [pending.deadline_ms for pending in self._ledger.pending.values() if pending.can_expire]
+        due_ms = self.requests.next_wakeup_ms(self.load)
+        if due_ms is not None:
+            times.append(due_ms)
+        return min(times, default=None)
+
+    def cleaning_started(self) -> None:
+        """Something is being deleted."""
+        self._cleaning += 1
+
+    def cleaning_ended(self) -> None:
+        """It is not any more.
+
+        Raises:
+            InternalError: nothing was being deleted.
+        """
+        if self._cleaning == 0:
+            raise InternalError(self._mode.explain("was told of the end of a cleaning that never began"))
+        self._cleaning -= 1
+
+    def describe(self) -> tuple[object, ...]:
+        """The whole state as plain values, for stories and searches."""
+        finished = tuple(sorted(self._finished))
+        own = (self._attempt, self.last_completion_ms, self._cleaning, finished)
+        return (*own, self.requests.describe())
+
+
+def trigger(pending: PendingCheckpoint[S]) -> TriggerCheckpoint:
+    """Have the tasks draw it."""
+    ticket = pending.request.ticket
+    return TriggerCheckpoint(pending.checkpoint, pending.attempt, pending.kind, ticket, pending.finished)
+
+
+def _run_hooks(pending: PendingCheckpoint[S]) -> RunHooks:
+    ticket = pending.request.ticket
+    return RunHooks(pending.checkpoint, pending.attempt, pending.kind, pending.hooks, ticket)

@@ -1,0 +1,160 @@
+"""What the coordinator knows of all checkpoints: those under way, those complete, and the last that ended.
+
+It also holds the rules by which a checkpoint is given up, and by which files may be deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic
+
+from headgate.common.errors import InternalError
+from headgate.common.ids import AttemptId, CheckpointId
+from headgate.core.checkpoint.effects import Discard, Effect, NotifyAbort, S, Unexpected
+from headgate.core.checkpoint.failures import CheckpointFailureReason
+from headgate.core.checkpoint.pending import PendingCheckpoint, Phase
+from headgate.core.checkpoint.queue import Request
+from headgate.core.checkpoint.recent import RecentCheckpoints
+from headgate.core.checkpoint.retention import Retention
+from headgate.core.checkpoint.tickets import Tickets
+
+
+class Ledger(Generic[S]):
+    """The checkpoints of one job; the coordinator and its publishing part share it.
+
+    Args:
+        next_id: the first id to give out.
+        retention: the completed checkpoints.
+
+    Attributes:
+        next_id: the id that the next checkpoint will get.
+        pending: those under way, until their storing ended, by id in increasing order.
+        retention: the completed checkpoints in the log.
+        tickets: askers without an answer.
+        recent: those that ended last.
+        unsure: those whose log entry, or savepoint's metadata, may exist.
+        saved: complete savepoints; nothing of theirs is ever deleted.
+        triggered: how many were begun.
+        completed: how many reached the log.
+        failed: how many were given up.
+        last_failure: text of the last of these.
+    """
+
+    def __init__(self, next_id: CheckpointId, retention: Retention) -> None:
+        if retention.latest is not None and next_id <= retention.latest:
+            raise InternalError(
+                f"next checkpoint id is {next_id} but {retention.latest} completed; ids must grow"
+            )
+        self.next_id = next_id
+        self.retention = retention
+        self.pending: dict[CheckpointId, PendingCheckpoint[S]] = {}
+        self.tickets = Tickets()
+        self.recent = RecentCheckpoints()
+        self.unsure: set[CheckpointId] = set()
+        self.saved: set[CheckpointId] = set()
+        self.triggered = self.completed = self.failed = 0
+        self.last_failure: str | None = None
+
+    @property
+    def storing(self) -> CheckpointId | None:
+        """The checkpoint between Finalize and its answer; at most one."""
+        for pending in self.pending.values():
+            if pending.phase is Phase.STORING:
+                return pending.checkpoint
+        return None
+
+    @property
+    def preparing(self) -> bool:
+        """Whether one still runs its hooks."""
+        return any(pending.phase is Phase.PREPARING for pending in self.pending.values())
+
+    def begin(
+        self,
+        request: Request,
+        attempt: AttemptId,
+        tasks: tuple[tuple[int, int], ...],
+        deadline_ms: int,
+        finished: Iterable[tuple[int, int]],
+        hooks: Iterable[str],
+    ) -> PendingCheckpoint[S]:
+        """Draw an id and enter a new checkpoint under it."""
+        checkpoint, self.next_id = self.next_id, CheckpointId(self.next_id + 1)
+        pending: PendingCheckpoint[S] = PendingCheckpoint(
+            checkpoint, attempt, request, tasks, deadline_ms, finished, hooks
+        )
+        self.pending[checkpoint] = pending
+        self.triggered += 1
+        return pending
+
+    def drop(
+        self, pending: PendingCheckpoint[S], reason: CheckpointFailureReason, detail: str
+    ) -> list[Effect[S]]:
+        """Give up one whose storing has not begun, with an answer to whoever asked for it.
+
+        Raises:
+            InternalError: its storing has begun, or a savepoint was to be subsumed.
+        """
+        pending.abort(reason)
+        self.leave(pending)
+        self.count_failure(pending.checkpoint, reason, detail)
+        effects: list[Effect[S]] = [NotifyAbort(pending.checkpoint, reason, detail)]
+        if pending.snapshots:
+            effects.append(Discard(pending.snapshots, pending.savepoint))
+        return [*effects, *self.tickets.fail(pending.request, reason, detail, pending.checkpoint)]
+
+    def leave(self, pending: PendingCheckpoint[S]) -> None:
+        """It is not under way any more."""
+        del self.pending[pending.checkpoint]
+        self.recent.add(pending.checkpoint, savepoint=pending.kind.is_savepoint)
+
+    def count_failure(self, checkpoint: CheckpointId, reason: CheckpointFailureReason, detail: str) -> None:
+        """For the figures."""
+        self.failed += 1
+        self.last_failure = f"checkpoint {checkpoint}: {reason.text}" + (f" ({detail})" if detail else "")
+
+    def is_protected(self, checkpoint: CheckpointId) -> bool:
+        """Whether files of `checkpoint` are in use: it is, or may be, or is about to be complete."""
+        pending = self.pending.get(checkpoint)
+        closed = pending is not None and pending.phase not in (Phase.PREPARING, Phase.COLLECTING)
+        done = checkpoint in self.retention or checkpoint in self.saved
+        return closed or done or checkpoint in self.unsure
+
+    def late(self, checkpoint: CheckpointId, snapshot: S) -> list[Effect[S]]:
+        """A snapshot came for a checkpoint that is gone: its files are of no use."""
+        owner = checkpoint if self.recent.is_savepoint(checkpoint) else None
+        told = self.unexpected(checkpoint, (snapshot.vertex, snapshot.subtask))
+        return [Discard((snapshot,), owner), *told]
+
+    def unexpected(self, checkpoint: CheckpointId, task: tuple[int, int]) -> list[Effect[S]]:
+        """Tell of words about a checkpoint that nobody remembers."""
+        known = checkpoint in self.recent or self.is_protected(checkpoint)
+        return [] if known else [Unexpected(checkpoint, task)]
+
+    def tickets_under_way(self) -> set[int | None]:
+        """Tickets of those under way."""
+        return {pending.request.ticket for pending in self.pending.values()}
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that decides, as plain values."""
+        return (
+            self.next_id,
+            tuple(pending.describe() for pending in self.pending.values()),
+            self.retention.completed,
+            tuple(sorted(self.unsure)),
+            tuple(sorted(self.saved)),
+            tuple(sorted(self.tickets.waiting)),
+        )
+
+    def broken(self) -> list[str]:
+        """Names of the invariants of pending checkpoints that do not hold."""
+        phases = [pending.phase for pending in self.pending.values()]
+        under_way = {Phase.PREPARING, Phase.COLLECTING, Phase.FULL, Phase.STORING}
+        checks = {
+            "ids ordered": list(self.pending) == sorted(self.pending),
+            "ids below next": all(pending < self.next_id for pending in self.pending),
+            "pending phases": set(phases) <= under_way,
+            "one is prepared at a time": phases.count(Phase.PREPARING) <= 1,
+            "ended is not pending": not any(checkpoint in self.recent for checkpoint in self.pending),
+            "complete is not unsure": not self.unsure & (self.saved | set(self.retention.completed)),
+        }
+        return [name for name, holds in checks.items() if not holds]

@@ -1,0 +1,171 @@
+"""From the last acknowledgement to the last commit: one checkpoint at a time.
+
+At most one checkpoint is between Finalize and `committed`. So when checkpoint k is in the log, every
+earlier one has been committed, and recovery needs to commit the latest only.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Generic
+
+from headgate.common.errors import InternalError
+from headgate.common.ids import CheckpointId
+from headgate.core.checkpoint.effects import (
+    Commit,
+    Discard,
+    Effect,
+    Finalize,
+    NotifyAbort,
+    NotifyComplete,
+    Retire,
+    S,
+)
+from headgate.core.checkpoint.failures import CheckpointFailureReason
+from headgate.core.checkpoint.ledger import Ledger
+from headgate.core.checkpoint.pending import PendingCheckpoint, Phase, Step
+from headgate.core.machine import Machine
+
+LEFT_TO_RECOVERY = "it is in the log, and recovery commits it"
+"""What an asker is told whose checkpoint is complete but was not committed by this attempt."""
+
+
+class Publishing(Generic[S]):
+    """The only place through which a checkpoint becomes complete.
+
+    Args:
+        ledger: the checkpoints.
+        story: the coordinator's mode, for its history.
+    """
+
+    def __init__(self, ledger: Ledger[S], story: Machine[Enum, Enum]) -> None:
+        self._ledger, self._story = ledger, story
+        self._committing: PendingCheckpoint[S] | None = None
+
+    @property
+    def committing(self) -> PendingCheckpoint[S] | None:
+        """The one in the log whose commit is under way."""
+        return self._committing
+
+    def next(self) -> list[Effect[S]]:
+        """Finalize the oldest full checkpoint, unless another is on its way."""
+        if self._committing is not None or self._ledger.storing is not None:
+            return []
+        for pending in self._ledger.pending.values():
+            if pending.phase is Phase.FULL:
+                pending.move(Step.FINALIZE)
+                return [_finalize(pending)]
+        return []
+
+    def stored(
+        self, checkpoint: CheckpointId, halted: CheckpointFailureReason | None
+    ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
+        """The log, or the savepoint's folder, holds it: it is complete.
+
+        Args:
+            checkpoint: the one that was being stored.
+            halted: why no tasks are there to be told, so that recovery does the rest; None: they run.
+
+        Raises:
+            InternalError: it was not being stored.
+        """
+        pending = self._take_storing(checkpoint)
+        self._story.note(f"completed {checkpoint}")
+        if pending.kind.is_savepoint:
+            self._ledger.saved.add(checkpoint)
+        if not pending.kind.is_logged:
+            pending.move(Step.SAVED)
+            return pending, [*self._ledger.tickets.fulfil(pending.request, checkpoint)]
+        pending.move(Step.STORED)
+        self._ledger.completed += 1
+        self._ledger.retention.add(checkpoint, owned=not pending.kind.is_savepoint)
+        self._committing = pending
+        if halted is not None:
+            return pending, self.suspend(halted)
+        return pending, [*self._subsume(checkpoint), Commit(checkpoint)]
+
+    def store_failed(
+        self,
+        checkpoint: CheckpointId,
+        detail: str,
+        maybe_published: bool,
+        halted: CheckpointFailureReason | None,
+    ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
+        """It could not be stored.
+
+        Args:
+            checkpoint: the one that was being stored.
+            detail: the error's text.
+            maybe_published: it may be complete all the same; then no file is discarded.
+            halted: why no tasks are there to be told; None: they run.
+
+        Raises:
+            InternalError: it was not being stored.
+        """
+        pending = self._take_storing(checkpoint)
+        pending.move(Step.STORE_UNSURE if maybe_published else Step.STORE_FAILED, detail)
+        reason = CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE
+        self._story.note(f"failed {checkpoint} {reason.name}")
+        self._ledger.count_failure(checkpoint, reason, detail)
+        effects: list[Effect[S]] = [] if halted else [NotifyAbort(checkpoint, reason, detail)]
+        if maybe_published:
+            self._ledger.unsure.add(checkpoint)
+        elif pending.snapshots:
+            effects.append(Discard(pending.snapshots, pending.savepoint))
+        answer = self._ledger.tickets.fail(pending.request, reason, detail, checkpoint)
+        return pending, [*effects, *answer]
+
+    def committed(self, checkpoint: CheckpointId) -> list[Effect[S]]:
+        """Its committables are published; a late word from before a suspension changes nothing.
+
+        Raises:
+            InternalError: the checkpoint is not complete.
+        """
+        pending, retention = self._committing, self._ledger.retention
+        if pending is None or pending.checkpoint != checkpoint:
+            if retention.latest is None or checkpoint > retention.latest:
+                raise InternalError(self._story.explain(f"was told of a commit of {checkpoint}, not stored"))
+            return []
+        pending.move(Step.COMMITTED)
+        self._committing = None
+        request = pending.request
+        effects: list[Effect[S]] = [NotifyComplete(checkpoint, request.kind, request.ticket)]
+        effects += self._ledger.tickets.fulfil(request, checkpoint)
+        surplus = retention.take_surplus()
+        if surplus:
+            effects.append(Retire(surplus))
+        return effects
+
+    def suspend(self, reason: CheckpointFailureReason) -> list[Effect[S]]:
+        """The tasks go: a commit under way is left to recovery, which commits the latest again."""
+        pending, self._committing = self._committing, None
+        if pending is None:
+            return []
+        pending.move(Step.SUSPEND)
+        return [*self._ledger.tickets.fail(pending.request, reason, LEFT_TO_RECOVERY, pending.checkpoint)]
+
+    def _subsume(self, checkpoint: CheckpointId) -> list[Effect[S]]:
+        effects: list[Effect[S]] = []
+        for older in list(self._ledger.pending.values()):
+            if older.checkpoint < checkpoint and older.can_be_subsumed:
+                reason = CheckpointFailureReason.CHECKPOINT_SUBSUMED
+                effects += self._ledger.drop(older, reason, f"by {checkpoint}")
+        return effects
+
+    def _take_storing(self, checkpoint: CheckpointId) -> PendingCheckpoint[S]:
+        pending = self._ledger.pending.get(checkpoint)
+        if pending is None or pending.phase is not Phase.STORING:
+            raise InternalError(self._story.explain(f"was told of a store of {checkpoint}, not being stored"))
+        self._ledger.leave(pending)
+        return pending
+
+
+def _finalize(pending: PendingCheckpoint[S]) -> Finalize[S]:
+    return Finalize(
+        pending.checkpoint,
+        pending.attempt,
+        pending.kind,
+        pending.snapshots,
+        pending.request.ticket,
+        pending.finished,
+    )

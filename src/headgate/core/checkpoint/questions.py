@@ -1,0 +1,117 @@
+"""What may be asked of the coordinator at any time: ids, figures, its whole state, whether it is sound."""
+
+from __future__ import annotations
+
+from typing import Any, Generic
+
+from headgate.common.errors import InternalError
+from headgate.common.ids import CheckpointId
+from headgate.core.checkpoint.admission import Admission
+from headgate.core.checkpoint.effects import S
+from headgate.core.checkpoint.failures import CheckpointFailureReason, FailureBudget
+from headgate.core.checkpoint.ledger import Ledger
+from headgate.core.checkpoint.modes import CoordinatorStatistics, Mode
+from headgate.core.checkpoint.pending import Phase
+from headgate.core.checkpoint.publishing import Publishing
+from headgate.core.machine import Machine
+
+
+class Questions(Generic[S]):
+    """The coordinator's parts, read only; none of its methods changes anything."""
+
+    _mode: Machine[Any, Any]
+    _ledger: Ledger[S]
+    _publishing: Publishing[S]
+    _admission: Admission[S]
+    _budget: FailureBudget
+
+    @property
+    def next_id(self) -> CheckpointId:
+        """The id that the next checkpoint will get."""
+        return self._ledger.next_id
+
+    @property
+    def latest(self) -> CheckpointId | None:
+        """The newest completed checkpoint, or savepoint that the job was to stop with."""
+        return self._ledger.retention.latest
+
+    @property
+    def completed(self) -> tuple[CheckpointId, ...]:
+        """Completed checkpoints not yet retired, oldest first."""
+        return self._ledger.retention.completed
+
+    @property
+    def storing(self) -> CheckpointId | None:
+        """The checkpoint between Finalize and its answer; at most one."""
+        return self._ledger.storing
+
+    @property
+    def tickets(self) -> frozenset[int]:
+        """Tickets that have not been answered yet."""
+        return self._ledger.tickets.waiting
+
+    @property
+    def halted(self) -> CheckpointFailureReason | None:
+        """Why tasks are told nothing new; None: they run."""
+        if self._mode.state is Mode.RUNNING:
+            return None
+        if self._mode.state is Mode.SHUTDOWN:
+            return CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN
+        return CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND
+
+    def next_wakeup(self) -> int | None:
+        """When `tick` must be called at the latest (monotonic ms); None when nothing is due."""
+        return self._admission.next_wakeup_ms() if self._mode.state is Mode.RUNNING else None
+
+    def statistics(self, now_ms: int | None = None) -> CoordinatorStatistics:
+        """Figures for people; with `now_ms` also why the first waiting request does not start."""
+        ledger, requests = self._ledger, self._admission.requests
+        asked = now_ms is not None and self._mode.state is Mode.RUNNING
+        held = requests.held_by(self._admission.load, now_ms or 0) if asked else None
+        return CoordinatorStatistics(
+            mode=self._mode.state.value,
+            triggered=ledger.triggered,
+            completed=ledger.completed,
+            failed=ledger.failed,
+            pending=tuple(ledger.pending),
+            latest=ledger.retention.latest,
+            last_failure=ledger.last_failure,
+            savepoints=len(ledger.saved),
+            waiting=requests.waiting,
+            held_by=None if held is None else held.name,
+        )
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that decides, as plain values: for stories and searches."""
+        committing = self._publishing.committing
+        return (
+            self._mode.state.value,
+            self._ledger.describe(),
+            committing.describe() if committing is not None else None,
+            self._admission.describe(),
+            self._budget.failures,
+        )
+
+    def validate(self) -> None:
+        """Check the invariants that hold between any two calls.
+
+        Raises:
+            InternalError: one of them does not hold.
+        """
+        phases = [pending.phase for pending in self._ledger.pending.values()]
+        committing = self._publishing.committing
+        in_publication = phases.count(Phase.STORING) + (committing is not None)
+        open_tickets = self._admission.requests.tickets() | self._ledger.tickets_under_way()
+        if committing is not None:
+            open_tickets |= {committing.request.ticket}
+        running, failing = self._mode.state is Mode.RUNNING, self._mode.state is Mode.FAILING
+        quiet = committing is None and set(phases) <= {Phase.STORING}
+        checks = {
+            "one publication": in_publication <= 1,
+            "nothing full waits without cause": in_publication == 1 or Phase.FULL not in phases or failing,
+            "suspended is quiet": running or failing or quiet,
+            "each open ticket has its request": open_tickets - {None} == self.tickets,
+        }
+        broken = [name for name, holds in checks.items() if not holds] + self._ledger.broken()
+        if broken:
+            raise InternalError(self._mode.explain(f"broke {', '.join(broken)}: {self.describe()}"))

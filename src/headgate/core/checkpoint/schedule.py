@@ -1,0 +1,81 @@
+"""When the next periodic checkpoint is due: a fixed rate that begins at a drawn time and never piles up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class PeriodicSchedule:
+    """The clock of periodic checkpoints; at most one of them waits, however many intervals pass.
+
+    Args:
+        period_ms: between two; None: there are none.
+        min_pause_ms: between a completion and the next.
+        uniform: draws the delay of the first between minimum pause and period.
+
+    Example:
+        >>> schedule = PeriodicSchedule(100, 20, max)
+        >>> schedule.arm(0); schedule.next_wakeup_ms
+        100
+        >>> schedule.pass_time(130); schedule.is_late, schedule.take(130), schedule.next_wakeup_ms
+        (True, None, 200)
+    """
+
+    __slots__ = ("_due_ms", "_late_ms", "_min_pause_ms", "_period_ms", "_uniform")
+
+    def __init__(
+        self, period_ms: int | None, min_pause_ms: int, uniform: Callable[[float, float], float]
+    ) -> None:
+        self._period_ms, self._min_pause_ms, self._uniform = period_ms, min_pause_ms, uniform
+        self._due_ms: int | None = None
+        self._late_ms: int | None = None
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether periodic checkpoints go on."""
+        return self._due_ms is not None or self._late_ms is not None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether one waits to be started."""
+        return self._late_ms is not None
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When the next becomes due; None while one waits, or when there are none."""
+        return self._due_ms
+
+    def arm(self, now_ms: int) -> None:
+        """Begin; the first comes at a drawn time, so that jobs started together do not keep in step."""
+        if self._period_ms is not None:
+            delay = self._uniform(float(self._min_pause_ms), float(self._period_ms))
+            self._due_ms, self._late_ms = now_ms + round(delay), None
+
+    def disarm(self) -> None:
+        """No more periodic checkpoints until :meth:`arm`."""
+        self._due_ms = self._late_ms = None
+
+    def request(self, now_ms: int) -> None:
+        """Somebody wants the next one now."""
+        self._late_ms, self._due_ms = now_ms, None
+
+    def pass_time(self, now_ms: int) -> None:
+        """What is due waits from now on."""
+        if self._due_ms is not None and now_ms >= self._due_ms:
+            self._late_ms, self._due_ms = self._due_ms, None
+
+    def postpone(self, until_ms: int) -> None:
+        """The waiting one comes too soon after the last completion: make it due later."""
+        self._late_ms, self._due_ms = None, until_ms
+
+    def take(self, now_ms: int) -> None:
+        """The waiting one starts now."""
+        if self._late_ms is None or self._period_ms is None:
+            return
+        due_ms, self._late_ms = self._late_ms + self._period_ms, None
+        # A fixed rate, unless this one had to wait a whole period: then the rate begins anew.
+        self._due_ms = due_ms if due_ms > now_ms else now_ms + self._period_ms
+
+    def describe(self) -> tuple[object, ...]:
+        """The whole state as plain values, for stories and searches."""
+        return (self._due_ms, self._late_ms)

@@ -1,0 +1,147 @@
+"""One driver's right to lead a job: how long it holds, and whether a commit may begin now.
+
+Pure: a shell runs the election, proves the right again and again, and reads the clock. All times are
+milliseconds of that shell's monotonic clock. The table and its reasons: docs/machines/leadership.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from headgate.common.errors import ConfigError
+from headgate.core.machine import Machine
+
+
+class LeadershipState(Enum):
+    """What a driver knows of its right."""
+
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+class LeadershipEvent(Enum):
+    """What it hears of it."""
+
+    GRANTED = "granted"
+    RENEWED = "renewed"
+    SUSPENDED = "suspended"
+    EXPIRED = "expired"
+    RESIGNED = "resigned"
+
+
+_S, _E = LeadershipState, LeadershipEvent
+
+LEADERSHIP_MOVES: Final[Mapping[tuple[LeadershipState, LeadershipEvent], LeadershipState]] = {
+    (_S.CANDIDATE, _E.GRANTED): _S.LEADER,
+    (_S.CANDIDATE, _E.RESIGNED): _S.LOST,
+    (_S.LEADER, _E.RENEWED): _S.LEADER,
+    (_S.LEADER, _E.SUSPENDED): _S.SUSPENDED,
+    (_S.LEADER, _E.EXPIRED): _S.LOST,
+    (_S.LEADER, _E.RESIGNED): _S.LOST,
+    (_S.SUSPENDED, _E.RENEWED): _S.LEADER,
+    (_S.SUSPENDED, _E.EXPIRED): _S.LOST,
+    (_S.SUSPENDED, _E.RESIGNED): _S.LOST,
+}
+
+
+class LeadershipTerm:
+    """From candidacy to the end of one leadership.
+
+    Args:
+        name: of the job, for messages.
+        lease_ms: how long after a proof nobody else can lead.
+        margin_ms: how long before that commits stop.
+
+    Raises:
+        ConfigError: the margin leaves nothing of the lease.
+
+    Example:
+        >>> term = LeadershipTerm("streaks", lease_ms=9_000, margin_ms=3_000)
+        >>> term.granted(sent_ms=1_000, now_ms=1_200)
+        True
+        >>> term.may_commit(6_999), term.may_commit(7_000)
+        (True, False)
+        >>> term.renewed(sent_ms=7_100, now_ms=7_300); term.may_commit(7_300)
+        True
+        >>> term.tick(16_100), term.state.value, term.tick(16_101)
+        (True, 'lost', False)
+    """
+
+    def __init__(self, name: str, lease_ms: int, margin_ms: int) -> None:
+        if not 0 <= margin_ms < lease_ms:
+            raise ConfigError(
+                f"the lease of job {name!r} is {lease_ms} ms, of which {margin_ms} ms are margin; expected a "
+                "margin below the lease"
+            )
+        self._machine = Machine(f"leadership of job {name!r}", LeadershipState.CANDIDATE, LEADERSHIP_MOVES)
+        self._lease_ms, self._margin_ms = lease_ms, margin_ms
+        self._deadline_ms = 0
+
+    @property
+    def state(self) -> LeadershipState:
+        """Where this term is."""
+        return self._machine.state
+
+    @property
+    def history(self) -> tuple[str, ...]:
+        """The last moves, oldest first."""
+        return self._machine.history
+
+    def granted(self, sent_ms: int, now_ms: int) -> bool:
+        """The election is won.
+
+        Args:
+            sent_ms: when the request that won it was sent.
+            now_ms: when its answer came.
+
+        Returns:
+            False when the answer took longer than the lease and proves nothing any more.
+        """
+        if now_ms >= sent_ms + self._lease_ms or not self._machine.can(_E.GRANTED):
+            return False
+        self._machine.move(_E.GRANTED, f"at {now_ms}")
+        self._deadline_ms = sent_ms + self._lease_ms
+        return True
+
+    def renewed(self, sent_ms: int, now_ms: int) -> None:
+        """It was proved once more, by a request sent at `sent_ms` and answered at `now_ms`."""
+        if self.tick(now_ms) or not self._machine.can(_E.RENEWED):
+            return
+        if self._machine.state is not LeadershipState.LEADER:
+            self._machine.move(_E.RENEWED, f"at {now_ms}")
+        self._deadline_ms = max(self._deadline_ms, sent_ms + self._lease_ms)
+
+    def suspended(self, now_ms: int, why: str = "") -> None:
+        """A proof failed, or the connection broke: nothing is lost yet, but nothing is sure."""
+        if not self.tick(now_ms) and self._machine.state is LeadershipState.LEADER:
+            self._machine.move(_E.SUSPENDED, why or f"at {now_ms}")
+
+    def expired(self, why: str = "") -> bool:
+        """Somebody else leads, or may; True when that ends this term now."""
+        if not self._machine.can(_E.EXPIRED):
+            return False
+        self._machine.move(_E.EXPIRED, why)
+        return True
+
+    def resigned(self) -> None:
+        """The driver gives up of its own will."""
+        if self._machine.can(_E.RESIGNED):
+            self._machine.move(_E.RESIGNED)
+
+    def tick(self, now_ms: int) -> bool:
+        """Time passed; True when that ends this term now."""
+        leading = self._machine.can(_E.EXPIRED)
+        return leading and now_ms >= self._deadline_ms and self.expired(f"by time at {now_ms}")
+
+    def may_commit(self, now_ms: int) -> bool:
+        """Whether a commit that begins now begins well before anybody else can lead."""
+        leads = self._machine.state is LeadershipState.LEADER
+        return leads and now_ms + self._margin_ms < self._deadline_ms
+
+    def next_wakeup(self) -> int | None:
+        """When :meth:`tick` may have news; None when time changes nothing."""
+        return self._deadline_ms if self._machine.can(_E.EXPIRED) else None

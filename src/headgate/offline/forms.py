@@ -1,0 +1,279 @@
+"""How the values of a state pass through a rewriting: as the plain values of their descriptions, or as the
+program's.
+
+Without a program a value stays what its bytes are, and no class is needed. What a serializer of a program's
+own wrote cannot be taken apart then, except where each value has bytes of its own: in a table of the
+canonical form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from headgate.common.errors import UsageError
+from headgate.serde.containers import DIRECT_KEYS
+from headgate.serde.evolution import Reader
+from headgate.serde.serializer import Buffer, TypeSerializer
+from headgate.serde.simple_snapshot import SimpleTypeSerializerSnapshot
+from headgate.serde.snapshot import TypeSerializerSchemaCompatibility, TypeSerializerSnapshot
+from headgate.serde.stored_values import (
+    Beyond,
+    Description,
+    close_batch,
+    open_batch,
+    pack,
+    settling,
+    within,
+)
+from headgate.state.canonical.layout import BYTES, ENTRY, TIMER_SECTIONS, row_of, stored_type
+from headgate.state.heap.blob import Section
+from headgate.state.heap.restore import value_reader
+from headgate.state.names import is_stamps
+from headgate.state.targets import Target
+
+MIGRATE: Final = "`headgate savepoint migrate` with the program, which takes --max-parallelism too"
+
+
+class Form(NamedTuple):
+    """One state on its way.
+
+    Attributes:
+        read: what makes values of a stored batch.
+        target: how they are written.
+        single: whether each value has a batch of its own.
+    """
+
+    read: Reader
+    target: Target
+    single: bool = False
+
+
+class Forms(Protocol):
+    """What is made of each state of one operator."""
+
+    def form(self, section: Section) -> Form | None:
+        """The way of a stored section; None: it is left behind.
+
+        Raises:
+            UsageError: there is none; names the state.
+        """
+        ...
+
+    def targets(self, stored: Mapping[str, dict[str, Any]]) -> Mapping[str, Target]:
+        """What reads a backend's own files, of which the states and their newest types are given."""
+        ...
+
+
+class PlainForms:
+    """Without a program: every value stays what it is."""
+
+    def __init__(self) -> None:
+        self._targets: dict[str, Target] = {}
+
+    def form(self, section: Section) -> Form | None:
+        """See :class:`Forms`."""
+        schema = section.schema
+        single = row_of(schema) == BYTES
+        if single and any(chunk.count != 1 for chunk in section.chunks):
+            raise UsageError(
+                f"state {section.name!r} was written by a serializer of the program's own, which alone "
+                f"can take its values apart; use {MIGRATE}"
+            )
+        target = self._targets.setdefault(
+            section.name, Target(schema, Cells() if single else PlainSerializer(stored_type(schema)))
+        )
+        if target.schema != schema:
+            raise UsageError(
+                f"state {section.name!r} holds values of several types, because it was not rewritten yet "
+                f"to what the last program declares; use {MIGRATE}"
+            )
+        return Form(target.serializer.decode_many, target, single)
+
+    def targets(self, stored: Mapping[str, dict[str, Any]]) -> dict[str, Target]:
+        """See :class:`Forms`; maps come as dicts there, whatever their keys are."""
+        found = {}
+        for name, schema in stored.items():
+            if row_of(schema) == BYTES:
+                raise UsageError(
+                    f"state {name!r} was written by a serializer of the program's own; use {MIGRATE}"
+                )
+            if row_of(schema) == ENTRY:
+                found[name] = Target(schema, PlainMaps(*schema["of"]))
+            elif name not in TIMER_SECTIONS:
+                found[name] = Target(schema, PlainSerializer(stored_type(schema)))
+        return found
+
+
+class DeclaredForms:
+    """With a program: values are read as a restore reads them, and written as it declares them.
+
+    Args:
+        declared: the program's targets, by name of the state; those of timers among them.
+        drop: whether states that it does not declare are left behind; else they are refused.
+    """
+
+    def __init__(self, declared: Mapping[str, Target], drop: bool = False) -> None:
+        self._declared, self._drop = declared, drop
+
+    def form(self, section: Section) -> Form | None:
+        """See :class:`Forms`."""
+        target = self._declared.get(section.name)
+        if target is not None:
+            return Form(value_reader(section, target), target)
+        if self._drop or is_stamps(section.name) or not section.chunks:
+            return None
+        raise UsageError(
+            f"the snapshot holds state {section.name!r}, which the program does not declare; declare it, "
+            "or leave it behind with --allow-non-restored-state"
+        )
+
+    def targets(self, stored: Mapping[str, dict[str, Any]]) -> Mapping[str, Target]:
+        """See :class:`Forms`; what is left behind has to be read past all the same."""
+        found = {name: target for name, target in self._declared.items() if name not in TIMER_SECTIONS}
+        if self._drop:
+            missing = {name: schema for name, schema in stored.items() if name not in found}
+            found |= PlainForms().targets(missing)
+        return found
+
+
+class KeysOnly:
+    """For who looks at keys and no values."""
+
+    def form(self, section: Section) -> Form | None:
+        """See :class:`Forms`."""
+        return Form(_no_values, Target(section.schema, Cells()))
+
+    def targets(self, stored: Mapping[str, dict[str, Any]]) -> Mapping[str, Target]:
+        """See :class:`Forms`."""
+        return PlainForms().targets(stored)
+
+
+def _no_values(_: Buffer, __: int) -> list[Any]:
+    return []
+
+
+class _AsDescribed(SimpleTypeSerializerSnapshot[Any]):
+    """Of a serializer that was made for the very description that is judged by it."""
+
+    def resolve_schema_compatibility(
+        self, old: TypeSerializerSnapshot[Any]
+    ) -> TypeSerializerSchemaCompatibility[Any]:
+        """As is."""
+        return TypeSerializerSchemaCompatibility.compatible_as_is()
+
+
+class _OfDescription(TypeSerializer[Any]):
+    """One that no program declares: it takes values as they are described."""
+
+    def snapshot(self) -> TypeSerializerSnapshot[Any]:
+        """What judges is asked for it; nothing stores it, as the description stays that of the values."""
+        return _AsDescribed(lambda: self)
+
+
+class PlainSerializer(_OfDescription):
+    """Plain values of a stored description.
+
+    Example:
+        >>> from headgate.serde.resolve import serializer_for
+        >>> pairs = serializer_for(list[tuple[int, str]])
+        >>> plain, stored = PlainSerializer(pairs.describe()), pairs.encode_many([[(1, "a")], []])
+        >>> plain.encode_many(plain.decode_many(stored, 2)) == stored
+        True
+    """
+
+    def __init__(self, stored: Description) -> None:
+        self._stored = stored
+        self.name = str(stored["kind"])
+
+    def encode_many(self, values: Sequence[Any]) -> bytes:
+        """The batch."""
+        return close_batch(self._stored, values if isinstance(values, list) else list(values))
+
+    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+        """The plain values."""
+        return open_batch(self._stored, bytes(data), count)
+
+
+class Cells(_OfDescription):
+    """Batches of one value each, which nobody looks into."""
+
+    name = "bytes"
+
+    def encode_many(self, values: Sequence[Any]) -> bytes:
+        """The one."""
+        (value,) = values
+        return bytes(value)
+
+    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+        """The one."""
+        return [bytes(data)]
+
+
+class _Key:
+    """The plain key of a map's entry, which msgpack may have made a list; told apart by its bytes."""
+
+    __slots__ = ("_bytes", "plain")
+
+    def __init__(self, plain: Any) -> None:
+        self.plain = plain
+        self._bytes = repr(plain).encode() if type(plain) is Beyond else pack(plain)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self._bytes == other._bytes
+
+    def __hash__(self) -> int:
+        return hash(self._bytes)
+
+
+class PlainMaps(_OfDescription):
+    """Maps as dicts of plain keys and values, for a backend that keeps their entries apart."""
+
+    def __init__(self, key: Description, value: Description) -> None:
+        self._stored = stored_type({"kind": "map", "of": [key, value]})
+        self._direct = key["kind"] in DIRECT_KEYS
+        self._settle = settling(key), settling(value)
+        self.name = "map"
+
+    def encode_many(self, values: Sequence[Any]) -> bytes:
+        """The batch."""
+        return close_batch(self._stored, [self._plain(entries) for entries in values])
+
+    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+        """A dict for each."""
+        return [self._entries(plain) for plain in open_batch(self._stored, bytes(data), count)]
+
+    def _entries(self, plain: Any) -> dict[_Key, Any]:
+        held = plain.plain if type(plain) is Beyond else plain
+        pairs = list(held.items()) if self._direct else held
+        if type(plain) is Beyond:
+            pairs = [(within(key), within(value)) for key, value in pairs]
+        return {_Key(key): value for key, value in pairs}
+
+    def _plain(self, entries: Mapping[_Key, Any]) -> Any:
+        make = dict if self._direct else list
+        pairs = [(key.plain, value) for key, value in entries.items()]
+        if not any(type(part) is Beyond for pair in pairs for part in pair):
+            return make(pairs)
+        return Beyond(make((_settled(k, self._settle[0]), _settled(v, self._settle[1])) for k, v in pairs))
+
+
+def _settled(part: Any, settle: Any) -> Any:
+    if type(part) is Beyond:
+        return part.plain
+    return part if settle is None else settle(part)
+
+
+def spilled(form: Form, values: Sequence[Any]) -> bytes:
+    """Values for a while on the local disk."""
+    return msgspec.msgpack.encode(values) if form.single else form.target.serializer.encode_many(values)
+
+
+def unspilled(form: Form, data: bytes, count: int) -> list[Any]:
+    """The counterpart of :func:`spilled`."""
+    if not form.single:
+        return form.target.serializer.decode_many(data, count)
+    found: list[Any] = msgspec.msgpack.decode(data)
+    return found

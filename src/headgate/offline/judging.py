@@ -1,0 +1,279 @@
+"""The judgement of a whole snapshot by a whole program. Runs where the program's classes are at hand.
+
+Operators are matched by uid. What the parts do not show, such as a changed exchange under records in flight,
+is asked of the planning of the restore itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from headgate.api.operator_state import declared_operator_state
+from headgate.checkpoint.opening import open_checkpoint
+from headgate.common.config import Config
+from headgate.common.errors import HeadgateError, UsageError
+from headgate.common.options import IGNORE_UNCLAIMED_STATE
+from headgate.common.ports import Disk
+from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
+from headgate.graph.physical import PhysicalPlan, Vertex
+from headgate.graph.plan import edge_record_types
+from headgate.offline.keyed import StoredKeyed, add, judged, reason, told
+from headgate.offline.report import Item, OperatorReport, UpgradeReport, Verdict, gravest
+from headgate.offline.words import OPERATOR_STATE, state_words
+from headgate.runtime.codec import ElementCodec
+from headgate.runtime.in_flight.elements import check_records
+from headgate.runtime.in_flight.shares import assign_in_flight, old_parallelism, records_of
+from headgate.runtime.restore import check_compatible
+from headgate.state.operator_state import OperatorStateBackend
+from headgate.state.snapshots import CheckpointMetadata, InFlightStream, OperatorStateHandle
+
+_NEAR: Final = 0.6
+"""From here on two names are near, as `difflib` measures it."""
+
+
+def inspect(
+    request: Mapping[str, Any], nodes: Sequence[Node], plan: PhysicalPlan, config: Config
+) -> dict[str, Any]:
+    """An `api.capture.Inspection`: "report", or "error" with class and message of what went wrong."""
+    try:
+        disk, metadata = open_checkpoint(request["snapshot"])
+        allow = request["allow_non_restored"] or config.get(IGNORE_UNCLAIMED_STATE)
+        judge = Judgement(disk, metadata, nodes, plan, allow)
+        report = judge.report(request["snapshot"], request["program"])
+        return {"report": msgspec.to_builtins(report)}
+    except HeadgateError as error:
+        return {"error": [type(error).__name__, str(error)]}
+
+
+class Judgement:
+    """One snapshot and one program.
+
+    Args:
+        disk: where the snapshot's files are.
+        metadata: of the snapshot.
+        nodes: of the program as written.
+        plan: the program as it would run.
+        allow_non_restored: whether state that the program lacks may be left behind.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        metadata: CheckpointMetadata,
+        nodes: Sequence[Node],
+        plan: PhysicalPlan,
+        allow_non_restored: bool = False,
+    ) -> None:
+        self._disk, self._metadata, self._nodes, self._plan = disk, metadata, nodes, plan
+        self._allow = allow_non_restored
+        self._before = old_parallelism(metadata)
+
+    def report(self, snapshot: str, program: str) -> UpgradeReport:
+        """Everything.
+
+        Args:
+            snapshot: URI, for the report.
+            program: its name, for the report.
+
+        Raises:
+            StorageError: the snapshot is damaged.
+        """
+        operators = [self._operator(node, vertex) for vertex in self._plan.vertices for node in vertex.chain]
+        known = {operator.uid for operator in operators}
+        lost = [self._lost(uid) for uid in sorted(self._stored_uids() - known)]
+        held = [operator for operator in operators if operator.items]
+        metadata = self._metadata
+        found = UpgradeReport(
+            snapshot=snapshot,
+            kind=metadata.kind,
+            format=metadata.format,
+            job=metadata.job_name,
+            checkpoint=metadata.checkpoint,
+            program=program,
+            max_parallelism_stored=metadata.max_parallelism,
+            max_parallelism=self._plan.max_parallelism,
+            allow_non_restored=self._allow,
+            operators=[*held, *(_suggested(one, held) for one in lost if one.items)],
+            refusals=self._groups(),
+        )
+        # What the parts show is not told twice.
+        return found if not found.restorable else msgspec.structs.replace(found, refusals=self._refused())
+
+    def _groups(self) -> list[str]:
+        stored, asked = self._metadata.max_parallelism, self._plan.max_parallelism
+        if stored == asked:
+            return []
+        why = (
+            f"the snapshot has {stored} key groups and the program asks for {asked}; set "
+            f"pipeline.max-parallelism to {stored}, or rewrite the snapshot: headgate savepoint reslice "
+            f"--max-parallelism {asked}"
+        )
+        return [why]
+
+    def _refused(self) -> list[str]:
+        """What the planning of the restore says of the whole."""
+        plan, metadata = self._plan, self._metadata
+        checks: tuple[Callable[[], object], ...] = (
+            lambda: check_compatible(plan, metadata, ignore_unclaimed=self._allow),
+            lambda: assign_in_flight(plan, metadata),
+        )
+        refusals = []
+        for check in checks:
+            try:
+                check()
+            except UsageError as error:
+                refusals.append(str(error))
+        return list(dict.fromkeys(refusals))
+
+    def _stored_uids(self) -> set[str]:
+        metadata = self._metadata
+        receivers = {stream.receiver for stream in metadata.in_flight if records_of(stream)}
+        return {*metadata.operators, *metadata.state_types, *metadata.enumerators, *receivers}
+
+    # -- one operator
+
+    def _operator(self, node: Node, vertex: Vertex) -> OperatorReport:
+        uid = node.uid or ""
+        function = getattr(node, "function", None)
+        keyed = function if isinstance(node, KeyedProcessNode) else None
+        items = judged(StoredKeyed(self._disk, self._metadata, uid), keyed)
+        items += self._operator_state(uid, function)
+        items += self._ends(uid, node)
+        items += self._in_flight(uid, node, vertex)
+        return OperatorReport(uid, node.name, self._before.get(uid), vertex.parallelism, items)
+
+    def _lost(self, uid: str) -> OperatorReport:
+        items = [*judged(StoredKeyed(self._disk, self._metadata, uid), None)]
+        items += self._operator_state(uid, None)
+        items += self._ends(uid, None)
+        items += [self._stream(stream, None, None) for stream in self._streams(uid)]
+        return OperatorReport(uid, None, self._before.get(uid), None, items)
+
+    def _operator_state(self, uid: str, function: object | None) -> Iterable[Item]:
+        stored: dict[str, list[OperatorStateHandle]] = {}
+        for state in self._metadata.operators.get(uid, ()):
+            for held in state.operator_state:
+                if held.count:
+                    stored.setdefault(held.name, []).append(held)
+        declared = declared_operator_state(function)
+        types = OperatorStateBackend(declared).state_types()
+        for name in [*declared, *sorted(stored.keys() - declared.keys())]:
+            words = None if name not in declared else state_words(types[name])
+            if name not in stored:
+                yield self._empty(uid, name, words)
+            elif name not in declared:
+                yield Item("operator state", name, Verdict.ONLY_IN_SNAPSHOT, _schema_words(stored[name][0]))
+            else:
+                yield _operator_item(OperatorStateBackend(declared), name, stored[name], words)
+
+    def _empty(self, uid: str, name: str, words: str | None) -> Item:
+        """An operator state of which the snapshot holds no element; an empty one may be of any type."""
+        told_types = self._metadata.state_types.get(uid, {})
+        known = name in told_types and told_types[name]["kind"] in OPERATOR_STATE
+        verdict = Verdict.AS_IS if known else Verdict.ONLY_IN_PROGRAM
+        return Item(
+            "operator state", name, verdict, None, words, "nothing is stored of it" if known else None
+        )
+
+    def _ends(self, uid: str, node: Node | None) -> Iterable[Item]:
+        """A source's splits, and what sinks keep and have prepared."""
+        states = self._metadata.operators.get(uid, ())
+        lists = {name for state in states for name, entries in state.list_state.items() if entries}
+        read = uid in self._metadata.enumerators
+        if read or "splits" in lists or isinstance(node, SourceNode):
+            yield _end("source", "splits", read or "splits" in lists, isinstance(node, SourceNode))
+        prepared = any(state.committables for state in states)
+        if "writer" in lists or prepared:
+            what = "writer" if "writer" in lists else "prepared output"
+            yield _end("sink", what, True, isinstance(node, SinkNode))
+
+    # -- records in flight
+
+    def _streams(self, uid: str) -> list[InFlightStream]:
+        found = [
+            stream for stream in self._metadata.in_flight if stream.receiver == uid and records_of(stream)
+        ]
+        links: dict[tuple[str, str, int], InFlightStream] = {}
+        for number, stream in enumerate(found):
+            place = (stream.sender, stream.tag or "", number if stream.record_type is None else 0)
+            one = links.setdefault(place, msgspec.structs.replace(stream, parts=[]))
+            links[place] = msgspec.structs.replace(one, parts=[*one.parts, *stream.parts])
+        return list(links.values())
+
+    def _in_flight(self, uid: str, node: Node, vertex: Vertex) -> Iterable[Item]:
+        for stream in self._streams(uid):
+            yield self._stream(stream, node, vertex)
+
+    def _stream(self, stream: InFlightStream, node: Node | None, vertex: Vertex | None) -> Item:
+        tag = "" if stream.tag is None else f" side output {stream.tag!r}"
+        name, count = f"from {stream.sender!r}{tag}", f"{records_of(stream)} records"
+        if node is None or vertex is None:
+            return Item("records in flight", name, Verdict.ONLY_IN_SNAPSHOT, count)
+        types = edge_record_types(self._nodes, self._plan)
+        for edge in self._plan.inputs(vertex.id):
+            sender = self._plan.vertices[edge.source].chain[edge.operator].uid
+            if sender == stream.sender and edge.tag == stream.tag:
+                try:
+                    check_records(stream.record_type, ElementCodec(types.get(edge.id)), name)
+                except UsageError as error:
+                    return Item("records in flight", name, Verdict.INCOMPATIBLE, count, None, str(error))
+        return Item("records in flight", name, Verdict.AS_IS, count)
+
+
+def _end(part: str, name: str, stored: bool, declared: bool) -> Item:
+    if stored and declared:
+        return Item(part, name, Verdict.AS_IS)
+    return Item(part, name, Verdict.ONLY_IN_SNAPSHOT if stored else Verdict.ONLY_IN_PROGRAM)
+
+
+def _schema_words(held: OperatorStateHandle) -> str:
+    return state_words(held.schema)
+
+
+def _operator_item(
+    backend: OperatorStateBackend, name: str, stored: Sequence[OperatorStateHandle], words: str | None
+) -> Item:
+    schemas: list[dict[str, Any]] = []
+    found = []
+    for held in stored:
+        add(schemas, held.schema)
+        try:
+            found.append(told(backend.verdict(held)))
+        except UsageError as error:
+            found.append((Verdict.INCOMPATIBLE, reason(error)))
+    why = "; ".join(dict.fromkeys(why for _, why in found if why))
+    stored_words = " and ".join(map(state_words, schemas))
+    return Item("operator state", name, gravest(one for one, _ in found), stored_words, words, why or None)
+
+
+def _suggested(lost: OperatorReport, held: Sequence[OperatorReport]) -> OperatorReport:
+    """With the operator of the program that it may have become: one that nothing is stored of."""
+    new = [one for one in held if one.parallelism_stored is None or not _stored(one)]
+    names = {item.name for item in lost.items}
+    near = [
+        (max(difflib.SequenceMatcher(None, lost.uid, one.uid).ratio(), _alike(names, one)), one.uid)
+        for one in new
+    ]
+    best, uid = max(near, default=(0.0, ""))
+    if best < _NEAR:
+        return lost
+    question = (
+        f"did you rename uid {lost.uid!r} to {uid!r}? Give the operator its old uid back: uid={lost.uid!r}"
+    )
+    return msgspec.structs.replace(lost, suggestion=question)
+
+
+def _stored(operator: OperatorReport) -> bool:
+    return any(item.verdict is not Verdict.ONLY_IN_PROGRAM for item in operator.items)
+
+
+def _alike(names: set[str], other: OperatorReport) -> float:
+    """How much of what one holds is called the same in the other."""
+    theirs = {item.name for item in other.items}
+    # Timers and keys have one name everywhere, and the program alone does not tell that it has any.
+    names = names - {"timers", "keys"}
+    return len(names & theirs) / len(names | theirs) if names | theirs else 0.0

@@ -1,0 +1,258 @@
+"""What a program makes of the keyed state of one operator; judged by what a restore reads with.
+
+Everything is asked of `state.heap.restore` and, for values in RocksDB's own files, of
+`state.rocksdb.versions`.
+Here is only told what they say. The types in the metadata are looked at first; the heads of files only where
+these would not do: something does not fit, so it counts whether anything is stored of it, or there is a log
+of changes, whose base may be of an earlier program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from headgate.api.state import declared_state
+from headgate.common.errors import UsageError
+from headgate.common.ports import Disk
+from headgate.offline.report import Item, Verdict, gravest
+from headgate.offline.stored import described_key, filled_natively, sections_of
+from headgate.offline.words import OPERATOR_STATE, state_words, type_words
+from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
+from headgate.serde.evolution import judge
+from headgate.serde.resolve import serializer_for
+from headgate.state.canonical.layout import TIMER_SECTIONS
+from headgate.state.heap.blob import Section
+from headgate.state.heap.restore import value_reader, value_verdict
+from headgate.state.names import is_stamps
+from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
+from headgate.state.targets import Target, target_of, timers_target
+from headgate.state.ttl.declared import with_stamps
+
+NOTHING_STORED: Final = "nothing is stored of it"
+KEYS_MAY_NOT: Final = (
+    "keys decide where state is, so they may not change; `headgate savepoint migrate` rewrites them"
+)
+
+
+class StoredKeyed:
+    """The keyed state of one operator in a snapshot.
+
+    Args:
+        disk: where its files are.
+        metadata: of the snapshot.
+        uid: of the operator.
+    """
+
+    def __init__(self, disk: Disk, metadata: CheckpointMetadata, uid: str) -> None:
+        self._disk = disk
+        subtasks = metadata.operators.get(uid, [])
+        self.handles = [state.keyed for state in subtasks if state.keyed is not None]
+        told = metadata.state_types.get(uid, {})
+        self.types = {name: schema for name, schema in told.items() if schema["kind"] not in OPERATOR_STATE}
+
+    @cached_property
+    def schemas(self) -> dict[str, list[dict[str, Any]]]:
+        """State -> the types that its entries are of; states without entries are left out. Reads heads."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for keyed in self.handles:
+            unknown = {section.name for section in sections_of(self._disk, keyed) if section.entries is None}
+            native = filled_natively(self._disk, keyed) if unknown and keyed.native else frozenset[str]()
+            for section in sections_of(self._disk, keyed):
+                filled = (
+                    section.name in native
+                    if section.entries is None and keyed.native
+                    else section.entries != 0
+                )
+                if filled and section.name not in TIMER_SECTIONS:
+                    add(found.setdefault(section.name, []), section.schema)
+        return found
+
+    @cached_property
+    def key(self) -> dict[str, Any] | None:
+        """The type of some key; None: not known."""
+        return described_key(self._disk, self.handles)
+
+    @property
+    def only_in_heads(self) -> bool:
+        """Whether the metadata does not tell all types."""
+        return any(keyed.log for keyed in self.handles)
+
+
+def add(schemas: list[dict[str, Any]], schema: dict[str, Any]) -> None:
+    """Add a description unless it is there."""
+    if schema not in schemas:
+        schemas.append(schema)
+
+
+def targets_of(function: object) -> dict[str, Target]:
+    """Everything that a backend keeps for a function: its states, stamps, timers.
+
+    Raises:
+        UsageError: a state has no serializer.
+    """
+    targets = {
+        name: target_of(descriptor) for name, descriptor in with_stamps(declared_state(function)).items()
+    }
+    return targets | dict.fromkeys(TIMER_SECTIONS, timers_target())
+
+
+def judged(stored: StoredKeyed, function: object | None) -> list[Item]:
+    """What becomes of each state, of the timers and of the keys.
+
+    Args:
+        stored: of the operator; it may hold nothing.
+        function: of the program's operator; None where it has none, or is not keyed any more.
+    """
+    targets = {} if function is None else targets_of(function)
+    states = {name: target for name, target in targets.items() if name not in TIMER_SECTIONS}
+    items = _by_types(stored, states, stored.schemas if stored.only_in_heads else None)
+    bad = {Verdict.INCOMPATIBLE, Verdict.ONLY_IN_SNAPSHOT}
+    if not stored.only_in_heads and any(item.verdict in bad for item in items):
+        # Serializers that a restore reconfigures remember it, so they are made anew.
+        anew = {name: target for name, target in _fresh(function).items() if name not in TIMER_SECTIONS}
+        items = _by_types(stored, anew, stored.schemas)
+    # A savepoint's tables are only there for what holds something.
+    if any(keyed.tables != [] for keyed in stored.handles):
+        verdict = Verdict.AS_IS if function is not None else Verdict.ONLY_IN_SNAPSHOT
+        items.append(Item("timers", "timers", verdict))
+        items += _keys(stored, function)
+    return items
+
+
+def _fresh(function: object | None) -> dict[str, Target]:
+    return {} if function is None else targets_of(function)
+
+
+def _by_types(
+    stored: StoredKeyed, targets: Mapping[str, Target], filled: Mapping[str, list[dict[str, Any]]] | None
+) -> list[Item]:
+    """An item for each state.
+
+    Args:
+        stored: the state.
+        targets: what the program declares.
+        filled: the types of what has entries; None: all that the metadata tells.
+    """
+    types = {name: [schema] for name, schema in stored.types.items()} | dict(filled or {})
+    items = []
+    for name in sorted({*types, *targets}, key=lambda name: (name not in targets, name)):
+        item = _state(stored, name, types.get(name), targets.get(name), filled is None or name in filled)
+        if item is not None and not (is_stamps(name) and item.verdict is not Verdict.INCOMPATIBLE):
+            items.append(item)
+    return items
+
+
+def _state(
+    stored: StoredKeyed, name: str, schemas: list[dict[str, Any]] | None, target: Target | None, filled: bool
+) -> Item | None:
+    declared = None if target is None else state_words(target.schema)
+    if schemas is None:
+        return Item("state", name, Verdict.ONLY_IN_PROGRAM, None, declared)
+    words = " and ".join(map(state_words, schemas))
+    if not filled:
+        # A restore does not look at the type of what has no entries.
+        return None if target is None else Item("state", name, Verdict.AS_IS, words, declared, NOTHING_STORED)
+    if target is None:
+        return Item("state", name, Verdict.ONLY_IN_SNAPSHOT, words)
+    found = [_one(name, schema, target) for schema in schemas]
+    found += [_natively(name, schema, target, keyed) for schema in schemas for keyed in stored.handles]
+    verdict = gravest(verdict for verdict, _ in found)
+    why = "; ".join(dict.fromkeys(why for _, why in found if why))
+    return Item("state", name, verdict, words, declared, why or None)
+
+
+def _one(name: str, schema: dict[str, Any], target: Target) -> tuple[Verdict, str]:
+    try:
+        value_reader(Section(name, schema, []), target)
+    except UsageError as error:
+        return Verdict.INCOMPATIBLE, reason(error)
+    return told(value_verdict(schema, target))
+
+
+def _natively(
+    name: str, schema: dict[str, Any], target: Target, keyed: KeyedStateHandle
+) -> tuple[Verdict, str]:
+    """Values that RocksDB holds may be of older types, too, and each type has a way to go."""
+    if keyed.native is None:
+        return Verdict.AS_IS, ""
+    from headgate.state.rocksdb.native_files import details_of
+    from headgate.state.rocksdb.versions import Versions
+
+    numbers = details_of(keyed.native).versions.get(name)
+    if numbers is None or not numbers.older:
+        return Verdict.AS_IS, ""
+    try:
+        Versions.restored(name, target, schema, numbers)
+        found = [told(value_verdict(older.schema, target)) for older in numbers.older]
+    except UsageError as error:
+        return Verdict.INCOMPATIBLE, reason(error)
+    return gravest(verdict for verdict, _ in found), "; ".join(filter(None, (why for _, why in found)))
+
+
+def told(compatibility: Compatibility) -> tuple[Verdict, str]:
+    """A verdict of the serializers, and what it says."""
+    match compatibility:
+        case AsIs():
+            return Verdict.AS_IS, ""
+        case Reconfigured(changes):
+            return Verdict.RECONFIGURED, "; ".join(changes)
+        case AfterMigration(changes):
+            return Verdict.AFTER_MIGRATION, "; ".join(changes)
+        case Incompatible(why):
+            return Verdict.INCOMPATIBLE, why
+
+
+def reason(error: UsageError) -> str:
+    """What of a restore's message is not said by the table already."""
+    _, found, rest = str(error).partition("as the program declares it: ")
+    return rest.partition("; declare the type as it was")[0] if found else str(error)
+
+
+_KEY_TYPES: Final = frozenset({"int", "str", "bytes", "bool", "float", "datetime", "date", "uuid", "tuple"})
+
+
+def key_type(function: object) -> Any:
+    """The type of keys that a keyed function is annotated with; None where it says none.
+
+    Example:
+        >>> import headgate as hg
+        >>> class Count(hg.KeyedProcessFunction[str, int, int]):
+        ...     def process(self, record, ctx):
+        ...         yield 1
+        >>> key_type(Count())
+        <class 'str'>
+    """
+    for cls in type(function).__mro__:
+        for base in getattr(cls, "__orig_bases__", ()):
+            arguments = getattr(base, "__args__", ())
+            if arguments and hasattr(base.__origin__, "on_timer"):
+                return arguments[0]
+    return None
+
+
+def _keys(stored: StoredKeyed, function: object | None) -> Iterable[Item]:
+    if function is None or stored.key is None:
+        return
+    words, hint = type_words(stored.key), key_type(function)
+    judgeable = _judgeable(hint)
+    if judgeable is None:
+        yield Item("keys", "keys", Verdict.AS_IS, words, None, "the program does not tell their type")
+        return
+    verdict = judge(stored.key, judgeable)
+    if isinstance(verdict, Incompatible):
+        why = f"{verdict.why}: {KEYS_MAY_NOT}"
+        yield Item("keys", "keys", Verdict.INCOMPATIBLE, words, type_words(judgeable.describe()), why)
+    else:
+        # What may be read, such as an int as a float, is the same key to a dict and has the same hash.
+        yield Item("keys", "keys", Verdict.AS_IS, words, type_words(judgeable.describe()))
+
+
+def _judgeable(hint: Any) -> Any:
+    """The serializer of a type that keys may have; None for others, which say nothing."""
+    try:
+        serializer = serializer_for(hint)
+    except (UsageError, NameError, TypeError):
+        return None
+    return serializer if serializer.describe()["kind"] in _KEY_TYPES else None

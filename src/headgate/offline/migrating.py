@@ -1,0 +1,281 @@
+"""A snapshot rewritten to what a program declares, so that its restore is as is; keys may change on the way.
+
+It runs where the program's classes are, in the process that captures its plan.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.api.capture import Inspection, capture
+from headgate.api.operator_state import declared_operator_state
+from headgate.checkpoint.data_files import read_handle
+from headgate.checkpoint.opening import open_checkpoint
+from headgate.common.config import Config
+from headgate.common.errors import HeadgateError, UsageError
+from headgate.common.ports import Disk
+from headgate.graph.logical import KeyedProcessNode, Node
+from headgate.graph.physical import PhysicalPlan
+from headgate.offline.forms import DeclaredForms
+from headgate.offline.keyed import targets_of
+from headgate.offline.rewriting import Progress, Rewritten, rewrite
+from headgate.offline.sorting import Rekey
+from headgate.offline.upgrade import absolute, outcome
+from headgate.state.canonical.layout import TIMER_SECTIONS
+from headgate.state.operator_state import OperatorStateBackend
+from headgate.state.snapshots import (
+    CheckpointMetadata,
+    OperatorStateHandle,
+    OperatorSubtaskState,
+    StateHandle,
+)
+
+_INSPECTOR: Final = "headgate.offline.migrating:inspect"
+_LOOK_EVERY_S: Final = 0.2
+
+
+def migrate(
+    snapshot: str,
+    target: str,
+    program: str | Path,
+    arguments: Sequence[str] = (),
+    options: Sequence[str] = (),
+    *,
+    rekey: Mapping[str, str] | None = None,
+    max_parallelism: int | None = None,
+    form: str | None = None,
+    allow_non_restored: bool = False,
+    progress: Progress | None = None,
+) -> Rewritten:
+    """Write a snapshot again as a savepoint whose values are all of the types that a program declares.
+
+    Types may change as a restore allows it. Beyond that keys may change here, by a function of the program:
+    state and timers move to the key groups of the new keys. Two keys that would become one are refused.
+
+    Args:
+        snapshot: path or URI of a checkpoint or savepoint; it is only read.
+        target: path or URI of a folder that is empty or not there.
+        program: path of a Python file; it is run up to ``execute()`` in a process of its own, and starts no
+            job.
+        arguments: the program's own.
+        options: ``key=value`` settings, as behind ``-D``.
+        rekey: uid of a keyed operator to the name of a function in the program, from an old key to the new
+            one.
+        max_parallelism: another number of key groups; None: it stays.
+        form: "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native one.
+        allow_non_restored: whether state that the program lacks is left behind.
+        progress: is told what is done, how much of it, and of how much.
+
+    Raises:
+        UsageError: program and snapshot do not fit, two keys would become one, or the program cannot be
+        planned. StorageError: the snapshot is damaged, or a disk refused.
+    """
+    open_checkpoint(snapshot)  # before the program is run for nothing
+    with tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
+        told = Path(folder) / "progress"
+        request = {
+            "snapshot": absolute(snapshot),
+            "target": absolute(target),
+            "rekey": dict(rekey or {}),
+            "max_parallelism": max_parallelism,
+            "form": form,
+            "allow_non_restored": allow_non_restored,
+            "progress": str(told),
+        }
+        with nullcontext() if progress is None else _passed_on(told, progress):
+            facts = capture(program, arguments, options, None, Inspection(_INSPECTOR, request))
+        return Rewritten(*outcome(facts, str(program))["rewritten"])
+
+
+@contextmanager
+def _passed_on(file: Path, progress: Progress) -> Iterator[None]:
+    """Within it, what the other process says of its progress is passed on."""
+    done = threading.Event()
+
+    def look() -> None:
+        last = None
+        while not done.wait(_LOOK_EVERY_S):
+            text = file.read_text(encoding="utf-8") if file.exists() else None
+            if text and text != last:
+                last = text
+                progress(*json.loads(text))
+
+    thread = threading.Thread(target=look, name="headgate-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+# -- in the program's process
+
+
+def inspect(
+    request: Mapping[str, Any], _nodes: Sequence[Node], plan: PhysicalPlan, _config: Config
+) -> dict[str, Any]:
+    """An `api.capture.Inspection`: "rewritten", or "error" with class and message of what went wrong."""
+    file, wait = Path(request["progress"]), _Wait()
+
+    def progress(what: str, done: int, of: int) -> None:
+        if wait.over():
+            new = file.with_suffix(".new")
+            new.write_text(json.dumps([what, done, of]), encoding="utf-8")
+            new.replace(file)
+
+    try:
+        functions = _functions(request["rekey"], plan)
+        snapshot = request["snapshot"]
+        change = Migration(
+            open_checkpoint(snapshot)[1],
+            plan,
+            functions,
+            request["max_parallelism"],
+            request["allow_non_restored"],
+        )
+        return {"rewritten": list(rewrite(snapshot, request["target"], change, request["form"], progress))}
+    except HeadgateError as error:
+        return {"error": [type(error).__name__, str(error)]}
+    except RecursionError as error:
+        return {"error": ["UsageError", f"the snapshot cannot be rewritten ({error})"]}
+
+
+class _Wait:
+    """Whether it is time to say something again."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def over(self) -> bool:
+        # A call per chunk of state; by the number, as a look at a clock would not be cheaper than telling.
+        self._calls += 1
+        return self._calls % 64 == 1
+
+
+def _functions(names: Mapping[str, str], plan: PhysicalPlan) -> dict[str, Rekey]:
+    keyed = {
+        node.uid for vertex in plan.vertices for node in vertex.chain if isinstance(node, KeyedProcessNode)
+    }
+    found: dict[str, Rekey] = {}
+    for uid, name in names.items():
+        if uid not in keyed:
+            listed = ", ".join(sorted(repr(one) for one in keyed)) or "none"
+            raise UsageError(
+                f"new keys are given for {uid!r}, which is no keyed operator of the program ({listed})"
+            )
+        function = getattr(sys.modules["__main__"], name, None)
+        if not callable(function):
+            raise UsageError(
+                f"the program has no function {name!r}, which is to give the new keys of {uid!r}; define "
+                "it at the top of the program's file"
+            )
+        found[uid] = _named(function, name)
+    return found
+
+
+def _named(function: Callable[[Any], Any], name: str) -> Rekey:
+    """Says whose error it was."""
+
+    def new_key(old: Any) -> Any:
+        try:
+            return function(old)
+        except Exception as error:  # the user's code raises whatever it likes
+            raise UsageError(
+                f"function {name!r}, which gives new keys, raised {type(error).__name__} for key "
+                f"{old!r:.80}: {error}"
+            ) from error
+
+    return new_key
+
+
+class Migration:
+    """See `rewriting.Change`.
+
+    Args:
+        metadata: of the snapshot.
+        plan: of the program.
+        rekey: uid to the function that gives new keys.
+        max_parallelism: another number of key groups; None: it stays.
+        drop: whether state that the program lacks is left behind.
+    """
+
+    def __init__(
+        self,
+        metadata: CheckpointMetadata,
+        plan: PhysicalPlan,
+        rekey: Mapping[str, Rekey],
+        max_parallelism: int | None = None,
+        drop: bool = False,
+    ) -> None:
+        self.max_parallelism = max_parallelism
+        self._nodes = {node.uid or "": node for vertex in plan.vertices for node in vertex.chain}
+        self._rekey, self._drop = rekey, drop
+        self._targets = {
+            uid: targets_of(node.function)
+            for uid, node in self._nodes.items()
+            if isinstance(node, KeyedProcessNode)
+        }
+        for uid, states in metadata.operators.items():
+            self._check(uid, states)
+
+    def _check(self, uid: str, states: Sequence[OperatorSubtaskState]) -> None:
+        keyed = any(state.keyed is not None for state in states)
+        lost = uid not in self._nodes or (keyed and uid not in self._targets)
+        if (
+            lost
+            and not self._drop
+            and (keyed or any(state.operator_state or state.list_state for state in states))
+        ):
+            what = (
+                "has no operator with that uid" if uid not in self._nodes else "has no keyed operator there"
+            )
+            raise UsageError(
+                f"the snapshot holds state of {uid!r}, but the program {what}; give the operator its old "
+                "uid back, or leave the state behind with --allow-non-restored-state"
+            )
+
+    def keeps(self, uid: str) -> bool:
+        """See `rewriting.Change`."""
+        return uid in self._nodes
+
+    def forms(self, uid: str) -> DeclaredForms:
+        """See `rewriting.Change`."""
+        return DeclaredForms(self._targets.get(uid, {}), self._drop)
+
+    def rekey(self, uid: str) -> Rekey | None:
+        """See `rewriting.Change`."""
+        return self._rekey.get(uid)
+
+    def operator_state(
+        self,
+        uid: str,
+        state: OperatorSubtaskState,
+        disk: Disk,
+        write: Callable[[Iterable[bytes]], StateHandle],
+    ) -> list[OperatorStateHandle] | None:
+        """See `rewriting.Change`; each subtask's is restored and stored again as a job would."""
+        declared = declared_operator_state(getattr(self._nodes[uid], "function", None))
+        held = [each for each in state.operator_state if each.name in declared or not self._drop]
+        # Only what was reported: an empty broadcast map counts at the next restore.
+        names = {each.name for each in held}
+        backend = OperatorStateBackend({name: one for name, one in declared.items() if name in names})
+        backend.restore((each, read_handle(disk, each.handle)) for each in held)
+        return backend.snapshot_sync().store(write)
+
+    def state_types(self, uid: str, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """See `rewriting.Change`."""
+        keyed = self._targets.get(uid, {})
+        types = {name: target.schema for name, target in keyed.items() if name not in TIMER_SECTIONS}
+        node = self._nodes[uid]
+        return (
+            types
+            | OperatorStateBackend(declared_operator_state(getattr(node, "function", None))).state_types()
+        )

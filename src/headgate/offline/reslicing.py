@@ -1,0 +1,66 @@
+"""A snapshot for another number of key groups. No program is needed: every value stays what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from headgate.common.ports import Disk
+from headgate.offline.forms import PlainForms
+from headgate.offline.rewriting import Progress, Rewritten, rewrite
+from headgate.state.snapshots import OperatorStateHandle, OperatorSubtaskState, StateHandle
+
+
+def reslice(
+    snapshot: str,
+    target: str,
+    max_parallelism: int,
+    form: str | None = None,
+    progress: Progress | None = None,
+) -> Rewritten:
+    """Write a snapshot again as a savepoint with another number of key groups.
+
+    It is what lets a job run at a parallelism above the number that it began with. Keyed state and timers
+    are written anew; all else is copied. Memory stays bounded: what does not fit goes through the disk for
+    temporary files.
+
+    Args:
+        snapshot: path or URI of a checkpoint or savepoint; it is only read.
+        target: path or URI of a folder that is empty or not there.
+        max_parallelism: the new number of key groups.
+        form: "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native one.
+        progress: is told what is done, how much of it, and of how much.
+
+    Raises:
+        UsageError: it cannot be done with this snapshot; says why.
+        StorageError: the snapshot is damaged, or a disk refused.
+    """
+    return rewrite(snapshot, target, _Resliced(max_parallelism), form, progress)
+
+
+class _Resliced:
+    """See `rewriting.Change`."""
+
+    def __init__(self, max_parallelism: int) -> None:
+        self.max_parallelism: int | None = max_parallelism
+
+    def keeps(self, uid: str) -> bool:
+        return True
+
+    def forms(self, uid: str) -> PlainForms:
+        return PlainForms()
+
+    def rekey(self, uid: str) -> None:
+        """Keys stay."""
+
+    def operator_state(
+        self,
+        uid: str,
+        state: OperatorSubtaskState,
+        disk: Disk,
+        write: Callable[[Iterable[bytes]], StateHandle],
+    ) -> list[OperatorStateHandle] | None:
+        return None
+
+    def state_types(self, uid: str, stored: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(stored)

@@ -1,0 +1,293 @@
+"""A snapshot rewritten beside itself, as a savepoint: what of it stays, what changes, and the check at the
+end.
+
+The source is only read. The metadata is written last, so a target without it was never finished.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from headgate.checkpoint.data_files import DataFileWriter, verified_pieces
+from headgate.checkpoint.layout import METADATA
+from headgate.checkpoint.metadata.registry import encode_metadata
+from headgate.checkpoint.opening import open_checkpoint, verify_files
+from headgate.checkpoint.storage.uris import open_disk
+from headgate.common.errors import InternalError, StorageError, UsageError
+from headgate.common.keygroups import MAX_PARALLELISM_LIMIT
+from headgate.common.ports import Disk
+from headgate.offline.entries import portions
+from headgate.offline.forms import Forms
+from headgate.offline.sorting import Rekey, Sorter
+from headgate.offline.writing import FORMATS, NATIVE, StateWriter, count_entries
+from headgate.runtime.in_flight.shares import records_of
+from headgate.state.snapshots import (
+    CheckpointMetadata,
+    FileRange,
+    InFlightStream,
+    KeyedStateHandle,
+    OperatorStateHandle,
+    OperatorSubtaskState,
+    StateHandle,
+)
+
+Progress = Callable[[str, int, int], None]
+"""Called now and then: what is done, bytes or files of it, and of how many."""
+
+
+class Change(Protocol):
+    """What a rewriting makes of each operator.
+
+    Attributes:
+        max_parallelism: the new number of key groups; None: as it was.
+    """
+
+    max_parallelism: int | None
+
+    def keeps(self, uid: str) -> bool:
+        """Whether an operator's state is in the new savepoint."""
+        ...
+
+    def forms(self, uid: str) -> Forms:
+        """How the values of its keyed state pass."""
+        ...
+
+    def rekey(self, uid: str) -> Rekey | None:
+        """Its new keys; None: they stay."""
+        ...
+
+    def operator_state(
+        self,
+        uid: str,
+        state: OperatorSubtaskState,
+        disk: Disk,
+        write: Callable[[Iterable[bytes]], StateHandle],
+    ) -> list[OperatorStateHandle] | None:
+        """Its operator state of one subtask, written anew; None: as it is."""
+        ...
+
+    def state_types(self, uid: str, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """The types of its state from now on."""
+        ...
+
+
+class Rewritten(NamedTuple):
+    """What came of it.
+
+    Attributes:
+        uri: of the new savepoint.
+        max_parallelism: its number of key groups.
+        entries: entries of keyed state and timers in it.
+        operators: uids of the operators whose state is in it.
+        left_behind: uids of those whose state is not.
+    """
+
+    uri: str
+    max_parallelism: int
+    entries: int
+    operators: list[str]
+    left_behind: list[str]
+
+
+def rewrite(
+    snapshot: str, target: str, change: Change, form: str | None = None, progress: Progress | None = None
+) -> Rewritten:
+    """Write a snapshot again.
+
+    Args:
+        snapshot: path or URI of a checkpoint or savepoint.
+        target: path or URI of a folder that is empty or not there.
+        change: what becomes of the state.
+        form: "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native one.
+        progress: is told how far it is.
+
+    Raises:
+        UsageError: it cannot be rewritten so; says why. Nothing is left in the target.
+        StorageError: the snapshot is damaged, or a disk refused. What was written is removed.
+    """
+    if form not in (None, *FORMATS):
+        raise UsageError(f"a savepoint has no format {form!r}; expected {' or '.join(FORMATS)}")
+    disk, metadata = open_checkpoint(snapshot)
+    metadata = msgspec.structs.replace(metadata, format=form or metadata.format or NATIVE)
+    to = open_disk(target)
+    if to.list(""):
+        raise UsageError(f"{to.describe()} is not empty; give a folder that is not there yet")
+    groups = metadata.max_parallelism if change.max_parallelism is None else change.max_parallelism
+    _check(metadata, change, groups)
+    with tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
+        job = _Rewriting(disk, metadata, to, change, groups, Path(folder), progress or _untold)
+        try:
+            return job.run(snapshot)
+        except BaseException:
+            job.remove()
+            raise
+
+
+def _untold(_: str, __: int, ___: int) -> None:
+    """Nobody asked."""
+
+
+def _check(metadata: CheckpointMetadata, change: Change, groups: int) -> None:
+    widest = max((len(states) for states in metadata.operators.values() if _keyed(states)), default=1)
+    if not widest <= groups <= MAX_PARALLELISM_LIMIT:
+        raise UsageError(
+            f"max parallelism {groups} is not possible; expected {widest}, the parallelism of the "
+            f"snapshot's widest keyed operator, to {MAX_PARALLELISM_LIMIT}"
+        )
+    for stream in metadata.in_flight:
+        rekeyed = change.rekey(stream.receiver) is not None
+        if stream.keyed and records_of(stream) and (groups != metadata.max_parallelism or rekeyed):
+            raise UsageError(
+                f"{records_of(stream)} records were in flight to {stream.receiver!r}, stored with the key "
+                "groups that they had, and only the running program knows their keys; take a savepoint, "
+                "which has nothing in flight, and rewrite that"
+            )
+
+
+def _keyed(states: Sequence[OperatorSubtaskState]) -> list[KeyedStateHandle]:
+    return [state.keyed for state in states if state.keyed is not None]
+
+
+class _Rewriting:
+    """One rewriting under way."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        metadata: CheckpointMetadata,
+        to: Disk,
+        change: Change,
+        groups: int,
+        folder: Path,
+        progress: Progress,
+    ) -> None:
+        self._disk, self._metadata, self._to = disk, metadata, to
+        self._change, self._groups, self._folder, self._progress = change, groups, folder, progress
+        self._format = metadata.format or NATIVE
+        self._keyed = StateWriter(to, self._format, folder)
+        self._data, self._names = DataFileWriter(to), list[str]()
+        self._kept = [uid for uid in metadata.operators if change.keeps(uid)]
+        self._total = sum(k.size for uid in self._kept for k in _keyed(metadata.operators[uid]))
+        self._done = 0
+
+    def run(self, origin: str) -> Rewritten:
+        metadata = self._metadata
+        operators = {uid: self._operator(uid, number) for number, uid in enumerate(self._kept)}
+        made = msgspec.structs.replace(
+            metadata,
+            max_parallelism=self._groups,
+            operators=operators,
+            in_flight=[self._stream(stream) for stream in metadata.in_flight],
+            state_types={
+                uid: self._change.state_types(uid, types)
+                for uid, types in metadata.state_types.items()
+                if self._change.keeps(uid)
+            },
+            kind="savepoint",
+            format=self._format,
+            origin=_described(origin),
+        )
+        self._names.append(METADATA)
+        self._to.create(METADATA, [encode_metadata(made)])
+        entries = self._verified()
+        lost = [uid for uid in metadata.operators if uid not in operators]
+        return Rewritten(self._to.describe(), self._groups, entries, list(operators), lost)
+
+    def remove(self) -> None:
+        """Take back what was written."""
+        for name in [*self._names, *self._keyed.names]:
+            with suppress(StorageError, OSError):
+                self._to.delete(name)
+
+    # -- one operator
+
+    def _operator(self, uid: str, number: int) -> list[OperatorSubtaskState]:
+        states = self._metadata.operators[uid]
+        keyed = self._keyed_state(uid, number, states)
+        made = []
+        for index, (state, mine) in enumerate(zip(states, keyed, strict=True)):
+            held = self._operator_state(uid, f"o{number}-s{index}", state)
+            made.append(msgspec.structs.replace(state, keyed=mine, operator_state=held))
+        return made
+
+    def _keyed_state(
+        self, uid: str, number: int, states: Sequence[OperatorSubtaskState]
+    ) -> list[KeyedStateHandle | None]:
+        stored = _keyed(states)
+        if not stored:
+            return [None] * len(states)
+        size = sum(keyed.size for keyed in stored)
+        sorter = Sorter(self._folder, self._groups, len(states), size, self._change.rekey(uid))
+        try:
+            forms = self._change.forms(uid)
+            for keyed in stored:
+                for portion in portions(self._disk, keyed, forms, self._metadata.max_parallelism):
+                    sorter.add(portion)
+                    self._advance(uid, portion.size)
+            sorter.check_apart()
+            return [
+                self._keyed.subtask(sorter, uid, f"o{number}", index, self._groups)
+                for index in range(len(states))
+            ]
+        finally:
+            sorter.close()
+
+    def _advance(self, uid: str, size: int) -> None:
+        self._done = min(self._total, self._done + size)
+        self._progress(f"reading {uid}", self._done, self._total)
+
+    def _operator_state(self, uid: str, name: str, state: OperatorSubtaskState) -> list[OperatorStateHandle]:
+        written = [0]
+
+        def write(parts: Iterable[bytes]) -> StateHandle:
+            written[0] += 1
+            return self._stored(f"data/{name}-{written[0]}", parts)
+
+        changed = self._change.operator_state(uid, state, self._disk, write)
+        if changed is not None:
+            return changed
+        return [
+            msgspec.structs.replace(held, handle=self._copied(held.handle, write))
+            for held in state.operator_state
+        ]
+
+    def _stored(self, name: str, parts: Iterable[bytes]) -> FileRange:
+        self._names.append(name)
+        return self._data.write(name, parts)
+
+    def _copied(self, handle: StateHandle, write: Callable[[Iterable[bytes]], StateHandle]) -> StateHandle:
+        return write(verified_pieces(self._disk, handle)) if isinstance(handle, FileRange) else handle
+
+    def _stream(self, stream: InFlightStream) -> InFlightStream:
+        parts = []
+        for part in stream.parts:
+            write = partial(self._stored, f"data/f{len(self._names)}")
+            parts.append(msgspec.structs.replace(part, handle=self._copied(part.handle, write)))
+        return msgspec.structs.replace(stream, parts=parts)
+
+    # -- the check
+
+    def _verified(self) -> int:
+        """Read the whole savepoint back, as whoever restores it will."""
+        disk, made = open_checkpoint(self._to.describe())
+        verify_files(disk, made)
+        found = 0
+        for number, (uid, states) in enumerate(made.operators.items()):
+            self._progress(f"verifying {uid}", number, len(made.operators))
+            found += sum(count_entries(disk, keyed, self._groups) for keyed in _keyed(states))
+        if found != self._keyed.entries:
+            raise InternalError(
+                f"{self._keyed.entries} entries were written and {found} are there; please report this"
+            )
+        return found
+
+
+def _described(uri: str) -> str:
+    return open_disk(uri).describe()

@@ -1,0 +1,195 @@
+"""What is stored of an operator's keyed state, told by the heads of its files: hardly anything is read.
+
+Heads have checksums of their own, so they may be trusted although the rest of a file was not looked at.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+from headgate.checkpoint.data_files import read_handle
+from headgate.checkpoint.storage.base import RandomAccess
+from headgate.common.errors import StorageError
+from headgate.common.ports import Disk
+from headgate.runtime.operators.stored_state import StoredNativeState
+from headgate.state.backend import BlobReader
+from headgate.state.canonical.keys import key_description
+from headgate.state.canonical.layout import TIMER, TIMER_SECTIONS, TableInfo, table_info
+from headgate.state.changelog.sections import changed_name
+from headgate.state.heap.blob import BytesBlob, Header, Section, read_chunks, read_header, split_chunk
+from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.snapshots import FileRange, KeyedStateHandle, StateHandle
+
+
+class StoredSection(NamedTuple):
+    """One state of one subtask, or one kind of its timers.
+
+    Attributes:
+        name: of the state; "timers:event" or "timers:processing".
+        schema: kind and description of the serializers.
+        entries: how many are stored: keys, rows of a table, timers; None: not known without reading all.
+    """
+
+    name: str
+    schema: dict[str, Any]
+    entries: int | None
+
+
+class RangeReader:
+    """The bytes of a handle, read where they are asked for and not verified.
+
+    Raises:
+        StorageError: they cannot be read.
+    """
+
+    def __init__(self, disk: Disk, handle: StateHandle) -> None:
+        self._blob: BytesBlob | None = None
+        if isinstance(handle, FileRange) and isinstance(disk, RandomAccess):
+            self._disk, self._range, self.size = disk, handle, handle.length
+        else:
+            self._blob = BytesBlob(read_handle(disk, handle))
+            self.size = self._blob.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`; fewer where they end."""
+        if self._blob is not None:
+            return self._blob.read(offset, length)
+        rest = max(0, min(length, self.size - offset))
+        return self._disk.read_range(self._range.file, self._range.offset + offset, rest)
+
+
+class _RangeFile(io.RawIOBase):
+    """The same as a file, for Arrow."""
+
+    def __init__(self, bytes_: RangeReader) -> None:
+        self._bytes, self._at = bytes_, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._bytes.size}[whence] + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = self._bytes.read(self._at, self._bytes.size if size is None or size < 0 else size)
+        self._at += len(data)
+        return data
+
+
+def sections_of(disk: Disk, keyed: KeyedStateHandle) -> list[StoredSection]:
+    """Everything that one subtask stored; a state may be named several times.
+
+    Raises:
+        StorageError: a head is damaged, or a file is missing.
+    """
+    if keyed.tables is not None:
+        infos = [_info(disk, table.range()) for table in keyed.tables]
+        return [section for info in infos for section in _of_table(info)]
+    base, _ = read_header(RangeReader(disk, keyed.handle))
+    native = set() if keyed.native is None else set(keyed.native.details.get("formats", ()))
+    found = [
+        StoredSection(section.name, section.schema, None if section.name in native else _entries(section))
+        for section in base.sections
+    ]
+    for segment in keyed.log:
+        header, _ = read_header(RangeReader(disk, segment))
+        kept = [section for section in header.sections if changed_name(section.name) is None]
+        # How many keys were there before, nobody has counted.
+        found += [StoredSection(s.name, s.schema, None if s.chunks else 0) for s in kept]
+    return found
+
+
+def base_header(disk: Disk, keyed: KeyedStateHandle) -> Header:
+    """The head of what the log, if there is one, was written behind.
+
+    Raises:
+        StorageError: it is damaged, or there is none, as the state is in tables.
+    """
+    return read_header(RangeReader(disk, keyed.handle))[0]
+
+
+def filled_natively(disk: Disk, keyed: KeyedStateHandle) -> frozenset[str]:
+    """The states and timers that have entries in the backend's own files; these are fetched for it.
+
+    Raises:
+        StorageError: a file is missing or damaged.
+    """
+    if keyed.native is None:
+        return frozenset()
+    from headgate.state.rocksdb.database import Access, Database
+    from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+
+    state = StoredNativeState(disk, keyed, keyed.native)
+    with tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
+        directory = Path(folder)
+        for name in keyed.native.files:
+            state.fetch(name, directory / name)
+        database = Database(directory, (), RocksMemory(LIMIT_MIN), Access.READ_ONLY)
+        try:
+            return frozenset(name for name, store in database.stores.items() if not store.empty())
+        finally:
+            database.close()
+
+
+def described_key(disk: Disk, stored: Sequence[KeyedStateHandle]) -> dict[str, Any] | None:
+    """The type of some stored key; None where no key is stored, or none that a column holds.
+
+    Raises:
+        StorageError: the first keys are damaged.
+    """
+    for key in _first_keys(disk, stored):
+        return key_description(key)
+    for keyed in stored:
+        for table in keyed.tables or ():
+            return _info(disk, table.range()).key
+    return None
+
+
+def _first_keys(disk: Disk, stored: Sequence[KeyedStateHandle]) -> Iterator[Any]:
+    for keyed in stored:
+        if keyed.tables is not None:
+            continue
+        blob = RangeReader(disk, keyed.handle)
+        header, body = read_header(blob)
+        for section in header.sections:
+            if section.chunks:
+                yield _first_key(blob, body, section)
+
+
+def _first_key(blob: BlobReader, body: int, section: Section) -> Any:
+    chunk = section.chunks[0]
+    (part,) = read_chunks(blob, body, section, [chunk])
+    return KEY_SERIALIZER.decode_many(split_chunk(part)[0], chunk.count)[0]
+
+
+def _entries(section: Section) -> int:
+    return sum(chunk.count for chunk in section.chunks)
+
+
+def _info(disk: Disk, file: FileRange) -> TableInfo:
+    try:
+        parquet = pq.ParquetFile(_RangeFile(RangeReader(disk, file)))
+    except (OSError, ValueError) as error:  # what pyarrow raises are these, too
+        raise StorageError(f"{disk.describe(file.file)} is no table of a state ({error})") from None
+    return table_info(parquet.metadata.metadata)
+
+
+def _of_table(info: TableInfo) -> Iterator[StoredSection]:
+    if info.rows_are != TIMER:
+        yield StoredSection(info.name, info.schema, info.rows)
+        return
+    for name in TIMER_SECTIONS:
+        yield StoredSection(name, info.schema, None)

@@ -1,0 +1,75 @@
+"""Whether a changed program can go on from a snapshot, asked before the running job is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headgate.api.capture import Inspection, capture
+from headgate.checkpoint.opening import open_checkpoint
+from headgate.checkpoint.storage.uris import open_disk
+from headgate.common import errors
+from headgate.common.errors import HeadgateError, InternalError
+from headgate.offline.report import UpgradeReport
+
+_INSPECTOR = "headgate.offline.judging:inspect"
+
+
+def check_upgrade(
+    snapshot: str,
+    program: str | Path,
+    arguments: Sequence[str] = (),
+    options: Sequence[str] = (),
+    *,
+    allow_non_restored: bool = False,
+    timeout_s: float = 60.0,
+) -> UpgradeReport:
+    """What becomes of every state of a snapshot, and of every state of a program, should it go on from there.
+
+    The program runs up to ``execute()`` in a process of its own; no job is started, and the snapshot is only
+    read.
+
+    Args:
+        snapshot: path or URI of a checkpoint or savepoint.
+        program: path of a Python file.
+        arguments: the program's own.
+        options: ``key=value`` settings, as behind ``-D``.
+        allow_non_restored: whether state that the program lacks may be left behind.
+        timeout_s: how long it may take.
+
+    Raises:
+        StorageError: the snapshot cannot be read or trusted.
+        UsageError: the program cannot be planned; says why.
+    """
+    open_checkpoint(snapshot)  # before the program is run for nothing
+    request = {
+        "snapshot": absolute(snapshot),
+        "program": str(program),
+        "allow_non_restored": allow_non_restored,
+    }
+    facts = capture(program, arguments, options, timeout_s, Inspection(_INSPECTOR, request))
+    return msgspec.convert(outcome(facts, str(program))["report"], UpgradeReport)
+
+
+def outcome(facts: dict[str, Any], program: str) -> dict[str, Any]:
+    """What an inspection gave.
+
+    Raises:
+        HeadgateError: what went wrong there.
+    """
+    found: dict[str, Any] | None = facts.get("inspection")
+    if found is None:
+        raise InternalError(f"program {program!r} was planned, but not compared; please report this")
+    if "error" in found:
+        name, message = found["error"]
+        kind = getattr(errors, name, HeadgateError)
+        raise kind(message)
+    return found
+
+
+def absolute(uri: str) -> str:
+    """The same place, wherever the program goes: it may change the working directory."""
+    return open_disk(uri).describe()

@@ -1,0 +1,194 @@
+"""The deployments of one job, one after the other: what is sent out, who runs, who is through.
+
+It decides nothing: when to deploy, and what follows from a failure, is the job master's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.common.ids import JobId
+from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.control import messages as m
+from headgate.runtime.deployment import Deployment, readers_of
+from headgate.runtime.enumerators import Enumerators
+from headgate.runtime.master_ports import RestorePoint
+from headgate.runtime.program import Program
+from headgate.runtime.queries.asking import StateQueries
+from headgate.runtime.roster import Member, Roster
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJob:
+    """A plan, and what workers are sent to run it.
+
+    Attributes:
+        plan: what runs.
+        shipped: the program's bytes.
+    """
+
+    plan: PhysicalPlan
+    shipped: bytes
+
+    @classmethod
+    def of(cls, plan: PhysicalPlan, program: Program) -> PlannedJob:
+        """Ready to be deployed."""
+        return cls(plan, program.to_bytes())
+
+
+Replan = Callable[[int], PlannedJob]
+"""The job at another parallelism; raises a UsageError where there is no such plan."""
+
+
+class Attempts:
+    """Used by the job master's loop.
+
+    Args:
+        job: its id.
+        planned: what runs.
+        roster: of the gang.
+        point: where the first attempt begins.
+        storage: URI of the checkpoint directory, or None.
+        marker: token of a file that workers must see there.
+        ignore_unclaimed: whether restored state that nobody asks for any more is left behind.
+
+    Attributes:
+        number: the present deployment, from 1.
+        planned: what runs; may be replaced between two attempts.
+        point: where the present attempt began, or the next one begins.
+        queries: about live state.
+    """
+
+    def __init__(
+        self,
+        job: JobId,
+        planned: PlannedJob,
+        roster: Roster,
+        point: RestorePoint | None,
+        storage: str | None,
+        marker: str | None,
+        ignore_unclaimed: bool = False,
+    ) -> None:
+        self._ignore_unclaimed = ignore_unclaimed
+        self.number, self.planned, self.point = 0, planned, point
+        self.queries = StateQueries(planned.plan)
+        self._job, self._roster, self._storage, self._marker = job, roster, storage, marker
+        self._enumerators = Enumerators.none()
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        """What runs."""
+        return self.planned.plan
+
+    @property
+    def tasks(self) -> list[tuple[int, int]]:
+        """(vertex, subtask) of all subtasks."""
+        return [(v.id, s) for v in self.plan.vertices for s in range(v.parallelism)]
+
+    @property
+    def restored_totals(self) -> Mapping[str, tuple[int, int]]:
+        """Records in and out of each chain up to where the present attempt began."""
+        return {} if self.point is None else self.point.checkpoint.totals
+
+    def replan(self, planned: PlannedJob) -> None:
+        """The next attempt runs another plan."""
+        self.planned, self.queries = planned, StateQueries(planned.plan)
+
+    def begin(self) -> None:
+        """A new attempt: its enumerators are made.
+
+        Raises:
+            Exception: whatever a source's enumerator raises.
+        """
+        self.number += 1
+        restored = {} if self.point is None else self.point.checkpoint.enumerators
+        self._enumerators = Enumerators.of(self.plan, restored, self._job, self.number)
+
+    def messages(self, generation: int) -> dict[int, m.Deploy]:
+        """Slot -> what its worker is to build.
+
+        Raises:
+            UsageError: the plan cannot take the checkpoint over.
+        """
+        deployment = Deployment(
+            attempt=self.number,
+            generation=generation,
+            program=self.planned.shipped,
+            peers={each.register.slot: each.register.data_address for each in self._roster.members()},
+            storage=self._storage,
+            marker=self._marker,
+            ignore_unclaimed=self._ignore_unclaimed,
+        )
+        return deployment.messages(self.plan, self.point)
+
+    def readers(self, messages: Mapping[int, m.Deploy]) -> tuple[int, set[tuple[int, int]]] | None:
+        """The checkpoint that is restored and this job's to delete, and who reads records in flight from it."""
+        point = self.point
+        if point is None or (point.checkpoint.job != self._job and not point.claimed):
+            return None
+        return point.checkpoint.checkpoint, readers_of(messages.values())
+
+    def send(self, messages: Mapping[int, m.Deploy]) -> None:
+        """Deploy."""
+        for member in self._roster.members():
+            member.begin_attempt()
+            member.link.send(messages[member.register.slot])
+
+    def deployed(self, slot: int) -> bool:
+        """A worker's subtasks run; gives whether all do."""
+        self._member(slot).deployed = True
+        return all(member.deployed for member in self._roster.members())
+
+    def data_ended(self, slot: int, message: m.DataEnded) -> None:
+        """A subtask has processed all its input."""
+        member = self._member(slot)
+        member.ended.add((message.vertex, message.subtask))
+        member.note_counters([message.counters])
+
+    @property
+    def all_data_ended(self) -> bool:
+        """Whether every subtask has processed all its input."""
+        ended = sum(len(member.ended) for member in self._roster.members())
+        return ended == sum(vertex.parallelism for vertex in self.plan.vertices)
+
+    def assign_splits(self, slot: int, request: m.RequestSplits) -> None:
+        """A reader has none left.
+
+        Raises:
+            Exception: whatever the enumerator raises.
+        """
+        splits = self._enumerators.next_splits(request.vertex, request.subtask)
+        message = m.AssignSplits(self.number, request.vertex, request.subtask, splits)
+        self._member(slot).link.send(message)
+
+    def ask(self, uid: str, state: str, key: Any, then: Callable[[Any, Any], None]) -> None:
+        """Have the key's subtask say what its state holds.
+
+        Raises:
+            HeadgateError: it cannot be asked.
+        """
+        slot, message = self.queries.ask(self.number, uid, state, key, then)
+        member = self._roster.get(slot)
+        if member is not None:  # else the attempt is about to end, and the question with it
+            member.link.send(message)
+
+    def snapshot_enumerators(self) -> dict[str, Any]:
+        """Their states at this instant."""
+        return self._enumerators.snapshot()
+
+    def enumerators_complete(self, checkpoint: int) -> None:
+        """`checkpoint` is in the log."""
+        self._enumerators.checkpoint_complete(checkpoint)
+
+    def end(self) -> list[Exception]:
+        """The attempt is over; gives what went wrong in closing its enumerators."""
+        self.queries.end(self.number)
+        enumerators, self._enumerators = self._enumerators, Enumerators.none()
+        return enumerators.close()
+
+    def _member(self, slot: int) -> Member:
+        member = self._roster.get(slot)
+        assert member is not None
+        return member

@@ -1,0 +1,143 @@
+"""What a checkpoint holds, put together from what its subtasks acknowledged. Plain data, no storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from headgate.api.sink import Lineage
+from headgate.common.format_config import fingerprint
+from headgate.common.ids import JobId
+from headgate.core.alignment.barriers import SavepointOrder
+from headgate.core.checkpoint.effects import Finalize
+from headgate.graph.physical import PhysicalPlan, Vertex
+from headgate.runtime.lineage import stored_forks
+from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, SubtaskSnapshot
+
+
+class CheckpointContents:
+    """Makes the metadata of one job's checkpoints.
+
+    Args:
+        job: its id.
+        job_name: given to `execute`.
+        generation: of the job master.
+        plan: what runs.
+
+    Attributes:
+        plan: what runs; another one after the job was rescaled.
+        totals: records in and out of each chain up to where the present attempt began.
+    """
+
+    def __init__(self, job: JobId, job_name: str, generation: int, plan: PhysicalPlan) -> None:
+        self.plan = plan
+        self.totals: Mapping[str, tuple[int, int]] = {}
+        self._job, self._name, self._generation = job, job_name, generation
+
+    def metadata(
+        self,
+        effect: Finalize[SubtaskSnapshot],
+        trigger_ms: int,
+        enumerators: dict[str, Any],
+        order: SavepointOrder | None,
+        lineage: Lineage,
+    ) -> CheckpointMetadata:
+        """The whole of a checkpoint.
+
+        Args:
+            effect: what the coordinator collected.
+            trigger_ms: wall clock at the trigger.
+            enumerators: source uid -> state of its enumerator at the trigger.
+            order: of a savepoint; None for a checkpoint.
+            lineage: the line that the job's output goes on.
+        """
+        operators, parallelism = self._operators(effect.snapshots)
+        return CheckpointMetadata(
+            job=self._job,
+            job_name=self._name,
+            checkpoint=effect.checkpoint,
+            generation=self._generation,
+            attempt=effect.attempt,
+            trigger_ms=trigger_ms,
+            max_parallelism=self.plan.max_parallelism,
+            format_fingerprint=fingerprint(),
+            parallelism=parallelism,
+            operators=operators,
+            enumerators=enumerators,
+            state_types={
+                uid: types for snapshot in effect.snapshots for uid, types in snapshot.state_types.items()
+            },
+            totals=add_totals(self.plan, self.totals, effect.snapshots),
+            in_flight=[stream for snapshot in effect.snapshots for stream in snapshot.in_flight],
+            finished=self._finished(effect.snapshots),
+            kind="checkpoint" if order is None else "savepoint",
+            format=None if order is None else order.format,
+            lineage=lineage.id,
+            forks=stored_forks(lineage),
+        )
+
+    def _finished(self, snapshots: Sequence[SubtaskSnapshot]) -> dict[str, list[int]]:
+        """Operator uid -> its subtasks that had processed all input."""
+        finished: dict[str, list[int]] = {}
+        for snapshot in snapshots:
+            if snapshot.finished:
+                for node in self.plan.vertices[snapshot.vertex].chain:
+                    finished.setdefault(node.uid or f"node-{node.id}", []).append(snapshot.subtask)
+        return finished
+
+    def _operators(
+        self, snapshots: Sequence[SubtaskSnapshot]
+    ) -> tuple[dict[str, list[OperatorSubtaskState]], dict[str, int]]:
+        """Operator uid -> states of its subtasks in order; a subtask with nothing to say has an empty one."""
+        said = {
+            (snapshot.vertex, snapshot.subtask, state.uid): state
+            for snapshot in snapshots
+            for state in snapshot.operators
+        }
+        operators: dict[str, list[OperatorSubtaskState]] = {}
+        parallelism: dict[str, int] = {}
+        for vertex in self.plan.vertices:
+            for node in vertex.chain:
+                uid = node.uid or f"node-{node.id}"
+                states = [said.get((vertex.id, s, uid)) for s in range(vertex.parallelism)]
+                parallelism[uid] = vertex.parallelism
+                if any(state is not None for state in states):
+                    operators[uid] = [state or OperatorSubtaskState(uid) for state in states]
+        return operators, parallelism
+
+
+def add_totals(
+    plan: PhysicalPlan, base: Mapping[str, tuple[int, int]], counted: Iterable[Any]
+) -> dict[str, tuple[int, int]]:
+    """Records in and out of each chain: those before this attempt and those that it counted.
+
+    Another parallelism may chain operators otherwise. What a chain took in is then known where an old
+    chain began with the same operator, what it emitted where one ended with the same.
+    """
+    totals = dict(base)
+    heads = {name.partition(_JOINT)[0]: each for name, each in base.items()}
+    tails = {name.rpartition(_JOINT)[2]: each for name, each in base.items()}
+    for vertex in plan.vertices:
+        name = chain_name(vertex)
+        if name not in base:
+            before = heads.get(_uid(vertex, 0), (0, 0))[0], tails.get(_uid(vertex, -1), (0, 0))[1]
+            if before != (0, 0):
+                totals[name] = before
+    for entry in counted:
+        name = chain_name(plan.vertices[entry.vertex])
+        before = totals.get(name, (0, 0))
+        totals[name] = (before[0] + entry.records_in, before[1] + entry.records_out)
+    return totals
+
+
+_JOINT = " -> "
+
+
+def chain_name(vertex: Vertex) -> str:
+    """The uids of a chain's operators, joined; stable as long as the chain is."""
+    return _JOINT.join(_uid(vertex, place) for place in range(len(vertex.chain)))
+
+
+def _uid(vertex: Vertex, place: int) -> str:
+    node = vertex.chain[place]
+    return node.uid or f"node-{node.id}"

@@ -1,0 +1,101 @@
+"""Checkpoints and savepoints that somebody asked for: the question to the coordinator, the answer back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headgate.checkpoint.layout import checkpoint_folder
+from headgate.checkpoint.service import CheckpointService
+from headgate.common.errors import ConfigError, OperatingError
+from headgate.common.ids import CheckpointId, JobId
+from headgate.common.options import CHECKPOINTING_INTERVAL
+from headgate.common.ports import Clock
+from headgate.core.checkpoint import effects as e
+from headgate.core.checkpoint.coordinator import CheckpointCoordinator
+from headgate.core.checkpoint.failures import CheckpointFailureReason
+from headgate.runtime.checkpoint_errors import request_error
+from headgate.runtime.savepoints import Savepoints, SavepointWish
+from headgate.runtime.tickets import Then, Tickets
+from headgate.state.snapshots import SubtaskSnapshot
+
+Perform = Callable[[Sequence[e.Effect[SubtaskSnapshot]]], None]
+
+
+class CheckpointRequests:
+    """Used by the job master's loop.
+
+    Args:
+        job: its id.
+        coordinator: decides.
+        service: of the job's checkpoints; None where it takes none.
+        savepoints: those under way.
+        clock: time.
+        perform: carries out effects.
+    """
+
+    def __init__(
+        self,
+        job: JobId,
+        coordinator: CheckpointCoordinator[SubtaskSnapshot],
+        service: CheckpointService | None,
+        savepoints: Savepoints,
+        clock: Clock,
+        perform: Perform,
+    ) -> None:
+        self._job, self._coordinator, self._service = job, coordinator, service
+        self._savepoints, self._clock, self._perform = savepoints, clock, perform
+        self._tickets = Tickets()
+
+    def checkpoint(self, then: Then) -> None:
+        """Somebody asks for a checkpoint; `then` gets its URI once it is committed."""
+        if self._service is None:
+            said = f"the job takes no checkpoints; set {CHECKPOINTING_INTERVAL.key}, or take a savepoint"
+            then(None, ConfigError(said))
+            return
+        self._ask(e.RequestKind.MANUAL, self._tickets.issue(then))
+
+    def savepoint(self, wish: SavepointWish, then: Then) -> None:
+        """Somebody asks for a savepoint; `then` gets its URI."""
+        ticket = self._tickets.issue(then)
+
+        def prepared(error: Exception | None) -> None:
+            if error is None:
+                self._ask(wish.kind, ticket)
+                return
+            reason = CheckpointFailureReason.IO_EXCEPTION
+            self._tickets.refuse(
+                ticket, request_error(e.RequestFailed(ticket, wish.kind, reason, str(error)))
+            )
+
+        try:
+            self._savepoints.prepare(ticket, wish, prepared)
+        except ConfigError as error:
+            self._tickets.refuse(ticket, error)
+
+    def fulfilled(self, effect: e.RequestFulfilled) -> None:
+        """The coordinator has what was asked for."""
+        self._tickets.answer(effect.ticket, self.uri(effect.checkpoint))
+
+    def failed(self, effect: e.RequestFailed) -> None:
+        """The coordinator has not, and will not."""
+        error = request_error(effect)
+        whole = None if effect.checkpoint is None else self._savepoints.kept(effect.checkpoint)
+        if whole is not None:
+            error = OperatingError(f"{error}; its savepoint is whole all the same: {whole.uri}")
+        self._savepoints.refused(effect.ticket)
+        self._tickets.refuse(effect.ticket, error)
+
+    def uri(self, checkpoint: CheckpointId) -> str:
+        """What a checkpoint, or a savepoint under way, is restored by."""
+        folder = self._savepoints.folder(checkpoint)
+        if folder is not None:
+            return folder.uri
+        assert self._service is not None
+        return self._service.disk.describe(checkpoint_folder(self._job, checkpoint))
+
+    def end(self, end: str) -> None:
+        """The job is over: nobody waits in vain."""
+        self._tickets.refuse_all(OperatingError(f"the job is {end}, so nothing more is done for it"))
+
+    def _ask(self, kind: e.RequestKind, ticket: int) -> None:
+        self._perform(self._coordinator.request(kind, self._clock.monotonic_ms(), ticket))

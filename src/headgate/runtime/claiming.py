@@ -1,0 +1,65 @@
+"""Whose the snapshot is that a job begins from, at the start of a driver; see `checkpoint.ownership`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from headgate.checkpoint.ownership import check_newest, claim, goes_on_as
+from headgate.checkpoint.service import CheckpointService
+from headgate.checkpoint.storage.uris import open_disk
+from headgate.common import options as o
+from headgate.common.config import Config
+from headgate.common.errors import UsageError
+from headgate.common.ids import JobId
+from headgate.common.ports import Disk
+from headgate.runtime.master_ports import RestorePoint
+
+
+def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None) -> JobId | None:
+    """The job that this one goes on as, because it claims its newest checkpoint; None: it is one of its own.
+
+    Args:
+        config: validated.
+        disk: the checkpoint storage, if there is one.
+        point: what the user wants to begin from.
+
+    Raises:
+        UsageError: the snapshot is to be claimed, but checkpoints are off.
+        StorageError: the log of that job cannot be read.
+    """
+    if point is None or not _claims(config):
+        return None
+    if disk is None:
+        raise UsageError(
+            f"{o.CLAIM_MODE.key} is CLAIM, but checkpoints are off, and nothing would ever replace the "
+            f"snapshot; set {o.CHECKPOINTING_INTERVAL.key}, or choose NO_CLAIM"
+        )
+    return goes_on_as(disk, point.storage or "", point.checkpoint)
+
+
+def taken_over(
+    config: Config, service: CheckpointService | None, point: RestorePoint | None
+) -> RestorePoint | None:
+    """Make the snapshot that a user named the job's own, if that is wanted.
+
+    Args:
+        config: validated.
+        service: of the job's checkpoints, claimed.
+        point: the snapshot, with the root of its files.
+
+    Raises:
+        UsageError: it cannot be claimed.
+        StorageError: it cannot be read, or the claim not be written.
+    """
+    if point is None or service is None or not _claims(config):
+        return point
+    if goes_on_as(service.disk, point.storage or "", point.checkpoint) == service.job:
+        return point
+    if point.checkpoint.job == service.job and point.checkpoint.kind == "checkpoint":
+        check_newest(service.completed(), point.checkpoint)
+    service.own(claim(open_disk(point.storage or ""), point.checkpoint, service.job))
+    return dataclasses.replace(point, claimed=True)
+
+
+def _claims(config: Config) -> bool:
+    return config.get(o.CLAIM_MODE) is o.ClaimMode.CLAIM

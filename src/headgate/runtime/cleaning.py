@@ -1,0 +1,114 @@
+"""Deletes files that no checkpoint needs any more, beside the job master's loop; tries again a few times.
+
+What could not be deleted in the end is no reason to stop a job: it is told, and found by the next sweep.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from headgate.common.errors import FencedError
+from headgate.common.ports import Background, Clock
+
+ATTEMPTS_MAX: Final = 4
+"""How often a deletion is tried."""
+
+PAUSE_MS: Final = 1_000
+"""Before the second attempt; it doubles with each further one."""
+
+_LOG: Final = logging.getLogger("headgate.checkpoints")
+
+
+@dataclass(slots=True)
+class _Deletion:
+    what: str
+    work: Callable[[], object]
+    due_ms: int
+    attempt: int = 1
+
+
+class Desk(Protocol):
+    """What is told of deletions, in the loop."""
+
+    def cleaning_started(self) -> None:
+        """One more is under way."""
+        ...
+
+    def cleaning_ended(self) -> None:
+        """One is over, well or not."""
+        ...
+
+    def fenced(self, error: FencedError) -> None:
+        """Another job master owns the job; nothing more is deleted."""
+        ...
+
+
+class Cleaning:
+    """Used by the job master's loop.
+
+    Args:
+        background: deletes.
+        post: hands a callback to the loop.
+        clock: time.
+        desk: keeps account, so that nothing new is begun while too much is being deleted.
+    """
+
+    def __init__(
+        self, background: Background, post: Callable[[Callable[[], None]], None], clock: Clock, desk: Desk
+    ) -> None:
+        self._background, self._post, self._clock, self._desk = background, post, clock, desk
+        self._waiting: list[_Deletion] = []
+        self._closed = False
+
+    def delete(self, what: str, work: Callable[[], object]) -> None:
+        """Have `work` done, now and if need be again; `what` is for the log."""
+        self._desk.cleaning_started()
+        self._try(_Deletion(what, work, self._clock.monotonic_ms()))
+
+    def tick(self) -> None:
+        """Time passed: try again what is due."""
+        now = self._clock.monotonic_ms()
+        due = [deletion for deletion in self._waiting if deletion.due_ms <= now]
+        self._waiting = [deletion for deletion in self._waiting if deletion.due_ms > now]
+        for deletion in due:
+            self._try(deletion)
+
+    def next_wakeup(self) -> int | None:
+        """When :meth:`tick` has something to do (monotonic ms)."""
+        return min((deletion.due_ms for deletion in self._waiting), default=None)
+
+    def close(self) -> None:
+        """The job is over: what fails from now on is not tried again."""
+        self._closed = True
+        waiting, self._waiting = self._waiting, []
+        for deletion in waiting:
+            self._give_up(deletion, "the job ended first")
+
+    def _try(self, deletion: _Deletion) -> None:
+        def done(_: object, error: BaseException | None) -> None:
+            self._post(lambda: self._done(deletion, error))
+
+        self._background.submit(deletion.work, done)
+
+    def _done(self, deletion: _Deletion, error: BaseException | None) -> None:
+        if error is None:
+            self._desk.cleaning_ended()
+        elif isinstance(error, FencedError):
+            self._desk.cleaning_ended()
+            self.close()
+            self._desk.fenced(error)
+        elif deletion.attempt >= ATTEMPTS_MAX or self._closed:
+            self._give_up(deletion, str(error))
+        else:
+            deletion.due_ms = self._clock.monotonic_ms() + (PAUSE_MS << (deletion.attempt - 1))
+            deletion.attempt += 1
+            self._waiting.append(deletion)
+
+    def _give_up(self, deletion: _Deletion, why: str) -> None:
+        _LOG.warning(
+            "%s could not be deleted: %s; the next start of the job deletes what is left", deletion.what, why
+        )
+        self._desk.cleaning_ended()

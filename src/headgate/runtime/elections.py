@@ -1,0 +1,389 @@
+"""Who leads a job: the election on shared files, and the election in ZooKeeper.
+
+Each tells three things: whether this driver has won, whether it still leads, and who does otherwise. How
+long such a word may be believed is `core.leadership`; when to ask is `runtime.leadership`. Nothing here
+waits, but for a disk or a server.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.checkpoint.store.znodes import Create, Delete, RejectedError, SetData, ZNodes
+from headgate.common.errors import StorageError
+from headgate.common.ports import Clock, Disk
+from headgate.serde.undecodable import UNDECODABLE
+
+BEAT: Final = ".beat"
+"""Ends the names of files that leaders renew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidacy:
+    """What one look at an election said.
+
+    Attributes:
+        won_ms: when the request that won was sent, by the monotonic clock; None when another leads.
+        run: how often the job had been brought to its end before; known to the winner only.
+        leader: who leads, in words, as far as that is known.
+        ended: the leader that was there at an earlier look has since brought the job to its end.
+    """
+
+    won_ms: int | None
+    leader: str = "another driver"
+    ended: bool = False
+    run: int = 0
+
+
+class OustedError(StorageError):
+    """Somebody else leads, or nobody does: this driver certainly does not."""
+
+
+class Election(Protocol):
+    """One driver's part in the election of a job's leader. One thread at a time."""
+
+    @property
+    def lease_ms(self) -> int:
+        """How long after a proof nobody else can win."""
+        ...
+
+    @property
+    def margin_ms(self) -> int:
+        """How much of the lease is left for what was begun in it."""
+        ...
+
+    def campaign(self) -> Candidacy:
+        """Try to win, or see who has.
+
+        Raises:
+            StorageError: that cannot be told now.
+        """
+        ...
+
+    def renew(self) -> None:
+        """Prove that this driver leads.
+
+        Raises:
+            OustedError: it does not any more.
+            StorageError: that cannot be told now.
+        """
+        ...
+
+    def resign(self, *, ended: bool) -> None:
+        """Make room at once; `ended` tells standbys that there is nothing left to do.
+
+        Raises:
+            StorageError: the others will notice by the lease.
+        """
+        ...
+
+
+class _Beat(msgspec.Struct, frozen=True):
+    """What a leader leaves for others to see."""
+
+    token: str
+    who: str
+    run: int = 0
+    count: int = 0
+    released: bool = False
+    ended: bool = False
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_beats: Final = msgspec.msgpack.Decoder(_Beat)
+
+
+def this_driver() -> str:
+    """Host and process, for people."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+class FileElection:
+    """The election on a disk that all drivers share.
+
+    Term n is the file ``<folder>/<n in 19 digits>``, created if absent by whoever wins it. Its leader
+    rewrites ``<n>.beat`` again and again. Whoever has seen the same beat for a whole lease by its own clock
+    may try to win term n + 1. Clocks of different machines are never compared.
+
+    Args:
+        disk: the disk.
+        folder: of this election.
+        clock: this driver's.
+        lease_ms: the same in all drivers.
+        token: draws that many unpredictable bytes.
+        who: names this driver to others.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        clock: Clock,
+        lease_ms: int,
+        token: Callable[[int], bytes] = secrets.token_bytes,
+        who: str = "",
+    ) -> None:
+        self._disk, self._folder, self._clock = disk, folder, clock
+        self._lease_ms = lease_ms
+        self._beat = _Beat(token(16).hex(), who or this_driver())
+        self._term = 0
+        self._seen: tuple[int, bytes | None] | None = None
+        self._seen_ms = 0
+        self._watched_a_leader = False
+
+    @property
+    def lease_ms(self) -> int:
+        """How long a standby waits without seeing a change."""
+        return self._lease_ms
+
+    @property
+    def margin_ms(self) -> int:
+        """A third: for clocks that run at different speeds, and for the way of a commit."""
+        return self._lease_ms // 3
+
+    def campaign(self) -> Candidacy:
+        """Try to win the next term where the present one has lapsed, or see who leads it.
+
+        Raises:
+            StorageError: the disk cannot be read or written.
+        """
+        looked_ms = self._clock.monotonic_ms()
+        last = max(self._terms(), default=0)
+        beat = self._read(last) if last else None
+        if last and not self._lapsed(last, beat, looked_ms):
+            return Candidacy(None, _leader(beat))
+        ended = beat is not None and beat.ended
+        if ended and self._watched_a_leader:
+            return Candidacy(None, _leader(beat), ended=True)
+        run = 0 if beat is None else beat.run + ended
+        self._beat = msgspec.structs.replace(self._beat, run=run)
+        if not self._win(last + 1):
+            return Candidacy(None)
+        self._term = last + 1
+        self._clean_up()
+        return Candidacy(looked_ms, self._beat.who, run=run)
+
+    def renew(self) -> None:
+        """Rewrite the beat, then look for a later term.
+
+        Raises:
+            OustedError: there is one.
+            StorageError: the disk cannot be read or written.
+        """
+        self._write_beat()
+        later = max(self._terms(), default=0)
+        if later != self._term:
+            raise OustedError(
+                f"{_leader(self._read(later))} has taken over in term {later} of "
+                f"{self._disk.describe(self._folder)}"
+            )
+
+    def resign(self, *, ended: bool) -> None:
+        """Leave a last beat that says so.
+
+        Raises:
+            StorageError: it cannot be written; standbys wait for the lease.
+        """
+        if self._term:
+            self._beat = msgspec.structs.replace(self._beat, released=True, ended=ended)
+            self._write_beat()
+
+    def _lapsed(self, term: int, beat: _Beat | None, looked_ms: int) -> bool:
+        """Whether the leader of the last term has given up, or has been still for a lease."""
+        if beat is not None and beat.released:
+            return True
+        self._watched_a_leader = True
+        seen = (term, None if beat is None else _encoder.encode(beat))
+        if seen != self._seen:
+            # From now, and not from before the look: what was seen may have been written meanwhile.
+            self._seen, self._seen_ms = seen, self._clock.monotonic_ms()
+            return False
+        return looked_ms - self._seen_ms >= self._lease_ms
+
+    def _win(self, term: int) -> bool:
+        name, data = self._name(term), _encoder.encode(self._beat)
+        try:
+            created = self._disk.create_if_absent(name, data)
+        except UnsureWriteError:
+            created = self._holds(name, data)
+        # In a place from which later terms were cleaned up nothing is won.
+        return created and max(self._terms(), default=0) == term
+
+    def _holds(self, name: str, data: bytes) -> bool:
+        try:
+            return self._disk.read(name) == data
+        except FileNotFoundError:
+            return False
+
+    def _write_beat(self) -> None:
+        self._beat = msgspec.structs.replace(self._beat, count=self._beat.count + 1)
+        self._disk.create(self._name(self._term) + BEAT, [_encoder.encode(self._beat)])
+
+    def _read(self, term: int) -> _Beat | None:
+        """The last word of a term's leader; None when the term was cleaned up meanwhile."""
+        for name in (self._name(term) + BEAT, self._name(term)):
+            try:
+                return _beats.decode(self._disk.read(name))
+            except FileNotFoundError:
+                continue
+            except UNDECODABLE as error:
+                raise StorageError(
+                    f"{self._disk.describe(name)} is damaged: {error}; stop all drivers of this job and "
+                    "delete its folder"
+                ) from error
+        return None
+
+    def _terms(self) -> list[int]:
+        names = (name.rpartition("/")[2] for name in self._disk.list(self._folder))
+        return [int(name) for name in names if len(name) == 19 and name.isascii() and name.isdigit()]
+
+    def _clean_up(self) -> None:
+        """Remove what earlier terms left; what cannot be removed is in nobody's way."""
+        own = self._name(self._term)
+        with suppress(StorageError):
+            for name in self._disk.list(self._folder):
+                if name.removesuffix(BEAT) < own:
+                    self._disk.delete(name)
+
+    def _name(self, term: int) -> str:
+        return f"{self._folder}/{term:019d}"
+
+
+class ZooKeeperElection:
+    """The election among ephemeral nodes: whose has the smallest number leads.
+
+    A proof is a write to one's own node, because a read could come from a server that has lost its quorum.
+
+    Args:
+        nodes: a session, not shared with another driver.
+        folder: node of this election; it holds how often the job was brought to its end.
+        clock: this driver's.
+        token: draws that many unpredictable bytes.
+        who: names this driver to others.
+    """
+
+    def __init__(
+        self,
+        nodes: ZNodes,
+        folder: str,
+        clock: Clock,
+        token: Callable[[int], bytes] = secrets.token_bytes,
+        who: str = "",
+    ) -> None:
+        self._nodes, self._folder, self._clock, self._token = nodes, folder, clock, token
+        self._lease_ms = nodes.session_ms
+        self._who = (who or this_driver()).encode()
+        self._name = ""
+        self._own = ""
+        self._first_run: int | None = None
+
+    @property
+    def lease_ms(self) -> int:
+        """The session's timeout."""
+        return self._lease_ms
+
+    @property
+    def margin_ms(self) -> int:
+        """A half: besides the way of a commit it covers what a server had not yet told its leader."""
+        return self._lease_ms // 2
+
+    def campaign(self) -> Candidacy:
+        """Take part, and look whether everybody before has gone.
+
+        Raises:
+            StorageError: no server answers.
+        """
+        if self._first_run is None:
+            self._nodes.ensure(self._folder)
+            self._first_run = self._run()
+        if not self._own and not self._enter():
+            return Candidacy(None)
+        sent_ms = self._clock.monotonic_ms()
+        if not self._touch():
+            return Candidacy(None)
+        first = min(self._nodes.children(self._folder), key=_number, default="")
+        if f"{self._folder}/{first}" != self._own:
+            node = self._nodes.read(f"{self._folder}/{first}")
+            return Candidacy(None, "another driver" if node is None else node.data.decode(errors="replace"))
+        # Behind the write above no server is so far behind that it would not know of an end.
+        run = self._run()
+        if run != self._first_run:
+            return Candidacy(None, ended=True)
+        return Candidacy(sent_ms, self._who.decode(), run=run)
+
+    def renew(self) -> None:
+        """Write to the own node.
+
+        Raises:
+            OustedError: it is gone, because the session has expired.
+            StorageError: no server answers, or the session became shorter than it was.
+        """
+        if not self._touch():
+            raise OustedError(f"the session with {self._nodes.describe(self._folder)} has expired")
+        if self._nodes.session_ms < self._lease_ms:
+            raise StorageError(
+                f"{self._nodes.describe(self._folder)} keeps sessions for {self._nodes.session_ms} ms now, "
+                f"instead of {self._lease_ms} ms; give all its servers one maxSessionTimeout"
+            )
+
+    def resign(self, *, ended: bool) -> None:
+        """Remove the own node, and count where the job has ended.
+
+        Raises:
+            StorageError: no server answers; the node goes with the session.
+        """
+        if not self._own:
+            return
+        count = [SetData(self._folder, str(self._run() + 1).encode())] if ended else []
+        self._nodes.change([*count, Delete(self._own)])
+        self._own = ""
+
+    def _enter(self) -> bool:
+        """Make the own node; False when the server has to be asked again."""
+        if not self._name:
+            self._name = self._token(16).hex()
+        mine = [name for name in self._nodes.children(self._folder) if name.startswith(self._name)]
+        if not mine:
+            create = Create(f"{self._folder}/{self._name}-", self._who, ephemeral=True, sequential=True)
+            try:
+                mine = [self._nodes.change([create])[0].rpartition("/")[2]]
+            except UnsureWriteError:
+                return False
+        self._own = f"{self._folder}/{min(mine, key=_number)}"
+        return True
+
+    def _touch(self) -> bool:
+        """Prove that the own node is there; False when it is gone."""
+        try:
+            self._nodes.change([SetData(self._own, self._who)])
+        except RejectedError:
+            self._own = self._name = ""
+            return False
+        return True
+
+    def _run(self) -> int:
+        node = self._nodes.read(self._folder)
+        data = b"" if node is None else node.data
+        if data and not data.isdigit():
+            raise StorageError(
+                f"{self._nodes.describe(self._folder)} holds {data[:40]!r}; expected how often the job has "
+                "ended: stop all its drivers and write that number there"
+            )
+        return int(data or b"0")
+
+
+def _leader(beat: _Beat | None) -> str:
+    return "another driver" if beat is None else beat.who
+
+
+def _number(name: str) -> str:
+    return name.rpartition("-")[2]

@@ -1,0 +1,163 @@
+"""The routes: which function answers what. Loaded in the endpoint's thread: its libraries take time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headgate.common.errors import HeadgateError, NoEntryError, OperatingError, UsageError
+from headgate.common.key_text import key_of_text
+from headgate.runtime.endpoint import requests as asked
+from headgate.runtime.endpoint.operations import Operation, Operations, Then, awaited
+from headgate.runtime.endpoint.served import ServedJob, error_facts, shown_value
+
+WAIT_MS_MAX: Final = 30_000
+STATE_WAIT_MS: Final = 10_000
+
+_Handler = Callable[[Request], Awaitable[Response]]
+
+
+def application(job: ServedJob, operations: Operations) -> Starlette:
+    """What answers requests that passed the guard."""
+    routes = _Routes(job, operations)
+    table: list[tuple[str, str, _Handler]] = [
+        ("GET", "/v1/job", routes.job),
+        ("GET", "/v1/checkpoints", routes.checkpoints),
+        ("GET", "/v1/plan", routes.plan),
+        ("GET", "/v1/operations/{id}", routes.operation),
+        ("GET", "/v1/state/{rest:path}", routes.state),
+        ("POST", "/v1/checkpoint", routes.checkpoint),
+        ("POST", "/v1/savepoint", routes.savepoint),
+        ("POST", "/v1/stop", routes.stop),
+        ("POST", "/v1/cancel", routes.cancel),
+        ("POST", "/v1/rescale", routes.rescale),
+    ]
+    made = Starlette(
+        routes=[Route(path, handler, methods=[method]) for method, path, handler in table],
+        exception_handlers={HeadgateError: _failed, HTTPException: _no_route, Exception: _broken},
+    )
+    made.router.redirect_slashes = False
+    return made
+
+
+class _Routes:
+    def __init__(self, job: ServedJob, operations: Operations) -> None:
+        self._job, self._operations = job, operations
+
+    async def job(self, request: Request) -> Response:
+        return _said(await run_in_threadpool(self._job.control.status))
+
+    async def checkpoints(self, request: Request) -> Response:
+        return _said(await run_in_threadpool(self._job.checkpoints))
+
+    async def plan(self, request: Request) -> Response:
+        return _said(self._job.shown_plan())
+
+    async def state(self, request: Request) -> Response:
+        # A slash in a uid comes as %2F, which only the raw path tells from one between two names.
+        parts = request.scope["raw_path"].decode("latin-1").split("/")[3:]
+        if len(parts) != 2:
+            raise HTTPException(404)
+        uid, name = (unquote(part) for part in parts)
+        if any(part in ("", ".", "..") or "\0" in part for part in (uid, name)):
+            raise HTTPException(404)
+        text = request.query_params.get("key")
+        if text is None:
+            raise UsageError("the query has no key; add ?key= with the key as JSON")
+        key = key_of_text(text)
+        found = await run_in_threadpool(self._job.live.value, uid, name, key, STATE_WAIT_MS)
+        return _said(shown_value(found))
+
+    async def operation(self, request: Request) -> Response:
+        found = self._operations.find(request.path_params["id"])
+        if found is None:
+            raise HTTPException(404)
+        found.asked = True
+        if await awaited(found, _wait_ms(request) / 1000):
+            found.fetched = True
+        return _said(_outcome(found))
+
+    async def checkpoint(self, request: Request) -> Response:
+        asked.decoded(await request.body(), asked.Nothing)
+        return self._begun("checkpoint", self._job.control.checkpoint)
+
+    async def savepoint(self, request: Request) -> Response:
+        wish = asked.decoded(await request.body(), asked.Savepoint)
+        return self._begun(
+            "savepoint", lambda then: self._job.control.savepoint(wish.target, wish.format, then)
+        )
+
+    async def stop(self, request: Request) -> Response:
+        wish = asked.decoded(await request.body(), asked.Stop)
+        return self._begun(
+            "stop", lambda then: self._job.control.stop(wish.target, wish.format, wish.drain, then)
+        )
+
+    async def cancel(self, request: Request) -> Response:
+        asked.decoded(await request.body(), asked.Nothing)
+        # Its outcome is the job's end, which the endpoint itself tells.
+        return self._begun("cancel", lambda _: self._job.control.cancel())
+
+    async def rescale(self, request: Request) -> Response:
+        wish = asked.decoded(await request.body(), asked.Rescale)
+        return self._begun(
+            "rescale", lambda then: self._job.control.rescale(wish.parallelism, then, wish.from_last)
+        )
+
+    def _begun(self, what: str, ask: Callable[[Then], None]) -> Response:
+        begun = self._operations.begin(what, ask)
+        begun.fetched = begun.outcome.done()
+        return _said(_outcome(begun), 202)
+
+
+def _outcome(operation: Operation) -> Mapping[str, Any]:
+    facts = {"operation": operation.id, "what": operation.what}
+    if not operation.outcome.done():
+        return {**facts, "state": "running"}
+    result, error = operation.outcome.result()
+    if error is not None:
+        return {**facts, "state": "failed", **error_facts(error)}
+    return {**facts, "state": "done", "result": result}
+
+
+def _wait_ms(request: Request) -> int:
+    text = request.query_params.get("wait_ms", "0")
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise UsageError(f"wait_ms is {text[:40]!r}; expected a whole number of milliseconds")
+    return min(int(text), WAIT_MS_MAX)
+
+
+def _said(facts: Any, status: int = 200) -> Response:
+    body = msgspec.json.encode(facts)
+    return Response(body, status, {"cache-control": "no-store"}, "application/json")
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HeadgateError)
+    status = 500
+    if isinstance(error, NoEntryError):
+        status = 404
+    elif isinstance(error, UsageError):
+        status = 400
+    elif isinstance(error, OperatingError):
+        status = 409
+    return _said(error_facts(error), status)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    text = f"there is nothing to {request.method} at this path; docs/control.md lists what there is"
+    return _said(error_facts(UsageError(text)), error.status_code)
+
+
+async def _broken(_: Request, error: Exception) -> Response:
+    return _said({"error": {"kind": "InternalError", "message": f"{type(error).__name__}: {error}"}}, 500)

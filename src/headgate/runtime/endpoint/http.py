@@ -1,0 +1,91 @@
+"""The HTTP server, with limits for whoever is slow or comes too often."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from headgate.runtime.endpoint.app import application
+from headgate.runtime.endpoint.guard import Guard
+from headgate.runtime.endpoint.operations import Operations
+from headgate.runtime.endpoint.served import ServedJob
+from headgate.runtime.endpoint.settings import EndpointSettings
+
+HEAD_WAIT_S: Final = 10.0
+"""How long a connection may be open without a whole head of a request."""
+HEAD_BYTES_MAX: Final = 16 * 1024
+CONNECTIONS_MAX: Final = 128
+REQUESTS_MAX: Final = 96
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP on one connection that is closed when the next request does not come.
+
+    The server's own time limit begins behind the first answer and is lifted by a single byte.
+    """
+
+    head_wait_s: float = HEAD_WAIT_S
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client came; too many are sent away."""
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS_MAX:
+            transport.abort()
+            return
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It went."""
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Bytes came; those of a whole head end the wait for it."""
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before and not self.cycle.response_complete:
+            self._expect_nothing()
+
+    def on_response_complete(self) -> None:
+        """A request was answered."""
+        self._expect_head()
+        super().on_response_complete()
+
+    def _expect_head(self) -> None:
+        self._expect_nothing()
+        self._deadline = self.loop.call_later(self.head_wait_s, self.transport.abort)
+
+    def _expect_nothing(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def server_of(
+    job: ServedJob, operations: Operations, secret: str, settings: EndpointSettings
+) -> uvicorn.Server:
+    """A server for the endpoint of a job; it listens nowhere yet."""
+    app: Any = Guard(application(job, operations), secret, settings.scheme)
+    config = uvicorn.Config(
+        app,
+        http=PatientProtocol,
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        interface="asgi3",
+        log_config=None,  # logging is the program's affair
+        log_level="critical",  # bad requests of strangers are not worth a line each
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=REQUESTS_MAX,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        timeout_graceful_shutdown=2,
+        ssl_certfile=settings.certfile,
+        ssl_keyfile=settings.keyfile,
+    )
+    return uvicorn.Server(config)

@@ -1,0 +1,122 @@
+"""What was asked of the job and takes its time: each has a number by which its outcome is fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final
+
+from headgate.common.errors import HeadgateError, OperatingError
+
+Then = Callable[[Any, HeadgateError | None], None]
+
+UNDER_WAY_MAX: Final = 64
+KEPT_MAX: Final = 256
+"""Outcomes that are kept; the oldest go first."""
+GONE_AFTER_S: Final = 5.0
+"""Who has not fetched an outcome by then does not ask for it any more."""
+FIRST_WITHIN_S: Final = 0.25
+"""Who wants to know an outcome asks for it at once."""
+
+
+class Operation:
+    """Something asked for.
+
+    Attributes:
+        id: names it.
+        what: "checkpoint", "savepoint", "stop", "cancel" or "rescale".
+        asked: whether somebody asked for the outcome.
+        fetched: whether somebody got it.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.id, self.what = secrets.token_hex(8), what
+        self.outcome: Future[tuple[Any, HeadgateError | None]] = Future()
+        self.asked = self.fetched = False
+        self._began_s = self._came_s = time.monotonic()
+
+    @property
+    def expected(self) -> bool:
+        """Whether somebody probably waits for the outcome."""
+        now = time.monotonic()
+        if self.fetched or (self.outcome.done() and now - self._came_s > GONE_AFTER_S):
+            return False
+        return self.asked or now - self._began_s < FIRST_WITHIN_S
+
+    def then(self, result: Any, error: HeadgateError | None) -> None:
+        """The outcome is there; only the first one counts."""
+        if not self.outcome.done():
+            self._came_s = time.monotonic()
+            self.outcome.set_result((result, error))
+
+
+class Operations:
+    """Those of one job; begun in the endpoint's thread, ended in the job master's."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Operation] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was ever asked for."""
+        return bool(self._known)
+
+    def begin(self, what: str, ask: Callable[[Then], None]) -> Operation:
+        """Ask for something.
+
+        Args:
+            what: for people.
+            ask: hands the wish to the job, with what takes the outcome.
+
+        Raises:
+            OperatingError: too much is under way.
+        """
+        made = Operation(what)
+        with self._lock:
+            under_way = sum(not each.outcome.done() for each in self._known.values())
+            if under_way >= UNDER_WAY_MAX:
+                raise OperatingError(f"{UNDER_WAY_MAX} requests are under way already; ask again later")
+            self._known[made.id] = made
+            self._drop_oldest()
+        ask(made.then)
+        return made
+
+    def find(self, operation: str) -> Operation | None:
+        """The operation of that number, unless it was dropped."""
+        with self._lock:
+            return self._known.get(operation)
+
+    def end(self, what: str, result: Any) -> None:
+        """All of one kind have come to their end."""
+        with self._lock:
+            ended = [each for each in self._known.values() if each.what == what]
+        for each in ended:
+            each.then(result, None)
+
+    def all_fetched(self, wait_s: float) -> bool:
+        """Wait until whoever asked knows the outcome, which some never will."""
+        until = time.monotonic() + wait_s
+        while True:
+            with self._lock:
+                left = [each for each in self._known.values() if each.expected]
+            if not left or time.monotonic() >= until:
+                return not left
+            time.sleep(0.01)
+
+    def _drop_oldest(self) -> None:
+        done = [each.id for each in self._known.values() if each.outcome.done()]
+        for operation in done[: max(0, len(self._known) - KEPT_MAX)]:
+            del self._known[operation]
+
+
+async def awaited(operation: Operation, wait_s: float) -> bool:
+    """Whether the outcome is there, after waiting for it."""
+    if not operation.outcome.done():
+        # The operation goes on, whatever becomes of this wait.
+        await asyncio.wait([asyncio.wrap_future(operation.outcome)], timeout=wait_s)
+    return operation.outcome.done()

@@ -1,0 +1,60 @@
+"""What may be asked of a job over HTTP: an unknown field, a wrong type or a wrong word is refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from headgate.common.errors import UsageError
+from headgate.common.options import PARALLELISM_MAX
+
+Format = Literal["canonical", "native"]
+Target = Annotated[str, Meta(min_length=1, max_length=4096)]
+
+
+class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a checkpoint and a cancellation."""
+
+
+class Savepoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a savepoint; fields as in :meth:`headgate.api.executor.JobControl.savepoint`."""
+
+    target: Target | None = None
+    format: Format = "canonical"
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a stop with a savepoint; fields as in :meth:`headgate.api.executor.JobControl.stop`."""
+
+    target: Target | None = None
+    format: Format = "canonical"
+    drain: bool = False
+
+
+class Rescale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of another parallelism; fields as in :meth:`headgate.api.executor.JobControl.rescale`."""
+
+    parallelism: Annotated[int, Meta(ge=1, le=PARALLELISM_MAX)]
+    from_last: bool = False
+
+
+Request = TypeVar("Request", bound=msgspec.Struct)
+
+
+def decoded(body: bytes, kind: type[Request]) -> Request:
+    """The request in a body. An empty one is refused: half a request must not stop a job.
+
+    Raises:
+        UsageError: it is none of this kind; names the field.
+
+    Example:
+        >>> decoded(b'{"parallelism": 4}', Rescale)
+        Rescale(parallelism=4, from_last=False)
+    """
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        fields: Any = ", ".join(kind.__struct_fields__) or "none"
+        raise UsageError(f"the request is refused: {error}; it may have the fields {fields}") from None

@@ -1,0 +1,124 @@
+"""What the endpoint shows of a job: plain values, made from what the job master and its plan know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from headgate.api.executor import JobControl
+from headgate.api.state import declared_state
+from headgate.checkpoint.history_file import plain
+from headgate.common.errors import HeadgateError, OperatingError
+from headgate.core.checkpoint.history import CheckpointRecord
+from headgate.graph.logical import KeyedProcessNode, Node
+from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.queries.live_state import LiveState
+
+LOOP_WAIT_S: Final = 10.0
+TEXT_MAX: Final = 10_000
+"""Characters of a value that is shown as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedJob:
+    """One job, as the endpoint needs it.
+
+    Attributes:
+        job_id: names the submission.
+        name: given to ``execute``.
+        started_ms: wall clock at the submission.
+        control: is asked for everything that changes the job.
+        live: is asked for its state.
+        plan: gives what runs; from any thread.
+        records: gives what is known of its checkpoints; in the job master's loop.
+        post: hands a callback to that loop.
+    """
+
+    job_id: str
+    name: str
+    started_ms: int
+    control: JobControl
+    live: LiveState
+    plan: Callable[[], PhysicalPlan]
+    records: Callable[[], Sequence[CheckpointRecord]]
+    post: Callable[[Callable[[], None]], None]
+
+    def checkpoints(self) -> dict[str, Any]:
+        """What `headgate checkpoints --json` shows of each; waits for the job master's loop.
+
+        Raises:
+            OperatingError: the loop did not answer in time.
+        """
+        answer: Future[Sequence[CheckpointRecord]] = Future()
+        self.post(lambda: answer.set_result(self.records()))
+        try:
+            found = answer.result(LOOP_WAIT_S)
+        except TimeoutError:
+            raise OperatingError(
+                f"the loop of job {self.name!r} did not answer within {LOOP_WAIT_S:.0f} s; the job is "
+                "over, or its driver overloaded"
+            ) from None
+        return {"job": self.job_id, "job_name": self.name, "checkpoints": [plain(each) for each in found]}
+
+    def shown_plan(self) -> dict[str, Any]:
+        """The dataflow as it runs."""
+        plan = self.plan()
+        return {
+            "job": self.name,
+            "slots": plan.slots,
+            "max_parallelism": plan.max_parallelism,
+            "vertices": [
+                {
+                    "id": vertex.id,
+                    "name": vertex.name,
+                    "parallelism": vertex.parallelism,
+                    "operators": [_operator(node) for node in vertex.chain],
+                }
+                for vertex in plan.vertices
+            ],
+            "edges": [
+                {
+                    "source": edge.source,
+                    "target": edge.target,
+                    "tag": edge.tag,
+                    "partitioner": type(edge.partitioner).__name__,
+                }
+                for edge in plan.edges
+            ],
+        }
+
+
+def _operator(node: Node) -> dict[str, Any]:
+    states = declared_state(node.function) if isinstance(node, KeyedProcessNode) else {}
+    return {
+        "uid": node.uid or f"node-{node.id}",
+        "name": node.name,
+        "states": [{"name": name, "kind": state.kind} for name, state in states.items()],
+    }
+
+
+def shown_value(value: Any) -> dict[str, Any]:
+    """A value of state: as JSON where JSON can say it, and always as text.
+
+    Example:
+        >>> shown_value({"a": 1})
+        {'value': {'a': 1}, 'in_json': True, 'text': "{'a': 1}"}
+        >>> shown_value(2 + 1j)
+        {'value': None, 'in_json': False, 'text': '(2+1j)'}
+    """
+    text = repr(value)
+    shown = text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."
+    try:
+        said, in_json = msgspec.to_builtins(value, str_keys=True), True
+    except (TypeError, ValueError, RecursionError):
+        said, in_json = None, False
+    return {"value": said, "in_json": in_json, "text": shown}
+
+
+def error_facts(error: HeadgateError) -> Mapping[str, Any]:
+    """An error as plain values; `api.remote_job` makes an error of them again."""
+    return {"error": {"kind": type(error).__name__, "message": str(error)}}

@@ -1,0 +1,124 @@
+"""The endpoint's life: listens before the job begins, answers from its own thread, goes with the job."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import ssl
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headgate.common.errors import StorageError
+from headgate.common.job_files import JobFile, PublishedJob, forget_old
+from headgate.runtime.endpoint.operations import Operations
+from headgate.runtime.endpoint.served import ServedJob
+from headgate.runtime.endpoint.settings import EndpointSettings, listening
+
+if TYPE_CHECKING:
+    import uvicorn
+
+SECRET_BYTES: Final = 32
+OUTCOMES_WAIT_S: Final = 2.0
+"""How long the end of the job waits for those who asked and have not fetched the outcome yet."""
+CLOSE_WAIT_S: Final = 3.0
+"""How long it waits for answers on their way."""
+
+_LOG: Final = logging.getLogger("headgate.endpoint")
+
+
+class Endpoint:
+    """The endpoint of one job. It listens from the beginning and answers once it is told of the job.
+
+    Args:
+        settings: where.
+
+    Raises:
+        ConfigError: nothing can listen there.
+    """
+
+    def __init__(self, settings: EndpointSettings) -> None:
+        self._settings, self._socket = settings, listening(settings)
+        self._operations = Operations()
+        self._secret = secrets.token_urlsafe(SECRET_BYTES)
+        self._published: PublishedJob | None = None
+        self._thread: threading.Thread | None = None
+        self._server: uvicorn.Server | None = None
+        self._closing = threading.Event()
+
+    @property
+    def address(self) -> str:
+        """Where processes of this user reach it."""
+        return self._settings.reached_at(self._socket.getsockname()[1])
+
+    def begin(self, job: ServedJob) -> None:
+        """The job is about to be submitted: answer questions about it.
+
+        Raises:
+            StorageError: nobody could be told where, and the endpoint was asked for.
+        """
+        try:
+            forget_old()
+            self._published = PublishedJob(self._file(job))
+        except StorageError as error:
+            if self._settings.demanded:
+                raise
+            _LOG.warning("the job runs without an endpoint: %s", error)
+            self._socket.close()
+            return
+        self._thread = threading.Thread(target=self._run, args=(job,), name="headgate-endpoint", daemon=True)
+        self._thread.start()
+
+    def close(self, state: str | None = None) -> None:
+        """The job is over; whoever waits for an outcome gets it first. A second time does nothing.
+
+        Args:
+            state: in which it ended.
+        """
+        if self._published is not None:
+            self._operations.end("cancel", state)
+            self._operations.all_fetched(OUTCOMES_WAIT_S)
+            self._published.withdraw()
+            self._published = None
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        if self._server is not None:
+            self._server.should_exit = True
+        if self._thread is None:
+            self._socket.close()
+        elif self._operations.any:
+            self._thread.join(CLOSE_WAIT_S)
+
+    def _file(self, job: ServedJob) -> JobFile:
+        certificate = self._settings.certfile
+        return JobFile(
+            job_id=job.job_id,
+            name=job.name,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            started_ms=job.started_ms,
+            address=self.address,
+            secret=self._secret,
+            certificate=None if certificate is None else _leaf(Path(certificate).read_text()),
+        )
+
+    def _run(self, job: ServedJob) -> None:
+        try:
+            with self._socket:
+                # Here, because the libraries take as long to load as a small job to begin.
+                from headgate.runtime.endpoint.http import server_of
+
+                self._server = server_of(job, self._operations, self._secret, self._settings)
+                if not self._closing.is_set():
+                    self._server.run(sockets=[self._socket])
+        except Exception:
+            _LOG.warning("the endpoint of the job stopped; the job goes on without it", exc_info=True)
+
+
+def _leaf(text: str) -> str:
+    """The first certificate of a PEM file: the endpoint's own."""
+    begin, end = text.index(ssl.PEM_HEADER), text.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)
+    return text[begin:end] + "\n"

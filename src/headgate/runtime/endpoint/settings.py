@@ -1,0 +1,135 @@
+"""Where the endpoint listens, and whether it may."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headgate.common import options as o
+from headgate.common.config import Config
+from headgate.common.errors import ConfigError
+
+LOCALHOST: Final = "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """How the endpoint of one job is to be.
+
+    Attributes:
+        bind: address or name to listen on.
+        port: 0: a free one.
+        certfile: PEM file of the certificate; None: no TLS.
+        keyfile: PEM file of its key.
+        demanded: whether the job must not run without it.
+    """
+
+    bind: str
+    port: int
+    certfile: str | None = None
+    keyfile: str | None = None
+    demanded: bool = False
+
+    @property
+    def scheme(self) -> str:
+        """Of its address."""
+        return "http" if self.certfile is None else "https"
+
+    def reached_at(self, port: int) -> str:
+        """The address that processes of the same user get; of an endpoint on all addresses the near one."""
+        host = self.bind
+        if _is_any(host):
+            host = "::1" if ":" in host else "127.0.0.1"
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | None:
+    """What the options say; None: no endpoint.
+
+    Args:
+        config: all settings.
+        by_default: whether there is one where nobody says.
+
+    Raises:
+        ConfigError: the address is reachable from elsewhere, and what is said there would not be encrypted;
+            or certificate and key are not both there, or do not fit.
+    """
+    enabled = config.get(o.REST_ENABLED)
+    if not (by_default if enabled is None else enabled):
+        return None
+    bind = config.get(o.REST_BIND_ADDRESS)
+    certfile, keyfile = config.get(o.REST_CERTFILE), config.get(o.REST_KEYFILE)
+    if (certfile is None) != (keyfile is None):
+        here, missing = (
+            (o.REST_CERTFILE, o.REST_KEYFILE) if keyfile is None else (o.REST_KEYFILE, o.REST_CERTFILE)
+        )
+        raise ConfigError(f"{here.key} is set and {missing.key} is not; TLS needs both")
+    if certfile is not None and keyfile is not None:
+        _check_certificate(certfile, keyfile)
+    elif not is_loopback(bind):
+        raise ConfigError(
+            f"{o.REST_BIND_ADDRESS.key} is {bind!r}, which other machines reach, and without TLS they could "
+            f"read the job's secret on its way; set {o.REST_CERTFILE.key} and {o.REST_KEYFILE.key}, or bind "
+            "to 127.0.0.1"
+        )
+    return EndpointSettings(bind, config.get(o.REST_PORT), certfile, keyfile, enabled is True)
+
+
+def listening(settings: EndpointSettings) -> socket.socket:
+    """A socket that listens there.
+
+    Raises:
+        ConfigError: it cannot; says why.
+    """
+    family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((settings.bind, settings.port))
+        made.listen()
+    except OSError as error:
+        made.close()
+        raise ConfigError(
+            f"nothing can listen on {settings.bind}:{settings.port} ({error.strerror or error}), as "
+            f"{o.REST_BIND_ADDRESS.key} and {o.REST_PORT.key} demand; choose another port, or 0"
+        ) from None
+    return made
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address.
+
+    Example:
+        >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+        (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        # Any other name may mean another address tomorrow.
+        return host == LOCALHOST
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _check_certificate(certfile: str, keyfile: str) -> None:
+    for option, path in ((o.REST_CERTFILE, certfile), (o.REST_KEYFILE, keyfile)):
+        if not Path(path).is_file():
+            raise ConfigError(f"{option.key} names {path!r}, and there is no such file")
+    try:
+        # An encrypted key would ask on the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile, password=lambda: "")
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise ConfigError(
+            f"{o.REST_CERTFILE.key} and {o.REST_KEYFILE.key} do not make a certificate and its key without "
+            f"passphrase ({error})"
+        ) from None

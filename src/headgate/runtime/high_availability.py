@@ -1,0 +1,256 @@
+"""A driver that may die: finds its job by name, waits until it leads, and goes on where the job was.
+
+A job's id is made of its name and of how often it was brought to its end before. So a driver that is
+started again has the id, and thereby the checkpoints, of the one that died; and a job that is run once
+more after its end has an id, and a folder, of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.checkpoint.layout import log_folder
+from headgate.checkpoint.opening import open_logged
+from headgate.checkpoint.service import CheckpointService
+from headgate.checkpoint.storage.base import OfThisProcess
+from headgate.checkpoint.storage.uris import open_disk
+from headgate.checkpoint.store.base import CompletedCheckpointStore
+from headgate.checkpoint.store.kazoo_nodes import KazooNodes
+from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.checkpoint.store.znodes import ZNodes
+from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
+from headgate.common import options as o
+from headgate.common.config import Config
+from headgate.common.errors import ConfigError, FencedError, OperatingError
+from headgate.common.ids import JobId
+from headgate.common.ports import Clock, Disk
+from headgate.runtime.elections import FileElection, ZooKeeperElection
+from headgate.runtime.leadership import Leadership, LedStore
+from headgate.runtime.master_ports import RestorePoint
+
+LEADERS: Final = ".headgate-leaders"
+"""Folder of elections below the checkpoint storage; no job's id begins with a dot."""
+
+_PATH: Final = re.compile(r"(/(?!\.\.?(?:/|$))[A-Za-z0-9._-]+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class LedJob:
+    """A job that this driver leads.
+
+    Attributes:
+        job: its id.
+        store: of its completed checkpoints; it changes only as long as this driver leads.
+    """
+
+    job: JobId
+    store: CompletedCheckpointStore
+
+
+class HighAvailability:
+    """This driver's part in the high availability of one job; see :func:`open_leadership`.
+
+    Args:
+        name: of the job.
+        cluster: tells jobs of one name apart.
+        standby: whether to wait for another driver that leads.
+        leadership: this driver's right.
+        stores: makes the store of a job.
+        close: releases what was opened.
+        forgets: whether a store is of no use to anybody when its job has ended; one beside the checkpoints
+            stays, because it says which of them are complete.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cluster: str,
+        standby: bool,
+        leadership: Leadership,
+        stores: Callable[[JobId], CompletedCheckpointStore],
+        close: Callable[[], None],
+        forgets: bool = False,
+    ) -> None:
+        self._name, self._cluster, self._standby = name, cluster, standby
+        self._leadership, self._stores, self._close = leadership, stores, close
+        self._forgets = forgets
+        self._store: LedStore | None = None
+
+    def wait(self, waiting: Callable[[str], None]) -> LedJob | None:
+        """Block until this driver leads.
+
+        Args:
+            waiting: told in words whenever who is waited for changes.
+
+        Returns:
+            the job; None when the driver that led has brought it to its end meanwhile.
+
+        Raises:
+            FencedError: another driver leads, and high-availability.standby is false.
+            StorageError: the storage or ZooKeeper cannot be reached.
+        """
+        won = self._leadership.wait(waiting, standby=self._standby)
+        if won is None:
+            return None
+        job = job_id(self._name, self._cluster, won.run)
+        self._store = LedStore(self._stores(job), self._leadership)
+        return LedJob(job, self._store)
+
+    def require(self) -> None:
+        """Make sure that a commit may begin now; to be asked before every commit of a sink, too.
+
+        Raises:
+            FencedError: another driver may lead by now; stop.
+            StorageError: nobody knows at this moment; later it may be possible.
+        """
+        self._leadership.require()
+
+    def on_lost(self, listener: Callable[[FencedError], None]) -> None:
+        """Have `listener` called once, from another thread, when this driver does not lead any more."""
+        self._leadership.on_lost(listener)
+
+    def close(self, *, ended: bool) -> None:
+        """Give the job up; to be called in any case, and after the last commit.
+
+        Args:
+            ended: it is over, by its own end or by the user's word, and the next run begins anew. A failure
+                is no end: a driver that is started again goes on from the last completed checkpoint.
+        """
+        if ended and self._forgets and self._store is not None:
+            with suppress(OperatingError):  # then handles stay that nobody asks for
+                self._store.forget()
+        self._leadership.close(ended=ended)
+        self._close()
+
+
+def open_leadership(
+    config: Config, job_name: str, disk: Disk | None, clock: Clock
+) -> HighAvailability | None:
+    """This driver's part in the high availability of a job.
+
+    Args:
+        config: validated.
+        job_name: drivers of one name and one `high-availability.cluster-id` run the same job.
+        disk: the checkpoint storage; None where checkpoints are off.
+        clock: the driver's.
+
+    Returns:
+        None where `high-availability.type` is none or there are no checkpoints: the job then is one of its
+        own, with an id that nobody else has.
+
+    Raises:
+        ConfigError: kazoo is not installed, an address or a path cannot be read, or the storage is in memory.
+        StorageError: ZooKeeper cannot be reached.
+    """
+    kind, cluster = config.get(o.HIGH_AVAILABILITY), config.get(o.HA_CLUSTER_ID)
+    if kind is o.HighAvailabilityType.NONE or disk is None:
+        return None
+    if isinstance(disk, OfThisProcess):
+        raise ConfigError(
+            f"{o.HIGH_AVAILABILITY.key}={kind.value} needs checkpoints that outlive a driver, but "
+            f"{o.CHECKPOINTING_DIR.key} is {disk.describe()}, which is gone with it; name a folder or an "
+            "object store that all drivers reach, or drop the first"
+        )
+    standby, key = config.get(o.HA_STANDBY), election_key(job_name, cluster)
+    if kind is o.HighAvailabilityType.FILESYSTEM:
+        election = FileElection(disk, f"{LEADERS}/{key}", clock, config.get(o.HA_LEASE))
+        leadership = Leadership(job_name, election, clock)
+
+        def log_of(job: JobId) -> CompletedCheckpointStore:
+            return CompletedCheckpointLog(disk, log_folder(job))
+
+        return HighAvailability(job_name, cluster, standby, leadership, log_of, lambda: None)
+    return _on_zookeeper(config, job_name, key, clock)
+
+
+def _on_zookeeper(config: Config, job_name: str, key: str, clock: Clock) -> HighAvailability:
+    root, cluster = zookeeper_root(config), config.get(o.HA_CLUSTER_ID)
+    with ExitStack() as opened:
+        nodes: ZNodes = KazooNodes(
+            config.get(o.HA_ZOOKEEPER_QUORUM) or "",
+            config.get(o.HA_ZOOKEEPER_SESSION_TIMEOUT),
+            config.get(o.HA_ZOOKEEPER_CONNECTION_TIMEOUT),
+        )
+        opened.callback(nodes.close)
+        election = ZooKeeperElection(nodes, f"{root}/leaders/{key}", clock)
+        leadership = Leadership(job_name, election, clock)
+        nodes.on_disconnect(leadership.suspended)
+        close = opened.pop_all().close
+
+    def handles_of(job: JobId) -> CompletedCheckpointStore:
+        return ZooKeeperCheckpointStore(nodes, f"{root}/jobs/{job}")
+
+    standby = config.get(o.HA_STANDBY)
+    return HighAvailability(job_name, cluster, standby, leadership, handles_of, close, forgets=True)
+
+
+def where_to_begin(
+    service: CheckpointService,
+    explicit: Callable[[], RestorePoint | None],
+    disks: Callable[[str], Disk] = open_disk,
+) -> RestorePoint | None:
+    """Where a driver that leads begins: at the last completed checkpoint of its job, if there is one.
+
+    Args:
+        service: of the job's checkpoints, claimed.
+        explicit: opens the checkpoint or savepoint that the user named. It counts for a job that has
+            completed none yet: a driver that is started again by machine is given the same command line
+            each time, when what it names may be gone.
+        disks: opens the disk of a savepoint that the job was stopped with.
+
+    Raises:
+        StorageError: the last checkpoint cannot be trusted.
+    """
+    logged = service.completed()
+    if not logged:
+        return explicit()
+    disk, latest = open_logged(service.disk, logged, disks)
+    return RestorePoint(latest, disk.describe())
+
+
+def zookeeper_root(config: Config) -> str:
+    """The node below which everything of a cluster lies.
+
+    Raises:
+        ConfigError: the root or the cluster's id cannot name nodes.
+
+    Example:
+        >>> zookeeper_root(Config())
+        '/headgate/default'
+    """
+    root = f"/{config.get(o.HA_ZOOKEEPER_ROOT).strip('/')}/{config.get(o.HA_CLUSTER_ID).strip('/')}"
+    if not _PATH.fullmatch(root):
+        raise ConfigError(
+            f"{o.HA_ZOOKEEPER_ROOT.key} and {o.HA_CLUSTER_ID.key} make the ZooKeeper path {root!r}; expected "
+            "letters, digits, '.', '_' and '-' between slashes"
+        )
+    return root
+
+
+def job_id(name: str, cluster: str, run: int) -> JobId:
+    """The id of a job by its name and by how often it was brought to its end before.
+
+    Example:
+        >>> job_id("clicks per user", "default", 0)
+        'clicks-per-user-0-b1dbcf27'
+    """
+    return JobId(f"{_readable(name)}-{run}-{_digest(name, cluster, str(run))[:8]}")
+
+
+def election_key(name: str, cluster: str) -> str:
+    """What drivers of the same job have in common."""
+    return f"{_readable(name)}-{_digest(name, cluster)[:12]}"
+
+
+def _readable(name: str) -> str:
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
+    return kept.strip(".-")[:100] or "job"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

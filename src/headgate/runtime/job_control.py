@@ -1,0 +1,144 @@
+"""A running job for other threads: hands each wish to the job master's loop, and the answer back.
+
+Whatever happens, each asker is answered once: by the job master, or with the end of the job.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final
+
+from headgate.api.executor import JobStatus, Then
+from headgate.common.errors import HeadgateError, OperatingError
+from headgate.core.checkpoint.failures import CheckpointFailureReason
+from headgate.core.execution import JobState
+from headgate.runtime.job_master import JobMaster
+from headgate.runtime.job_status import status_of
+from headgate.runtime.savepoints import SavepointWish
+
+STATUS_WAIT_S: Final = 10.0
+
+
+class JobControl:
+    """Implements `api.executor.JobControl` for one job master.
+
+    Args:
+        master: of the job.
+        post: hands a callback to the job master's loop, from any thread.
+        started_ms: wall clock at the submission.
+    """
+
+    def __init__(
+        self, master: JobMaster, post: Callable[[Callable[[], None]], None], started_ms: int
+    ) -> None:
+        self._master, self._post, self._started_ms = master, post, started_ms
+        self._lock = threading.Lock()
+        self._waiting: set[_Asker] = set()
+        self._last: JobStatus | None = None
+
+    def status(self) -> JobStatus:
+        """See :class:`headgate.api.executor.JobControl`."""
+        answer: Future[JobStatus] = Future()
+
+        def then(status: Any, error: HeadgateError | None) -> None:
+            if error is None:
+                answer.set_result(status)
+            elif self._last is not None:
+                answer.set_result(self._last)
+            else:
+                answer.set_exception(error)
+
+        self._ask(lambda asker: asker(status_of(self._master, self._started_ms), None), then)
+        try:
+            return answer.result(STATUS_WAIT_S)
+        except TimeoutError:
+            raise OperatingError(
+                f"the loop of job {self._master.name!r} did not answer within {STATUS_WAIT_S:.0f} s; "
+                "the driver is overloaded, or stands still"
+            ) from None
+
+    def checkpoint(self, then: Then) -> None:
+        """See :class:`headgate.api.executor.JobControl`."""
+        self._ask(self._master.checkpoints.requests.checkpoint, then)
+
+    def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002 - users know it
+        """See :class:`headgate.api.executor.JobControl`."""
+        wish = SavepointWish(target, format)
+        self._ask(lambda asker: request_savepoint(self._master, wish, asker), then)
+
+    def stop(
+        self,
+        target: str | None,
+        format: str,  # noqa: A002 - users know it
+        drain: bool,
+        then: Then,
+    ) -> None:
+        """See :class:`headgate.api.executor.JobControl`."""
+        wish = SavepointWish(target, format, stop=True, drain=drain)
+        self._ask(lambda asker: request_savepoint(self._master, wish, asker), then)
+
+    def cancel(self) -> None:
+        """See :class:`headgate.api.executor.JobControl`."""
+        self._post(self._master.cancel)
+
+    def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
+        """See :class:`headgate.api.executor.JobControl`."""
+        self._ask(lambda asker: self._master.rescale(parallelism, from_last, asker), then)
+
+    def close(self) -> None:
+        """The job is over, and its loop with it: answer everyone who still waits. For the loop's owner."""
+        with self._lock:
+            self._last = status_of(self._master, self._started_ms)
+            left, self._waiting = self._waiting, set()
+        for asker in left:
+            asker(None, self._over())
+
+    def _ask(self, act: Callable[[Then], None], then: Then) -> None:
+        asker = _Asker(then, self._answered)
+        with self._lock:
+            over = self._last is not None
+            if not over:
+                self._waiting.add(asker)
+        if over:
+            then(None, self._over())
+        else:
+            self._post(lambda: act(asker))
+
+    def _answered(self, asker: _Asker) -> None:
+        with self._lock:
+            self._waiting.discard(asker)
+
+    def _over(self) -> OperatingError:
+        return OperatingError(
+            f"job {self._master.name!r} is {self._master.state.value}, so nothing can be asked of it any more"
+        )
+
+
+class _Asker:
+    """A `then` that can be called any number of times, and passes the first one on."""
+
+    def __init__(self, then: Then, answered: Callable[[_Asker], None]) -> None:
+        self._then: Then | None = then
+        self._answered = answered
+
+    def __call__(self, answer: Any, error: HeadgateError | None) -> None:
+        then, self._then = self._then, None
+        if then is not None:
+            self._answered(self)
+            then(answer, error)
+
+
+def request_savepoint(master: JobMaster, wish: SavepointWish, then: Then) -> None:
+    """Take a savepoint, or stop with one; `then` gets its URI. In the job master's loop.
+
+    It is refused unless all subtasks run: who asked may want to wait, or to cancel instead.
+    """
+    if master.state is JobState.RUNNING:
+        master.checkpoints.requests.savepoint(wish, then)
+        return
+    reason = CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
+    what = "the job was not stopped" if wish.stop else "the savepoint was not taken"
+    said = f"{what}: {reason.text} ({reason.name}: the job is {master.state.value})"
+    then(None, OperatingError(f"{said}; ask again once it is running"))

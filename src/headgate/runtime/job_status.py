@@ -1,0 +1,65 @@
+"""A job at one moment, as a job master sees it: read in its loop, and told to whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.api.executor import JobStatus, VertexStatus
+from headgate.common.time import WATERMARK_MIN
+from headgate.core.checkpoint.history import CheckpointRecord
+from headgate.graph.physical import Vertex
+from headgate.runtime.control.messages import Counters
+from headgate.runtime.job_master import JobMaster
+
+
+def status_of(master: JobMaster, started_ms: int) -> JobStatus:
+    """The status now.
+
+    Args:
+        master: of the job.
+        started_ms: wall clock at the submission.
+    """
+    checkpoints = master.checkpoints.coordinator.statistics()
+    counters = master.counters()
+    plan = master.plan
+    return JobStatus(
+        job_id=master.job,
+        name=master.name,
+        state=master.state.value,
+        attempt=master.attempt,
+        restarts=master.restarts,
+        generation=master.checkpoints.generation,
+        parallelism=plan.slots,
+        max_parallelism=plan.max_parallelism,
+        started_ms=started_ms,
+        checkpoints_triggered=checkpoints.triggered,
+        checkpoints_completed=checkpoints.completed,
+        checkpoints_failed=checkpoints.failed,
+        savepoints_completed=checkpoints.savepoints,
+        pending=list(checkpoints.pending),
+        latest_checkpoint=checkpoints.latest,
+        latest_duration_ms=_duration_ms(master.checkpoints.history.records, checkpoints.latest),
+        last_failure=master.last_failure,
+        last_checkpoint_failure=checkpoints.last_failure,
+        savepoint=master.savepoint,
+        vertices=[_vertex(vertex, counters) for vertex in plan.vertices],
+    )
+
+
+def _duration_ms(records: Sequence[CheckpointRecord], latest: int | None) -> int | None:
+    return next((record.duration_ms for record in records if record.checkpoint == latest), None)
+
+
+def _vertex(vertex: Vertex, counters: Sequence[Counters]) -> VertexStatus:
+    mine = [each for each in counters if each.vertex == vertex.id]
+    marks = [each.watermark for each in mine if each.watermark is not None]
+    return VertexStatus(
+        name=vertex.name,
+        uids=[node.uid or f"node-{node.id}" for node in vertex.chain],
+        parallelism=vertex.parallelism,
+        records_in=sum(each.records_in for each in mine),
+        records_out=sum(each.records_out for each in mine),
+        busy_ms=sum(each.busy_ms for each in mine),
+        backpressured_ms=sum(each.backpressured_ms for each in mine),
+        watermark=min((mark for mark in marks if mark != WATERMARK_MIN), default=None),
+    )

@@ -1,0 +1,266 @@
+"""Leading a job: waits for the right, proves it again and again, and says at once when it is lost.
+
+The shell around `core.leadership` and an election (`runtime.elections`). Two threads: one proves and may
+wait for a disk or a server, the other watches the time and waits for nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
+from headgate.checkpoint.store.entries import Completed
+from headgate.common.errors import FencedError, StorageError
+from headgate.common.ids import CheckpointId
+from headgate.common.ports import Clock
+from headgate.core.leadership import LeadershipState, LeadershipTerm
+from headgate.runtime.elections import Candidacy, Election, OustedError
+
+PROOFS_PER_LEASE: Final = 8
+"""How often in a lease the right is proved: some proofs may fail before a commit has to wait."""
+
+LEASES_WITHOUT_STANDBY: Final = 2
+"""How long a driver that does not stand by waits: in that time it notices a leader that has just died."""
+
+CLOSE_S: Final = 5.0
+"""How long the end waits for a proof that is under way."""
+
+
+class Leadership:
+    """This driver's right to lead one job.
+
+    Args:
+        name: of the job, for messages.
+        election: that of this driver; nobody else may use it.
+        clock: that of this driver.
+    """
+
+    def __init__(self, name: str, election: Election, clock: Clock) -> None:
+        self._name, self._election, self._clock = name, election, clock
+        self._term = LeadershipTerm(name, election.lease_ms, election.margin_ms)
+        self._pause_s = election.lease_ms / 1000 / PROOFS_PER_LEASE
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._listeners: list[Callable[[FencedError], None]] = []
+        self._error: FencedError | None = None
+
+    def wait(self, waiting: Callable[[str], None], *, standby: bool = True) -> Candidacy | None:
+        """Block until this driver leads.
+
+        Args:
+            waiting: told in words whenever who is waited for changes.
+            standby: False stops soon where another driver leads and is alive.
+
+        Returns:
+            how it was won; None when the driver that led has brought the job to its end meanwhile.
+
+        Raises:
+            FencedError: another driver leads, and this one is not to stand by.
+            StorageError: the election cannot be reached, from the first look on.
+        """
+        began_ms, told = self._clock.monotonic_ms(), ""
+        while True:
+            try:
+                seen = self._election.campaign()
+                text = f"waiting as standby: job {self._name!r} is led by {seen.leader}"
+            except (StorageError, OSError) as error:
+                if not told:
+                    raise
+                seen, text = Candidacy(None), f"waiting as standby: {error}"
+            if seen.ended:
+                return None
+            if seen.won_ms is not None and self._granted(seen.won_ms):
+                return seen
+            if text != told:
+                told = text
+                waiting(text)
+            waited_ms = self._clock.monotonic_ms() - began_ms
+            if not standby and waited_ms >= LEASES_WITHOUT_STANDBY * self._election.lease_ms:
+                raise FencedError(
+                    f"job {self._name!r} is led by {seen.leader}; stop that driver first, or let this one "
+                    "stand by with high-availability.standby=true"
+                )
+            self._closing.wait(self._pause_s)
+
+    def require(self) -> None:
+        """Make sure that a commit may begin now.
+
+        Raises:
+            FencedError: the right is lost for good.
+            StorageError: nobody knows at this moment; nothing was done, and later it may be possible.
+        """
+        with self._changed:
+            now_ms = self._clock.monotonic_ms()
+            if self._term.may_commit(now_ms):
+                return
+            self._term.tick(now_ms)
+            if self._term.state is LeadershipState.LOST:
+                raise self._error or self._lost("")
+        raise StorageError(
+            f"whether this driver still leads job {self._name!r} cannot be proved at the moment; nothing was "
+            "committed, and it is tried again with the next checkpoint"
+        )
+
+    def on_lost(self, listener: Callable[[FencedError], None]) -> None:
+        """Have `listener` called once, from another thread, when the right is lost; it must not block."""
+        with self._changed:
+            error = self._error
+            if error is None:
+                self._listeners.append(listener)
+        if error is not None:
+            listener(error)
+
+    def suspended(self) -> None:
+        """The connection broke: no commit until the right was proved once more; from any thread."""
+        with self._changed:
+            self._term.suspended(self._clock.monotonic_ms(), "disconnected")
+            self._changed.notify_all()
+
+    def close(self, *, ended: bool) -> None:
+        """Give the right up, so that another driver need not wait for the lease.
+
+        Args:
+            ended: the job is over; drivers that stand by end as well.
+        """
+        with self._changed:
+            led = self._term.may_commit(self._clock.monotonic_ms())
+            self._term.resigned()
+            self._closing.set()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(CLOSE_S)
+        if not any(thread.is_alive() for thread in self._threads):
+            with suppress(StorageError, OSError):  # then the others wait for the lease
+                self._election.resign(ended=ended and led)
+
+    def _granted(self, sent_ms: int) -> bool:
+        with self._changed:
+            if not self._term.granted(sent_ms, self._clock.monotonic_ms()):
+                return False
+        loops = {"headgate-leadership": self._prove, "headgate-lease": self._watch}
+        self._threads = [
+            threading.Thread(target=loop, name=name, daemon=True) for name, loop in loops.items()
+        ]
+        for thread in self._threads:
+            thread.start()
+        return True
+
+    def _prove(self) -> None:
+        while not self._closing.wait(self._pause_s):
+            if self._prove_once() is LeadershipState.LOST:
+                return
+
+    def _prove_once(self) -> LeadershipState:
+        sent_ms = self._clock.monotonic_ms()
+        why, ousted = "", False
+        try:
+            self._election.renew()
+        except OustedError as error:
+            why, ousted = str(error), True
+        except Exception as error:  # whatever it was: the right was not proved
+            why = str(error)
+        with self._changed:
+            self._heard(sent_ms, why, ousted)
+            self._changed.notify_all()
+            return self._term.state
+
+    def _heard(self, sent_ms: int, why: str, ousted: bool) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if ousted:
+            if self._term.expired(why):
+                self._lost(why)
+        elif why:
+            self._term.suspended(now_ms, why)
+        else:
+            self._term.renewed(sent_ms, now_ms)
+
+    def _watch(self) -> None:
+        with self._changed:
+            while self._term.state is not LeadershipState.LOST:
+                now_ms, due_ms = self._clock.monotonic_ms(), self._term.next_wakeup()
+                if self._term.tick(now_ms) or due_ms is None:
+                    break
+                self._changed.wait((due_ms - now_ms) / 1000)
+            if self._closing.is_set():
+                return
+            error = self._lost("")
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener(error)
+
+    def _lost(self, why: str) -> FencedError:
+        """What ended this leadership, said once and for all."""
+        if self._error is None:
+            reason = why or "its right to lead could not be proved for a whole lease"
+            self._error = FencedError(
+                f"this driver does not lead job {self._name!r} any more: {reason}; it stops, and the driver "
+                "that leads now, or the next one that is started, goes on from the last completed checkpoint"
+            )
+        return self._error
+
+
+class LedStore:
+    """A store of completed checkpoints that changes only while this driver leads; reading is free.
+
+    Args:
+        store: the store.
+        leadership: asked before every change.
+    """
+
+    def __init__(self, store: CompletedCheckpointStore, leadership: Leadership) -> None:
+        self._store, self._leadership = store, leadership
+        self._permit: CommitPermit | None = None
+
+    def claim(self) -> CommitPermit:
+        """As :meth:`CompletedCheckpointStore.claim`, and FencedError where the right is lost."""
+        self._leadership.require()
+        self._permit = self._store.claim()
+        return self._permit
+
+    def forget(self) -> None:
+        """The job has ended under this driver: remove every completed checkpoint from the store.
+
+        Raises:
+            FencedError: another driver leads, or the store was closed before.
+            StorageError: the store cannot be reached.
+        """
+        if self._permit is not None:
+            self.close(self._permit, terminal=True)
+
+    def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
+        """As :meth:`CompletedCheckpointStore.append`."""
+        self._leadership.require()
+        self._store.append(permit, checkpoint, metadata, sha256)
+
+    def check(self, permit: CommitPermit) -> None:
+        """As :meth:`CompletedCheckpointStore.check`."""
+        self._leadership.require()
+        self._store.check(permit)
+
+    def completed(self) -> list[Completed]:
+        """As :meth:`CompletedCheckpointStore.completed`."""
+        return self._store.completed()
+
+    def latest(self) -> Completed | None:
+        """As :meth:`CompletedCheckpointStore.latest`."""
+        return self._store.latest()
+
+    def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
+        """As :meth:`CompletedCheckpointStore.trim`."""
+        self._leadership.require()
+        self._store.trim(permit, oldest)
+
+    def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
+        """As :meth:`CompletedCheckpointStore.first_checkpoint_id`."""
+        self._leadership.require()
+        return self._store.first_checkpoint_id(at_least)
+
+    def close(self, permit: CommitPermit, *, terminal: bool) -> None:
+        """As :meth:`CompletedCheckpointStore.close`."""
+        if terminal:
+            self._leadership.require()
+        self._store.close(permit, terminal=terminal)

@@ -1,0 +1,42 @@
+"""The same program at another parallelism: its graph goes through the passes again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate.api.executor import JobSpec
+from headgate.common.ids import JobId
+from headgate.graph.logical import Node
+from headgate.graph.physical import PhysicalPlan
+from headgate.graph.plan import edge_record_types, physical_plan
+from headgate.runtime.attempts import PlannedJob, Replan
+from headgate.runtime.program import Program, WorkerSettings
+
+
+def replanner(job_id: JobId, job: JobSpec, plan: PhysicalPlan, settings: WorkerSettings) -> Replan:
+    """Makes plans of a running job.
+
+    Args:
+        job_id: its id.
+        job: as it was submitted.
+        plan: as it runs, with the number of key groups that its state has.
+        settings: of its workers.
+    """
+
+    def replan(parallelism: int) -> PlannedJob:
+        nodes = narrowed(job.nodes, parallelism)
+        wanted = physical_plan(nodes, parallelism, plan.max_parallelism)
+        program = Program(job_id, wanted, settings, edge_record_types(nodes, wanted))
+        return PlannedJob.of(wanted, program)
+
+    return replan
+
+
+def narrowed(nodes: tuple[Node, ...], parallelism: int) -> tuple[Node, ...]:
+    """The program for `parallelism` slots: an operator that asks for fewer subtasks keeps its wish."""
+
+    def narrow(node: Node) -> Node:
+        asked = node.parallelism
+        return node if asked is None else replace(node, parallelism=min(asked, parallelism))
+
+    return tuple(map(narrow, nodes))

@@ -1,0 +1,356 @@
+"""Drivers of a simulation: started, elected, killed, replaced. The job master inside is the production class.
+
+`DriverProcess` does what `runtime.driver` does around a job master with threads and signals. Several may
+exist at once: one that was thought dead, and those that took over or stand by.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.api.executor import JobSpec
+from headgate.checkpoint.layout import log_folder
+from headgate.checkpoint.service import CheckpointService
+from headgate.checkpoint.storage import reachability
+from headgate.checkpoint.store.base import CompletedCheckpointStore
+from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.common.errors import FencedError, HeadgateError, StorageError
+from headgate.common.ids import JobId
+from headgate.runtime.control import messages as m
+from headgate.runtime.driver import adopt_key_groups
+from headgate.runtime.elections import FileElection
+from headgate.runtime.high_availability import where_to_begin
+from headgate.runtime.job_control import JobControl
+from headgate.runtime.job_master import JobMaster
+from headgate.runtime.leadership import LedStore
+from headgate.runtime.master_ports import MasterPorts, RestorePoint
+from headgate.runtime.program import Program
+from headgate.runtime.replanning import replanner
+from headgate.testing.simulation.clock import SimRandom
+from headgate.testing.simulation.gang import SimGang
+from headgate.testing.simulation.leadership import SimLeadership
+from headgate.testing.simulation.links import SimLink
+from headgate.testing.simulation.processes import Process, ProcessKilled, WorkerProcess
+
+if TYPE_CHECKING:
+    from headgate.testing.simulation.world import World
+
+ELECTION: Final = ".headgate-leaders/simulated"
+LEADER_LEASE_MS: Final = 120
+"""How long a leader that stands still keeps others from taking over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What somebody wants to run.
+
+    Attributes:
+        spec: the job.
+        job_id: of this execution; every driver that is started for it has the same.
+        point: where it begins unless its own log holds something; None: at nothing.
+        run: how many executions came before this one.
+    """
+
+    spec: JobSpec
+    job_id: str
+    point: RestorePoint | None = None
+    run: int = 0
+
+
+class Stage(enum.Enum):
+    """Where a driver is in its life."""
+
+    STANDBY = "standby"
+    BOOTING = "booting"
+    RUNNING = "running"
+    LEAVING = "leaving"
+
+
+class DriverProcess(Process):
+    """The job master, its loop, and how it comes to lead.
+
+    Args:
+        world: the simulation.
+        number: from 1.
+        submission: what it is to run.
+        elects: whether it has to win an election first.
+
+    Attributes:
+        master: the job master once it was made.
+        control: how others ask the running job for something.
+        prefix: tells its workers from those of other drivers, in the story.
+        generation: of its claim; 0 before.
+        asked: questions to the job that were not answered yet.
+        looked: whether it has taken part in the election.
+    """
+
+    def __init__(self, world: World, number: int, submission: Submission, elects: bool) -> None:
+        super().__init__(world, "master" if number == 1 else f"master {number}")
+        self.number, self.submission, self.job_id = number, submission, submission.job_id
+        self.prefix = "" if number == 1 else f"{number}/"
+        self.gang = SimGang(world, self)
+        self.chance = SimRandom(random.Random(f"{world.seed} chance {number}"))
+        self.master: JobMaster | None = None
+        self.control: JobControl | None = None
+        self.generation = 0
+        self.asked: dict[int, str] = {}
+        self.looked = False
+        self._stage = Stage.STANDBY if elects else Stage.BOOTING
+        self._within = self._proving = False
+        self._wake_at: int | None = world.now()
+        self._prove_at = 0
+        self._marker = f"marker{number}"
+        self._links: list[SimLink] = []
+        self.leadership: SimLeadership | None = None
+        if elects:
+            election = FileElection(
+                self.disk(), ELECTION, self.clock, LEADER_LEASE_MS, self.chance.token, f"driver {number}"
+            )
+            self.leadership = SimLeadership(submission.spec.name, election, self.clock)
+            self.leadership.on_lost(self._ousted)
+
+    @property
+    def runs_job(self) -> bool:
+        """Whether it lives and its job is not over."""
+        return self.alive and self.master is not None and not self.master.state.terminal
+
+    @property
+    def mid_operation(self) -> bool:
+        """Whether others may act between its steps."""
+        return self.background.busy or self._within or self._proving
+
+    # -- what it can do next
+
+    def actions(self, now: int) -> Iterator[tuple[str, int | None, Callable[[], Any]]]:
+        """Its threads, since when they have something to do, and how they do it."""
+        if not self.runs:
+            return
+        if not self._within:
+            yield self.name, self._since(now), self.act
+        yield self.background.name, self.background.since(now), self.background.act
+        leadership = self.leadership
+        if leadership is None or self._proving:
+            return
+        if leadership.leads and not self.held and self._stage is not Stage.STANDBY:
+            due = self._prove_at if self._prove_at <= now else None
+            yield f"{self.name} leadership", due, self._prove
+        deadline = leadership.deadline_ms
+        if leadership.over_untold or (deadline is not None and deadline <= now):
+            yield f"{self.name} lease", now, leadership.watch
+
+    def next_times(self) -> list[int | None]:
+        """Until when its threads sleep."""
+        if not self.runs:
+            return []
+        if self.leadership is None:
+            return [self._wake_at]
+        return [self._wake_at, self._prove_at, self.leadership.deadline_ms]
+
+    def _since(self, now: int) -> int | None:
+        if self.posted:
+            return self.posted_since
+        return self._wake_at if self._wake_at is not None and self._wake_at <= now else None
+
+    def act(self) -> str:
+        """One turn of its main thread."""
+        with self.world.acting(self):
+            try:
+                if self._stage is Stage.STANDBY:
+                    return self._uninterrupted(self._campaign)
+                if self._stage is Stage.BOOTING:
+                    return self._uninterrupted(self._boot)
+                if self._stage is Stage.LEAVING:
+                    return self._leave()
+                return self._turn()
+            except ProcessKilled:
+                return "killed on the way"
+
+    def tell(self, what: Callable[[JobMaster], None]) -> None:
+        """Have the job master told something in its loop."""
+        self.post(lambda: what(self._demand()))
+
+    def attach(self, worker: WorkerProcess) -> None:
+        """A worker is about to connect."""
+        link = worker.master_link
+        self._links.append(link)
+        link.sent = self._sent
+        link.back.on_message = lambda message: self.tell(lambda master: master.message(link, message))
+        link.back.on_lost = lambda reason: self.tell(lambda master: master.link_lost(link, reason))
+
+    def _sent(self, message: Any) -> None:
+        points = self.world.crash_points
+        if points is not None and isinstance(message, m.Trigger):
+            points.triggered(self, message.checkpoint)
+
+    # -- its end
+
+    def kill(self, why: str, *, silently: bool) -> None:
+        """SIGKILL; its workers live on, and notice at once or, when silently, by their lease."""
+        if not self.alive:
+            return
+        self.world.note(f"{self.name} is killed: {why}{' with its machine' if silently else ''}")
+        for link in self._links:
+            (link.vanish if silently else link.die)()
+        self._gone("killed")
+
+    def _gone(self, how: str) -> None:
+        self.alive = False
+        self.posted.clear()
+        self.background.forget()
+        self.world.supervisor.driver_gone(self, how)
+
+    # -- its threads
+
+    def _uninterrupted(self, what: Callable[[], str]) -> str:
+        """Run what touches the disk in the main thread: others act meanwhile, this thread does not."""
+        self._within = True
+        try:
+            return what()
+        finally:
+            self._within = False
+
+    def _campaign(self) -> str:
+        leadership = self.leadership
+        assert leadership is not None
+        now = self.world.now()
+        self._wake_at = now + leadership.pause_ms
+        try:
+            seen = leadership.look()
+            self.looked = True
+        except StorageError as error:
+            return f"cannot see the election: {error}"
+        if seen.ended:
+            self._gone("superseded")
+            return "the job has ended"
+        if leadership.leads:
+            self.job_id = self.world.supervisor.job_id(seen.run)
+            self._stage, self._wake_at = Stage.BOOTING, now
+            self._prove_at = now + leadership.pause_ms
+            return f"leads run {seen.run}"
+        return f"stands by: {seen.leader}"
+
+    def _boot(self) -> str:
+        try:
+            self._make_master().submit()
+        except (HeadgateError, OSError) as error:
+            self.world.supervisor.did_not_start(self, error)
+            self._gone("did not start")
+            return f"could not start: {error}"
+        self._stage, self._wake_at = Stage.RUNNING, self.world.now()
+        return f"leads in generation {self.generation}"
+
+    def _turn(self) -> str:
+        master = self._demand()
+        self.drain()
+        master.tick()
+        if master.state.terminal:
+            assert self.control is not None
+            self.control.close()
+            self._stage, self._wake_at = Stage.LEAVING, self.world.now()
+        else:
+            due = master.next_wakeup()
+            # A job master that asks to be woken in the past keeps its loop busy, but not time from passing.
+            self._wake_at = None if due is None else max(due, self.world.now() + 1)
+        return master.state.value
+
+    def _leave(self) -> str:
+        self.drain()
+        if not self.background.idle:
+            self._wake_at = self.world.now() + 1
+            return "waits for its background work"
+        self.drain()
+        return self._uninterrupted(self._exit)
+
+    def _exit(self) -> str:
+        master = self._demand()
+        # A failure is no end of the job: whoever starts it again goes on.
+        ended = not master.goes_on
+        with suppress(StorageError):
+            reachability.delete_marker(self.disk(), self._marker)
+        if self.leadership is not None:
+            self.leadership.close(ended=ended)
+        self._gone(master.state.value)
+        return "exits"
+
+    def _prove(self) -> str:
+        assert self.leadership is not None
+        self._prove_at = self.world.now() + self.leadership.pause_ms
+        self._proving = True
+        try:
+            with self.world.acting(self):
+                return self.leadership.prove()
+        except ProcessKilled:
+            return "killed on the way"
+        finally:
+            self._proving = False
+
+    def _ousted(self, error: FencedError) -> None:
+        if self.master is not None:
+            self.tell(lambda master: master.fenced(error))
+        else:
+            self.post(lambda: self._gone("superseded"))
+
+    # -- the job master
+
+    def _make_master(self) -> JobMaster:
+        world, spec, settings = self.world, self.submission.spec, self.world.settings
+        probe, service, permit, marker = world.probe(self), None, None, None
+        point = self.submission.point
+        if settings.storage is not None:
+            disk, job = self.disk(), JobId(self.job_id)
+            service = CheckpointService(disk, job, probe, self._store(job))
+            permit = service.claim()
+            self.generation = permit.generation
+            world.claimed(self)
+            if self.leadership is not None:
+                self._marker = reachability.take_over_markers(disk, job, self._marker)
+            marker = self._marker
+            reachability.write_marker(disk, marker)
+            explicit = point
+            point = where_to_begin(service, lambda: explicit, self.disk)
+        plan = adopt_key_groups(spec, point)
+        ports = MasterPorts(
+            self.clock,
+            self.background,
+            self.gang,
+            self.chance,
+            probe,
+            self.post,
+            world.checks.listener(world, self),
+            self.disk,
+            None if self.leadership is None else self.leadership.require,
+        )
+        program = Program(self.job_id, plan, settings.worker, spec.record_types)
+        self.master = JobMaster(
+            JobId(self.job_id),
+            spec.name,
+            plan,
+            program,
+            settings,
+            ports,
+            service,
+            permit,
+            point,
+            marker,
+            replanner(JobId(self.job_id), spec, plan, settings.worker),
+        )
+        self.control = JobControl(self.master, self.post, self.clock.now_ms())
+        return self.master
+
+    def _store(self, job: JobId) -> CompletedCheckpointStore:
+        log = CompletedCheckpointLog(self.disk(), log_folder(job))
+        return log if self.leadership is None else LedStore(log, self.leadership)
+
+    def _demand(self) -> JobMaster:
+        assert self.master is not None
+        return self.master
+
+
+def again(submission: Submission, point: RestorePoint | None, job_id: str) -> Submission:
+    """The next execution of a job, from where the last one was stopped."""
+    return replace(submission, job_id=job_id, point=point, run=submission.run + 1)

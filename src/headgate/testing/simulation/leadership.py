@@ -1,0 +1,74 @@
+"""Leadership of a simulated driver: the production rules, with turns of the scheduler in place of threads."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from headgate.common.errors import FencedError
+from headgate.common.ports import Clock
+from headgate.core.leadership import LeadershipState
+from headgate.runtime.elections import Candidacy, Election
+from headgate.runtime.leadership import PROOFS_PER_LEASE, Leadership
+
+
+class SimLeadership(Leadership):
+    """As :class:`Leadership`; whoever owns it calls :meth:`look`, :meth:`prove` and :meth:`watch` in time.
+
+    Args:
+        name: of the job.
+        election: that of this driver.
+        clock: that of this driver.
+
+    Attributes:
+        pause_ms: between two looks or two proofs.
+    """
+
+    def __init__(self, name: str, election: Election, clock: Clock) -> None:
+        super().__init__(name, election, clock)
+        self.pause_ms = max(1, election.lease_ms // PROOFS_PER_LEASE)
+
+    @property
+    def leads(self) -> bool:
+        """Whether the right was won and is not known to be lost."""
+        return self._term.state in (LeadershipState.LEADER, LeadershipState.SUSPENDED)
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When :meth:`watch` has news at the latest (monotonic ms)."""
+        return self._term.next_wakeup()
+
+    @property
+    def over_untold(self) -> bool:
+        """Whether the right is lost and nobody was told yet."""
+        return self._term.state is LeadershipState.LOST and bool(self._listeners)
+
+    def look(self) -> Candidacy:
+        """Take part in the election once; see :attr:`leads`.
+
+        Raises:
+            StorageError: that cannot be told now.
+        """
+        seen = self._election.campaign()
+        if seen.won_ms is not None and not self._granted(seen.won_ms):
+            return Candidacy(None, "nobody: the answer came too late")
+        return seen
+
+    def prove(self) -> str:
+        """The turn of the thread that proves; gives a word for the story."""
+        self._prove_once()
+        return self._term.state.value
+
+    def watch(self) -> str:
+        """The turn of the thread that watches the time; gives a word for the story."""
+        if self._term.tick(self._clock.monotonic_ms()) or self._term.state is LeadershipState.LOST:
+            self._tell(self._lost(""))
+        return self._term.state.value
+
+    @override
+    def _granted(self, sent_ms: int) -> bool:
+        return self._term.granted(sent_ms, self._clock.monotonic_ms())
+
+    def _tell(self, error: FencedError) -> None:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener(error)

@@ -1,0 +1,240 @@
+"""What must hold of the files of a job, whoever touches them: told of every change, complains at once.
+
+It reads the log by its own means, so that a mistake in the reading of the log shows, too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate.checkpoint.layout import METADATA, checkpoint_of
+from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.opening import referenced_ranges, verify_files
+from headgate.checkpoint.store.entries import Claim, Completed, Entry, decode_entry, digest
+from headgate.common.errors import StorageError
+from headgate.common.ids import JobId
+from headgate.state.snapshots import CheckpointMetadata
+from headgate.testing.simulation.disk import URI, SimDisk, SimFiles
+
+if TYPE_CHECKING:
+    from headgate.testing.simulation.processes import Process
+
+
+class Violation(BaseException):
+    """Something happened that must not happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """A completed checkpoint: its entry, the name of its metadata, and every file it needs."""
+
+    entry: Completed
+    metadata: str
+    files: frozenset[str]
+    root: str
+
+
+class StoredFiles:
+    """The files of all executions of a job.
+
+    Args:
+        files: those of the simulation.
+    """
+
+    def __init__(self, files: SimFiles) -> None:
+        self._files = files
+        self._entries: dict[str, tuple[bytes, Entry]] = {}
+        self._runs: dict[str, list[Entry]] = {}
+        self._newest: dict[str, int] = defaultdict(int)
+        self._known: dict[str, _Logged] = {}
+        self._savepoints: dict[str, str] = {}
+
+    # -- what is there
+
+    def run(self, job: str) -> list[Entry]:
+        """The valid entries of a job's log, oldest first: the chain that ends at the last one."""
+        cached = self._runs.get(job)
+        if cached is not None:
+            return cached
+        prefix = f"{job}/log/"
+        names = [name for name in self._files.names(f"{job}/log") if name.removeprefix(prefix).isdigit()]
+        chain: list[Entry] = []
+        place, following = 0, ""
+        for name in reversed(names):
+            data, entry = self._entry(name)
+            if chain and (int(name.removeprefix(prefix)) != place - 1 or digest(data) != following):
+                break
+            chain.append(entry)
+            place, following = int(name.removeprefix(prefix)), entry.previous
+        self._runs[job] = chain[::-1]
+        return self._runs[job]
+
+    def completed(self, job: str) -> list[Completed]:
+        """The completed checkpoints in a job's log."""
+        return [entry for entry in self.run(job) if isinstance(entry, Completed)]
+
+    def generation(self, job: str) -> int:
+        """Of the last claim."""
+        return max((entry.generation for entry in self.run(job) if isinstance(entry, Claim)), default=0)
+
+    def metadata(self, entry: Completed) -> CheckpointMetadata:
+        """What a completed checkpoint consists of.
+
+        Raises:
+            Violation: it is not there, or not the one that the log names.
+        """
+        name = entry.metadata.removeprefix(f"{URI}/")
+        data = self._files.files.get(name)
+        if data is None:
+            raise Violation(f"checkpoint {entry.checkpoint} is in the log, but {name} does not exist")
+        if digest(data) != entry.sha256:
+            raise Violation(f"checkpoint {entry.checkpoint} is in the log with another {name}")
+        return decode_metadata(data, name)
+
+    def jobs(self) -> list[str]:
+        """Ids of all executions that have a log."""
+        return sorted({name.partition("/")[0] for name in self._files.files if "/log/" in name})
+
+    # -- what changes
+
+    def deleting(self, process: Process, name: str) -> None:
+        """A file is about to be deleted: none that a completed checkpoint or a savepoint needs.
+
+        Raises:
+            Violation: it is needed.
+        """
+        if name not in self._files.files:
+            return
+        if name in self._savepoints:
+            raise Violation(f"{process.name} deletes {name} of the savepoint {self._savepoints[name]}")
+        for job in self.jobs():
+            for entry in self.completed(job):
+                logged = self._logged(entry)
+                if name in logged.files or name == logged.metadata:
+                    raise Violation(
+                        f"{process.name} deletes {name}, which checkpoint {entry.checkpoint} in the log of "
+                        f"{job} needs"
+                    )
+
+    def changed(self, process: Process, operation: str, name: str) -> None:
+        """A file was created, replaced or deleted.
+
+        Raises:
+            Violation: the log says now what it must not say.
+        """
+        job, _, rest = name.partition("/")
+        if not rest.startswith("log/"):
+            return
+        self._runs.pop(job, None)
+        self._demand_order(process, job)
+
+    def savepoint(self, uri: str) -> CheckpointMetadata:
+        """A savepoint was told to somebody: it is whole, and stays.
+
+        Raises:
+            Violation: it is not.
+        """
+        disk = SimDisk.at(uri, self._files)
+        try:
+            metadata = decode_metadata(disk.read(METADATA), uri)
+            verify_files(disk, metadata)
+        except (StorageError, FileNotFoundError) as error:
+            raise Violation(f"savepoint {uri} was told as done, but: {error}") from error
+        folder = uri.removeprefix(f"{URI}/")
+        names = {f"{folder}/{item.file}" for item in referenced_ranges(metadata)}
+        self._savepoints |= dict.fromkeys([*sorted(names), f"{folder}/{METADATA}"], uri)
+        return metadata
+
+    # -- what must hold at all times
+
+    def demand_whole(self, job: str) -> None:
+        """Everything that the log names is there and intact.
+
+        Raises:
+            Violation: something is not.
+        """
+        for entry in self.completed(job):
+            metadata = self.metadata(entry)
+            try:
+                verify_files(SimDisk(self._files, root=self._logged(entry).root), metadata)
+            except StorageError as error:
+                raise Violation(f"completed checkpoint {entry.checkpoint} cannot be read: {error}") from error
+
+    def demand_savepoints_whole(self) -> None:
+        """What looks like a savepoint is one.
+
+        Raises:
+            Violation: a folder with metadata lacks something.
+        """
+        for name in self._files.names("savepoints"):
+            if name.endswith(f"/{METADATA}"):
+                self.savepoint(f"{URI}/{name.rpartition('/')[0]}")
+
+    def orphans(self, job: str) -> set[str]:
+        """Files of checkpoints that never completed; nothing refers to them."""
+        logged = [self._logged(entry) for entry in self.completed(job)]
+        needed = {name for each in logged for name in (*each.files, each.metadata)}
+        completed = {each.entry.checkpoint for each in logged}
+        names = [*self._files.names(job), *self._files.unfinished(job)]
+        return {
+            name
+            for name in names
+            if name not in needed
+            and (owner := checkpoint_of(name, JobId(job))) is not None
+            and (owner not in completed or name in self._files.torn)
+        } | set(self._files.unfinished(job))
+
+    def strays(self, job: str) -> set[str]:
+        """Files in the folder of a completed checkpoint that it does not need."""
+        logged = [self._logged(entry) for entry in self.completed(job)]
+        needed = {name for each in logged for name in (*each.files, each.metadata)}
+        completed = {each.entry.checkpoint for each in logged}
+        return {
+            name
+            for name in self._files.names(job)
+            if name not in needed and checkpoint_of(name, JobId(job)) in completed
+        }
+
+    def _demand_order(self, process: Process, job: str) -> None:
+        """Ids increase, and between two claims only the first of the two claimants appends."""
+        generation: int | None = None
+        last = 0
+        for entry in self.run(job):
+            if isinstance(entry, Claim):
+                if generation is not None and entry.generation <= generation:
+                    raise Violation(f"{process.name} claims {job} again as generation {entry.generation}")
+                generation = entry.generation
+                continue
+            if generation is not None and entry.generation != generation:
+                raise Violation(
+                    f"checkpoint {entry.checkpoint} of generation {entry.generation} stands in the log of "
+                    f"{job} behind the claim of generation {generation}"
+                )
+            if entry.checkpoint <= last:
+                raise Violation(f"in the log of {job} checkpoint {entry.checkpoint} stands behind {last}")
+            generation, last = entry.generation, entry.checkpoint
+        if last < self._newest[job]:
+            raise Violation(f"checkpoint {self._newest[job]} of {job} is not the last in its log any more")
+        self._newest[job] = last
+
+    def _logged(self, entry: Completed) -> _Logged:
+        name = entry.metadata.removeprefix(f"{URI}/")
+        known = self._known.get(name)
+        if known is None or known.entry != entry:
+            outside = entry.metadata.startswith(URI)
+            root = name.rpartition("/")[0] if outside else ""
+            above = f"{root}/" if root else ""
+            ranges = referenced_ranges(self.metadata(entry))
+            files = frozenset(above + item.file for item in ranges)
+            known = self._known[name] = _Logged(entry, name, files, root)
+        return known
+
+    def _entry(self, name: str) -> tuple[bytes, Entry]:
+        data = self._files.files[name]
+        known = self._entries.get(name)
+        if known is None or known[0] != data:
+            known = self._entries[name] = (data, decode_entry(data, name))
+        return known
+

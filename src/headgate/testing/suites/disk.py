@@ -1,0 +1,270 @@
+"""What the contract of disks demands, as tests that a class inherits."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from headgate.checkpoint.storage.base import KeepsTemporaries, RandomAccess
+from headgate.checkpoint.storage.reachability import probe
+from headgate.common.errors import StorageError
+
+if TYPE_CHECKING:  # the contract of disks is internal, and no part of what the test kit offers
+    from headgate.common.ports import Disk
+
+MEGABYTE = 1024 * 1024
+
+LARGE_MB = 64
+"""Beyond what a storage takes in one piece."""
+
+WRITERS = 8
+
+_FOLDERS = itertools.count()
+
+
+class DiskSuite:
+    """Tests of a disk; inherit from it under a name that pytest collects.
+
+    One hook is needed, `new_disk`: another way to the same files at every call. Every test works in
+    a folder of its own, so the files may stay from one test to the next.
+
+    Example:
+        >>> from headgate.checkpoint.storage.memory import MemoryDisk
+        >>> class TestMemory(DiskSuite):
+        ...     def new_disk(self):
+        ...         return MemoryDisk("example")
+        >>> len([name for name in dir(TestMemory) if name.startswith("test_")]) > 10
+        True
+    """
+
+    refuses_bad_names: ClassVar[bool] = True
+    """Whether names that lead out of the root are refused here; a simulator's disk has no outside."""
+
+    takes_threads: ClassVar[bool] = True
+    """Whether several threads may use disks at once; a simulator has one."""
+
+    removes_what_it_gave_up: ClassVar[bool] = True
+    """Whether an unfinished file is gone when its writer is told; elsewhere a sweep may have to find it."""
+
+    def new_disk(self) -> Disk:
+        """A disk; all of them show the same files."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def disk(self) -> Disk:
+        """The disk under test."""
+        return self.new_disk()
+
+    @pytest.fixture
+    def folder(self) -> str:
+        """A folder that no other test uses."""
+        return f"suite-{next(_FOLDERS)}"
+
+    def test_a_file_has_all_its_parts(self, disk: Disk, folder: str) -> None:
+        """Parts are joined in order, whatever kind of bytes they are, and other disks see the whole."""
+        parts: list[bytes | memoryview] = [b"one", memoryview(b"-two-"), memoryview(bytearray(b"three")), b""]
+        disk.create(f"{folder}/a", iter(parts))
+        assert disk.read(f"{folder}/a") == b"one-two-three"
+        assert self.new_disk().read(f"{folder}/a") == b"one-two-three"
+
+    def test_a_file_may_be_empty(self, disk: Disk, folder: str) -> None:
+        """No bytes are a file, too, by either way of creating."""
+        disk.create(f"{folder}/a", [])
+        assert disk.create_if_absent(f"{folder}/b", b"")
+        assert (disk.read(f"{folder}/a"), disk.read(f"{folder}/b")) == (b"", b"")
+        assert disk.list(folder) == [f"{folder}/a", f"{folder}/b"]
+
+    def test_a_file_is_replaced_whole(self, disk: Disk, folder: str) -> None:
+        """The new file has nothing of a longer old one."""
+        disk.create(f"{folder}/a", [b"a long one"])
+        disk.create(f"{folder}/a", [b"short"])
+        assert disk.read(f"{folder}/a") == b"short"
+
+    def test_a_writer_that_fails_changes_nothing(self, disk: Disk, folder: str) -> None:
+        """Where the bytes end in an error, the old file stays and a new one does not appear."""
+        disk.create(f"{folder}/old", [b"old"])
+
+        def broken(size: int) -> Iterator[bytes | memoryview]:
+            for _ in range(size):
+                yield bytes(MEGABYTE)
+            raise ValueError("no more")
+
+        for size, name in itertools.product((1, LARGE_MB // 2), ("old", "new")):
+            with pytest.raises(ValueError, match="no more"):
+                disk.create(f"{folder}/{name}", broken(size))
+        assert disk.list(folder) == [f"{folder}/old"]
+        assert disk.read(f"{folder}/old") == b"old"
+        if self.removes_what_it_gave_up and isinstance(disk, KeepsTemporaries):
+            assert list(disk.temporaries(folder)) == []
+
+    def test_large_files(self, disk: Disk, folder: str) -> None:
+        """A file larger than any one piece is stored whole and can be read anywhere."""
+        disk.create(f"{folder}/a", (bytes([n]) * MEGABYTE for n in range(LARGE_MB)))
+        if not isinstance(disk, RandomAccess):
+            data = disk.read(f"{folder}/a")
+            assert [data[n * MEGABYTE] for n in range(LARGE_MB)] == list(range(LARGE_MB))
+            return
+        assert disk.size(f"{folder}/a") == LARGE_MB * MEGABYTE
+        for n in range(1, LARGE_MB):
+            seam = disk.read_range(f"{folder}/a", n * MEGABYTE - 1, 2)
+            assert seam == bytes([n - 1, n])
+
+    def test_create_if_absent(self, disk: Disk, folder: str) -> None:
+        """The first creates, others are told, its bytes stay; once deleted the name is free again."""
+        assert disk.create_if_absent(f"{folder}/a", b"first")
+        assert not disk.create_if_absent(f"{folder}/a", b"second")
+        assert not self.new_disk().create_if_absent(f"{folder}/a", b"first")
+        assert disk.read(f"{folder}/a") == b"first"
+        disk.delete(f"{folder}/a")
+        assert disk.create_if_absent(f"{folder}/a", b"third")
+
+    def test_one_of_many_creates(self, folder: str) -> None:
+        """Of any number of concurrent callers, with the same bytes or not, exactly one creates each file."""
+        disks = [self.new_disk() for _ in range(WRITERS)]
+        data = [b"%d" % (number // 2) for number in range(WRITERS)]
+        for round_ in range(5):
+            name = f"{folder}/{round_}"
+            calls = [partial(disk.create_if_absent, name, mine) for disk, mine in zip(disks, data)]
+            won = self._at_once(calls)
+            assert sum(won) == 1
+            assert disks[0].read(name) == data[won.index(True)]
+
+    def test_replacing_is_atomic(self, disk: Disk, folder: str) -> None:
+        """Who reads while others replace gets one of the files whole."""
+        name, sizes = f"{folder}/a", (10, 300_000)
+        disk.create(name, [b"0" * sizes[0]])
+
+        def write(number: int) -> bool:
+            mine = self.new_disk()
+            for size in sizes * 3:
+                mine.create(name, [b"%d" % number * (size // 2)] * 2)
+            return True
+
+        def read() -> bool:
+            mine = self.new_disk()
+            seen = [mine.read(name) for _ in range(20)]
+            return all(len(data) in sizes and len(set(data)) == 1 for data in seen)
+
+        assert all(self._at_once([read, lambda: write(1), lambda: write(2)]))
+
+    def test_ranges(self, disk: Disk, folder: str) -> None:
+        """Part of a file can be read; at its end there is less, and behind it nothing."""
+        if not isinstance(disk, RandomAccess):
+            pytest.skip("this disk reads whole files only")
+        name = f"{folder}/a"
+        disk.create(name, [b"0123456789"])
+        wanted = [(0, 10), (2, 3), (8, 5), (9, 1), (10, 1), (12, 3), (4, 0)]
+        assert [disk.read_range(name, *each) for each in wanted] == [
+            b"0123456789", b"234", b"89", b"9", b"", b"", b"",
+        ]  # fmt: skip
+        assert disk.size(name) == 10
+        disk.create(f"{folder}/empty", [])
+        assert (disk.size(f"{folder}/empty"), disk.read_range(f"{folder}/empty", 0, 1)) == (0, b"")
+
+    def test_what_is_absent(self, disk: Disk, folder: str) -> None:
+        """Reading it is FileNotFoundError in every way; deleting it is nothing; listing it is empty."""
+        disk.delete(f"{folder}/a")
+        reads: list[Callable[[str], Any]] = [disk.read]
+        if isinstance(disk, RandomAccess):
+            reads += [
+                disk.size,
+                lambda name: disk.read_range(name, 0, 1),
+                lambda name: disk.read_range(name, 0, 0),
+            ]
+        for read in reads:
+            with pytest.raises(FileNotFoundError):
+                read(f"{folder}/a")
+        assert list(disk.list(folder)) == []
+
+    def test_lists_are_of_folders_and_sorted(self, disk: Disk, folder: str) -> None:
+        """All files below a folder, at any depth, and none of a folder whose name only begins alike."""
+        names = [f"{folder}/{name}" for name in ("b", "a/z", "a/b/c", "a/y", "a0", "chk-1/x", "chk-10/x")]
+        for name in names:
+            disk.create(name, [b"x"])
+        assert list(disk.list(folder)) == sorted(names)
+        assert list(disk.list(f"{folder}/a")) == [f"{folder}/{n}" for n in ("a/b/c", "a/y", "a/z")]
+        assert list(disk.list(f"{folder}/chk-1/")) == [f"{folder}/chk-1/x"]
+        assert set(names) <= set(disk.list(""))
+        for name in names[1:]:
+            disk.delete(name)
+        assert list(disk.list(folder)) == [names[0]]
+
+    def test_long_lists(self, disk: Disk, folder: str) -> None:
+        """A list of more files than a service tells at once is complete."""
+        names = [f"{folder}/{number:04}" for number in range(self.files_in_a_long_list)]
+        for name in names:
+            disk.create_if_absent(name, b"")
+        assert list(disk.list(folder)) == names
+
+    files_in_a_long_list: ClassVar[int] = 60
+    """How many; more than a page where the storage has pages and is quick."""
+
+    def test_names(self, disk: Disk, folder: str) -> None:
+        """Names may have letters of any script, blanks, and what means something in a URI."""
+        names = sorted(
+            f"{folder}/{name}" for name in ("ü-ß/日本", "a b", "50%20", "a+b=c&d#e?", "~,;@!'()[]", "Ａ")
+        )
+        for name in names:
+            disk.create(name, [name.encode()])
+        assert list(disk.list(folder)) == names
+        for name in names:
+            assert disk.read(name) == name.encode()
+            disk.delete(name)
+        assert list(disk.list(folder)) == []
+
+    @pytest.mark.parametrize(
+        "name", ["", "/a", "../a", "b/../../a", "b//a", "./a", "b/\0", "b/", "b/.tmp-1", ".."]
+    )
+    def test_names_that_lead_elsewhere(self, disk: Disk, name: str) -> None:
+        """Absolute, climbing, empty and reserved names are refused."""
+        if not self.refuses_bad_names:
+            pytest.skip("this disk has no outside")
+        for call in (
+            lambda: disk.create(name, [b""]),
+            lambda: disk.create_if_absent(name, b""),
+            lambda: disk.read(name),
+        ):
+            with pytest.raises(StorageError, match="is no file name below"):
+                call()
+
+    def test_messages_name_the_file(self, disk: Disk, folder: str) -> None:
+        """The root's URI begins every file's URI, and has no slash at its end."""
+        root = disk.describe()
+        assert "://" in root
+        assert disk.describe(f"{folder}/a") == f"{root.rstrip('/')}/{folder}/a"
+
+    def test_it_passes_the_check_before_a_job(self, disk: Disk) -> None:
+        """The driver's check finds nothing wrong and leaves nothing behind."""
+        before = list(disk.list(""))
+        probe(disk)
+        assert list(disk.list("")) == before
+
+    def _at_once(self, calls: Sequence[Callable[[], bool]]) -> list[bool]:
+        return _all_at_once(calls) if self.takes_threads else [call() for call in calls]
+
+
+def _all_at_once(calls: Sequence[Callable[[], bool]]) -> list[bool]:
+    """The results of calls that begin together, each in a thread of its own."""
+    start, results = threading.Barrier(len(calls)), list[bool | BaseException]([False] * len(calls))
+
+    def run(place: int, call: Callable[[], bool]) -> None:
+        start.wait()
+        try:
+            results[place] = call()
+        except BaseException as error:
+            results[place] = error
+
+    threads = [threading.Thread(target=run, args=each) for each in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [bool(result) for result in results]

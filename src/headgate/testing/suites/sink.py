@@ -1,0 +1,386 @@
+"""What the contract of two-phase sinks demands, as tests that a class inherits."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from headgate.api.sink import (
+    Fork,
+    Lineage,
+    Sink,
+    SinkCommitter,
+    SinkCommitterContext,
+    SinkWriter,
+    SinkWriterContext,
+)
+from headgate.common.errors import FencedError
+
+_UID = "out"
+
+
+class SinkSuite:
+    """Tests of a two-phase sink; inherit from it under a name that pytest collects.
+
+    Two hooks are needed. What a sink says of its committer decides which tests apply: those of lines of
+    output are skipped where `tells_commits` is false, those of taking back where `takes_back` is.
+
+    Example:
+        >>> import headgate as hg
+        >>> from headgate.connectors.files import json_sink
+        >>> class TestLines(SinkSuite):
+        ...     def new_sink(self, folder):
+        ...         return json_sink(folder)
+        ...     def read(self, sink, folder):
+        ...         return [int(line) for file in folder.glob("part-*") for line in file.read_text().split()]
+        >>> len([name for name in dir(TestLines) if name.startswith("test_")]) > 10
+        True
+    """
+
+    def new_sink(self, folder: Path) -> Sink[Any]:
+        """A sink; sinks for the same folder write to the same place, as another program's would."""
+        raise NotImplementedError
+
+    def read(self, sink: Sink[Any], folder: Path) -> Sequence[Any]:
+        """What readers of that place see, in any order; records are integers."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def start(self, tmp_path: Path) -> Iterator[Callable[..., _Job]]:
+        """Begins a job that writes to one place."""
+        jobs: list[_Job] = []
+
+        def start(name: str, *from_: _Snapshot, lineage: str | None = None, generation: int = 1) -> _Job:
+            jobs.append(_Job(self, tmp_path, name, from_[0] if from_ else None, lineage, generation))
+            return jobs[-1]
+
+        yield start
+        for job in jobs:
+            job.close()
+
+    def test_nothing_is_visible_before_the_commit(self, start: Callable[..., _Job]) -> None:
+        """Written and prepared records are not there for readers."""
+        job = start("a")
+        job.write(1)
+        drawn = job.draw()
+        assert job.seen() == []
+        job.commit(drawn)
+        assert job.seen() == [1]
+
+    def test_committables_are_plain_values(self, start: Callable[..., _Job]) -> None:
+        """They go into a checkpoint and come out of it, in another process."""
+        job = start("a")
+        job.write(1, 2)
+        drawn = job.draw()
+        assert drawn.committables
+        start("a", drawn, generation=2).commit(drawn)
+        assert job.seen() == [1, 2]
+
+    def test_a_commit_can_be_repeated(self, start: Callable[..., _Job]) -> None:
+        """Again in the same process, and after a crash by a driver that knows of no first time."""
+        job = start("a")
+        job.write(1)
+        drawn = job.draw()
+        for _ in range(2):
+            job.commit(drawn)
+        start("a", drawn, generation=2).commit(drawn)
+        assert job.seen() == [1]
+
+    def test_a_commit_that_broke_off_is_completed(self, start: Callable[..., _Job]) -> None:
+        """A part was published when the driver died; the next one publishes all of it once."""
+        job = start("a", generation=1)
+        drawn = job.of_two_subtasks(1, 2)
+        job.commit(drawn, first=1)
+        start("a", drawn, generation=2).commit(drawn)
+        assert job.seen() == [1, 2]
+
+    def test_a_crash_before_the_log_publishes_nothing(self, start: Callable[..., _Job]) -> None:
+        """What was prepared for a checkpoint that never completed is abandoned, for ever."""
+        job = start("a")
+        job.write(1)
+        first = job.draw()
+        job.commit(first)
+        job.write(2)
+        job.draw()
+        job.write(3)
+        job.restart(first)
+        job.write(2)
+        job.commit(job.draw())
+        assert job.seen() == [1, 2]
+
+    def test_a_crash_between_log_and_commit_loses_nothing(self, start: Callable[..., _Job]) -> None:
+        """The restored checkpoint's committables are published by the restart."""
+        job = start("a")
+        job.write(1)
+        drawn = job.draw()
+        job.restart(drawn)
+        assert job.seen() == [1]
+
+    def test_what_is_written_later_stays_apart(self, start: Callable[..., _Job]) -> None:
+        """A commit publishes its checkpoint's records and no others."""
+        job = start("a")
+        job.write(1)
+        drawn = job.draw()
+        job.write(2)
+        job.commit(drawn)
+        assert job.seen() == [1]
+        job.commit(job.draw())
+        assert job.seen() == [1, 2]
+
+    def test_closing_late_changes_nothing(self, start: Callable[..., _Job]) -> None:
+        """A writer that was given up may still be closed, after its output was published."""
+        job = start("a")
+        job.write(1)
+        drawn, old = job.draw(), job.writers
+        job.restart(drawn)
+        for writer in old:
+            writer.close()
+        job.restart(drawn)
+        assert job.seen() == [1]
+
+    def test_two_jobs_in_one_place_do_not_meet(self, start: Callable[..., _Job]) -> None:
+        """Abandoning what one of them prepared leaves the other's alone."""
+        one, other = start("a"), start("b")
+        one.write(1)
+        other.write(2)
+        drawn = one.draw()
+        other.restart(None)
+        one.commit(drawn)
+        other.write(3)
+        other.commit(other.draw())
+        assert one.seen() == self.combined(one, other, [1, 3])
+
+    def combined(self, one: _Job, other: _Job, both: list[int]) -> list[int]:
+        """What is seen of two jobs in one place; override it where each job sees its own output only."""
+        return both
+
+    # -- snapshots older than the last commit
+
+    def test_a_job_that_goes_on_from_the_newest_is_told_of_nothing(self, start: Callable[..., _Job]) -> None:
+        """Its history is no reason to refuse."""
+        job = start("a")
+        if not job.committer.tells_commits:
+            pytest.skip("this sink does not tell what was committed")
+        job.write(1)
+        drawn = job.draw()
+        job.commit(drawn)
+        assert start("b", drawn).newer() is None
+
+    def test_later_commits_are_told(self, start: Callable[..., _Job]) -> None:
+        """By the job itself, and by one that went on from it."""
+        job = start("a")
+        if not job.committer.tells_commits:
+            pytest.skip("this sink does not tell what was committed")
+        old = job.checkpoint(1)
+        new = job.checkpoint(2)
+        assert start("b", old).newer()
+        second = start("c", new)
+        last = second.checkpoint(3)
+        assert start("d", new).newer()
+        assert start("e", last).newer() is None
+
+    def test_a_savepoint_may_hold_what_is_committed_later(self, start: Callable[..., _Job]) -> None:
+        """The same output is then history of both, and published once."""
+        job = start("a")
+        if not job.committer.tells_commits:
+            pytest.skip("this sink does not tell what was committed")
+        job.write(1)
+        savepoint = job.draw()
+        job.hold(savepoint)
+        job.commit(job.draw(also=savepoint))
+        second = start("b", savepoint)
+        assert second.newer() is None
+        second.restart(savepoint)
+        assert job.seen() == [1]
+
+    def test_what_a_savepoint_holds_outlives_its_job(self, start: Callable[..., _Job]) -> None:
+        """The job fails and begins again from before the savepoint; the savepoint can be restored."""
+        job = start("a")
+        job.write(1)
+        savepoint = job.draw()
+        job.hold(savepoint)
+        job.restart(None)
+        start("b", savepoint).restart(savepoint)
+        assert job.seen() == [1]
+
+    def test_of_two_forks_one_goes_on(self, start: Callable[..., _Job]) -> None:
+        """Both begin from one snapshot before either has committed: the first to commit wins."""
+        job = start("a")
+        if not job.committer.tells_commits:
+            pytest.skip("this sink does not tell what was committed")
+        old = job.checkpoint(1)
+        one, other = start("b", old), start("c", old)
+        assert (one.newer(), other.newer()) == (None, None)
+        one.checkpoint(2)
+        for loser in (other, job):
+            loser.write(2)
+            with pytest.raises(FencedError):
+                loser.commit(loser.draw())
+        one.checkpoint(3)
+        assert job.seen() == [1, 2, 3]
+
+    def test_a_line_of_its_own_disturbs_nobody(self, start: Callable[..., _Job]) -> None:
+        """Both go on; each line is told of its own commits only."""
+        job = start("a")
+        if not job.committer.tells_commits:
+            pytest.skip("this sink does not tell what was committed")
+        old = job.checkpoint(1)
+        job.checkpoint(2)
+        job.write(3)
+        waiting = job.draw()
+        beside = start("b", old, lineage="b")
+        mine = beside.checkpoint(20)
+        beside.restart(mine)
+        job.commit(waiting)
+        assert job.seen() == [1, 2, 3, 20]
+        assert start("c", mine).newer() is None
+
+    def test_taking_back_leaves_the_history(self, start: Callable[..., _Job]) -> None:
+        """What came after the snapshot is gone, the job that wrote it is fenced, and again is harmless."""
+        job = start("a")
+        if not job.committer.takes_back:
+            pytest.skip("this sink cannot take back")
+        old = job.checkpoint(1)
+        job.checkpoint(2)
+        second = start("b", old)
+        second.take_back()
+        second.take_back()
+        assert (second.newer(), job.seen()) == (None, [1])
+        job.write(3)
+        with pytest.raises(FencedError):
+            job.commit(job.draw())
+        second.checkpoint(20)
+        assert job.seen() == [1, 20]
+
+    def test_what_was_taken_back_can_come_again(self, start: Callable[..., _Job]) -> None:
+        """A newer snapshot of the first job needs it: it is not restored silently without."""
+        job = start("a")
+        if not job.committer.takes_back:
+            pytest.skip("this sink cannot take back")
+        old, new = job.checkpoint(1), job.checkpoint(2)
+        second = start("b", old)
+        second.take_back()
+        second.checkpoint(20)
+        third = start("c", new)
+        third.take_back()
+        assert job.seen() == [1, 2]
+        third.checkpoint(3)
+        assert job.seen() == [1, 2, 3]
+
+
+class _Snapshot(msgspec.Struct):
+    """What a checkpoint or savepoint knows of one sink, as it is stored."""
+
+    fork: tuple[str, int, int, int]
+    forks: list[tuple[str, int, int, int]]
+    lineage: str
+    committables: list[Any]
+
+
+class _Job:
+    """One job with one sink and two subtasks, moved by hand."""
+
+    def __init__(
+        self,
+        suite: SinkSuite,
+        folder: Path,
+        name: str,
+        restored: _Snapshot | None,
+        lineage: str | None,
+        generation: int,
+    ) -> None:
+        self._suite, self._folder, self._name, self._generation = suite, folder, name, generation
+        self._sink, self._attempt, self._number = suite.new_sink(folder), 0, 0
+        self._lineage = _line(name, restored, lineage)
+        committer = self._sink.create_committer()
+        assert committer is not None, "the suite is for sinks with a committer"
+        self.committer: SinkCommitter = committer
+        self.committer.begin(self._context)
+        self.writers: list[SinkWriter[Any]] = []
+        self._opened: list[SinkWriter[Any]] = []
+        self._deploy()
+
+    @property
+    def _context(self) -> SinkCommitterContext:
+        return SinkCommitterContext(_UID, self._name, self._generation, self._lineage)
+
+    def _deploy(self) -> None:
+        self._attempt += 1
+        shipped: list[Sink[Any]] = [copy.deepcopy(self._sink) for _ in range(2)]
+        self.writers = [
+            sink.create_writer(
+                SinkWriterContext(_UID, subtask, 2, self._attempt, self._name, self._generation), []
+            )
+            for subtask, sink in enumerate(shipped)
+        ]
+        self._opened += self.writers
+
+    def close(self) -> None:
+        for writer in self._opened:
+            writer.close()
+        self.committer.close()
+
+    def write(self, *records: int) -> None:
+        self.writers[0].write(list(records))
+
+    def of_two_subtasks(self, one: int, other: int) -> _Snapshot:
+        self.writers[0].write([one])
+        self.writers[1].write([other])
+        return self.draw()
+
+    def draw(self, also: _Snapshot | None = None) -> _Snapshot:
+        """A checkpoint is drawn; it also holds what an earlier savepoint does."""
+        self._number += 1
+        ready = [] if also is None else list(also.committables)
+        ready += [entry for writer in self.writers for entry in writer.prepare_commit_at(self._number)]
+        fork = (self._name, self._generation, self._attempt, self._number)
+        forks = [(f.job, f.generation, f.attempt, f.checkpoint) for f in self._lineage.forks]
+        drawn = _Snapshot(fork, forks, self._lineage.id, ready)
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(drawn), type=_Snapshot)
+
+    def commit(self, drawn: _Snapshot, first: int | None = None) -> None:
+        """All of it, or the first committables only."""
+        self.committer.commit(drawn.committables[:first])
+
+    def checkpoint(self, *records: int) -> _Snapshot:
+        """Write, draw, commit."""
+        self.write(*records)
+        drawn = self.draw()
+        self.commit(drawn)
+        return drawn
+
+    def restart(self, drawn: _Snapshot | None) -> None:
+        """The attempt fails, and the next one begins from `drawn`."""
+        committables = [] if drawn is None else drawn.committables
+        if committables:
+            self.committer.commit(committables)
+        self.committer.abandon(committables)
+        self._deploy()
+
+    def hold(self, drawn: _Snapshot) -> None:
+        self.committer.hold(drawn.committables)
+
+    def newer(self) -> str | None:
+        return self.committer.committed_after(self._context)
+
+    def take_back(self) -> None:
+        self.committer.take_back(self._context)
+
+    def seen(self) -> list[int]:
+        """What readers see; more than once is more than one."""
+        return sorted(Counter(self._suite.read(self._sink, self._folder)).elements())
+
+
+def _line(name: str, restored: _Snapshot | None, lineage: str | None) -> Lineage:
+    if restored is None:
+        return Lineage(lineage or name)
+    forks = tuple(Fork(*fork) for fork in restored.forks)
+    if restored.fork[0] != name:
+        forks += (Fork(*restored.fork),)
+    return Lineage(lineage or restored.lineage, forks)

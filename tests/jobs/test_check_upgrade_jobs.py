@@ -1,0 +1,314 @@
+"""The verdict of an upgrade check is what a restore then does: for programs that changed in every way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mini_jobs import Halting, environment
+
+import headgate as hg
+from headgate.checkpoint.opening import open_checkpoint
+from headgate.connectors.discard import CountingSink
+from headgate.offline.judging import Judgement
+from headgate.offline.report import UpgradeReport, Verdict
+
+WORDS = ["ant", "bee", "cow", "bee"] * 20
+STOP = 40
+"""How many words of each split the old program has counted when it stops."""
+
+
+@dataclass
+class Stats:
+    word: str
+    count: int
+
+
+@hg.formerly(f"{__name__}.Stats")
+@dataclass
+class Wider:
+    word: str
+    count: float
+    more: int = 0
+
+
+@hg.formerly(f"{__name__}.Stats")
+@dataclass
+class Unfilled:
+    word: str
+    count: int
+    must: str
+
+
+class Old(hg.KeyedProcessFunction[str, str, Any]):
+    """Has filled states of several kinds, and one in which nothing is stored."""
+
+    count: hg.ValueState[int] = hg.value_state(default=0)
+    stats: hg.ValueState[Stats | None] = hg.value_state(default=None)
+    places: hg.ListState[int] = hg.list_state()
+    seen: hg.MapState[str, int] = hg.map_state()
+    never: hg.ValueState[int | None] = hg.value_state(default=None)
+
+    def process(self, record: str, ctx: hg.KeyedContext[str]) -> Iterator[Any]:
+        self.count.value += 1
+        self.stats.value = Stats(record, int(self.count.value))
+        self.places.add(int(self.count.value))
+        self.seen.put(record, 1)
+        yield record
+
+
+class Grown(hg.KeyedProcessFunction[str, str, Any]):
+    """Everything can follow; what was never filled is of another type, and one state is new."""
+
+    count: hg.ValueState[float] = hg.value_state(default=0)
+    stats: hg.ValueState[Wider | None] = hg.value_state(default=None)
+    places: hg.ListState[int | None] = hg.list_state()
+    seen: hg.MapState[str, float] = hg.map_state()
+    never: hg.ListState[str] = hg.list_state()
+    fresh: hg.ValueState[bytes] = hg.value_state(default=b"")
+
+    def process(self, record: str, ctx: hg.KeyedContext[str]) -> Iterator[Any]:
+        self.count.value += 1
+        yield record
+
+
+class WithoutEmpty(hg.KeyedProcessFunction[str, str, Any]):
+    """Lacks only the state in which nothing is stored."""
+
+    count: hg.ValueState[int] = hg.value_state(default=0)
+    stats: hg.ValueState[Stats | None] = hg.value_state(default=None)
+    places: hg.ListState[int] = hg.list_state()
+    seen: hg.MapState[str, int] = hg.map_state()
+
+    def process(self, record: str, ctx: hg.KeyedContext[str]) -> Iterator[Any]:
+        yield record
+
+
+class Lacking(hg.KeyedProcessFunction[str, str, Any]):
+    """Lacks a state that is filled."""
+
+    count: hg.ValueState[int] = hg.value_state(default=0)
+    stats: hg.ValueState[Stats | None] = hg.value_state(default=None)
+    seen: hg.MapState[str, int] = hg.map_state()
+
+    def process(self, record: str, ctx: hg.KeyedContext[str]) -> Iterator[Any]:
+        yield record
+
+
+class WithTtl(Old):
+    """As before, and one more state, whose entries end."""
+
+    late: hg.ValueState[int] = hg.value_state(default=0, ttl=hg.StateTtl("1h"))
+
+
+class OtherKind(hg.KeyedProcessFunction[str, str, Any]):
+    """A value became a list."""
+
+    count: hg.ListState[int] = hg.list_state()
+    stats: hg.ValueState[Stats | None] = hg.value_state(default=None)
+    places: hg.ListState[int] = hg.list_state()
+    seen: hg.MapState[str, int] = hg.map_state()
+
+    def process(self, record: str, ctx: hg.KeyedContext[str]) -> Iterator[Any]:
+        yield record
+
+
+class OtherMapKeys(hg.KeyedProcessFunction[str, str, Any]):
+    """The keys of a map are of another type."""
+
+    count: hg.ValueState[int] = hg.value_state(default=0)
+    stats: hg.ValueState[Stats | None] = hg.value_state(default=None)
+    places: hg.ListState[int] = hg.list_state()
+    seen: hg.MapState[str | None, int] = hg.map_state()
+
+    def process(self, record: str, ctx: hg.KeyedContext[str]) -> Iterator[Any]:
+        yield record
+
+
+class Unreadable(hg.KeyedProcessFunction[str, str, Any]):
+    """A field was added without a default."""
+
+    count: hg.ValueState[int] = hg.value_state(default=0)
+    stats: hg.ValueState[Unfilled | None] = hg.value_state(default=None)
+    places: hg.ListState[int] = hg.list_state()
+    seen: hg.MapState[str, int] = hg.map_state()
+
+    def process(self, record: str, ctx: hg.KeyedContext[str]) -> Iterator[Any]:
+        yield record
+
+
+class ByNumber(hg.KeyedProcessFunction[int, str, Any]):
+    """Says that its keys are numbers."""
+
+    count: hg.ValueState[int] = hg.value_state(default=0)
+    stats: hg.ValueState[Stats | None] = hg.value_state(default=None)
+    places: hg.ListState[int] = hg.list_state()
+    seen: hg.MapState[str, int] = hg.map_state()
+
+    def process(self, record: str, ctx: hg.KeyedContext[int]) -> Iterator[Any]:
+        yield record
+
+
+class Waiting(hg.ProcessFunction[str, str]):
+    """Keeps a list that is dealt out."""
+
+    waiting: hg.OperatorListState[int] = hg.operator_list_state()
+
+    def process(self, record: str, ctx: Any) -> Iterator[str]:
+        self.waiting.add(1)
+        yield record
+
+
+class WaitingWider(hg.ProcessFunction[str, str]):
+    """The elements are of a type that takes the old ones."""
+
+    waiting: hg.OperatorListState[float] = hg.operator_list_state()
+
+    def process(self, record: str, ctx: Any) -> Iterator[str]:
+        yield record
+
+
+class WaitingForAll(hg.ProcessFunction[str, str]):
+    """The list goes to everybody now."""
+
+    waiting: hg.OperatorListState[int] = hg.operator_list_state(redistribution="union")
+
+    def process(self, record: str, ctx: Any) -> Iterator[str]:
+        yield record
+
+
+class WaitsForNothing(hg.ProcessFunction[str, str]):
+    """Has no list any more."""
+
+    def process(self, record: str, ctx: Any) -> Iterator[str]:
+        yield record
+
+
+def program(
+    folder: Path,
+    count: Callable[[], Any] = Old,
+    wait: Callable[[], Any] = Waiting,
+    uid: str = "count",
+    parallelism: int = 2,
+    stop: int = len(WORDS),
+    groups: int = 128,
+    backend: str = "hashmap",
+) -> hg.Environment:
+    """Words from two splits."""
+    config = {
+        "restart-strategy.type": "none",
+        "pipeline.max-parallelism": groups,
+        "state.backend.type": backend,
+        "state.backend.rocksdb.memory.fixed-per-slot": "16mb",
+    }
+    env = environment(parallelism, config)
+    env.checkpoints(every="5ms", storage=str(folder / "checkpoints"))
+    source = Halting(id(env), stop, WORDS, WORDS)
+    words = env.from_source(source, uid="words").process(wait(), uid="wait")
+    words.key_by(lambda word: word).process(count(), uid=uid).sink_to(CountingSink(), uid="out")
+    return env
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The last checkpoint of the old program."""
+    return stopped(tmp_path_factory.mktemp("old"))
+
+
+def stopped(folder: Path, **changes: Any) -> str:
+    """The last checkpoint of the old program, in a folder of its own."""
+    with pytest.raises(hg.HeadgateError, match="crash in split"):
+        program(folder, stop=STOP, **changes).execute("words")
+    found = (folder / "checkpoints").rglob("_metadata")
+    return str(max(found, key=lambda file: file.stat().st_mtime).parent)
+
+
+def judged(snapshot: str, env: hg.Environment, allow: bool = False) -> UpgradeReport:
+    """The report on a program of this process."""
+    disk, metadata = open_checkpoint(snapshot)
+    return Judgement(disk, metadata, env.program.nodes(), env.plan("words"), allow).report(snapshot, "words")
+
+
+def verdicts(report: UpgradeReport) -> dict[tuple[str, str], Verdict]:
+    """Operator and name -> verdict."""
+    return {
+        (operator.uid, item.name): item.verdict for operator in report.operators for item in operator.items
+    }
+
+
+PAIRS: dict[str, tuple[dict[str, Any], Verdict]] = {
+    "the same": ({}, Verdict.AS_IS),
+    "another parallelism": ({"parallelism": 3}, Verdict.AS_IS),
+    "types that can follow": ({"count": Grown}, Verdict.AFTER_MIGRATION),
+    "an empty state is gone": ({"count": WithoutEmpty}, Verdict.AS_IS),
+    "a time to live": ({"count": WithTtl}, Verdict.AS_IS),
+    "a filled state is gone": ({"count": Lacking}, Verdict.ONLY_IN_SNAPSHOT),
+    "another kind of state": ({"count": OtherKind}, Verdict.INCOMPATIBLE),
+    "other keys of a map": ({"count": OtherMapKeys}, Verdict.INCOMPATIBLE),
+    "a field without a default": ({"count": Unreadable}, Verdict.INCOMPATIBLE),
+    "another uid": ({"uid": "counted"}, Verdict.ONLY_IN_SNAPSHOT),
+    "another number of key groups": ({"groups": 64}, Verdict.INCOMPATIBLE),
+    "wider elements": ({"wait": WaitingWider}, Verdict.AFTER_MIGRATION),
+    "a list for everybody": ({"wait": WaitingForAll}, Verdict.INCOMPATIBLE),
+    "no list any more": ({"wait": WaitsForNothing}, Verdict.ONLY_IN_SNAPSHOT),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_verdict_is_what_a_restore_does(name: str, snapshot: str, tmp_path: Path) -> None:
+    """G6-G9, G25: a job begins from the checkpoint exactly when the check says that it can."""
+    changes, expected = PAIRS[name]
+    report = judged(snapshot, program(tmp_path, **changes))
+    assert report.verdict is expected
+    job = program(tmp_path, **changes)
+    if report.restorable:
+        job.execute("words", restore_from=snapshot)
+        return
+    with pytest.raises(hg.HeadgateError) as refused:
+        job.execute("words", restore_from=snapshot)
+    assert "checkpoint" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(Grown, Verdict.AFTER_MIGRATION), (WithoutEmpty, Verdict.AS_IS), (Lacking, Verdict.ONLY_IN_SNAPSHOT)],
+)
+def test_the_verdict_on_rocksdb_files(count: Any, expected: Verdict, tmp_path: Path) -> None:
+    """Whether anything is stored of a state is asked of RocksDB's own files, where it matters."""
+    found = stopped(tmp_path, backend="rocksdb")
+    report = judged(found, program(tmp_path, count, backend="rocksdb"))
+    assert report.verdict is expected
+
+
+def test_a_renamed_operator_is_found(snapshot: str, tmp_path: Path) -> None:
+    """The report asks whether the new uid is the old one's."""
+    report = judged(snapshot, program(tmp_path, uid="counted"))
+    (lost,) = [operator for operator in report.operators if operator.name is None]
+    assert lost.suggestion is not None
+    assert "did you rename uid 'count' to 'counted'?" in lost.suggestion
+
+
+def test_state_that_may_be_left_behind_is_no_failure(snapshot: str, tmp_path: Path) -> None:
+    """It is told all the same."""
+    report = judged(snapshot, program(tmp_path, Lacking), allow=True)
+    assert report.restorable
+    assert verdicts(report)["count", "places"] is Verdict.ONLY_IN_SNAPSHOT
+
+
+def test_each_state_has_its_own_verdict(snapshot: str, tmp_path: Path) -> None:
+    """Both sides are listed, with what changed."""
+    report = judged(snapshot, program(tmp_path, Grown))
+    found = verdicts(report)
+    assert found["count", "count"] is Verdict.AFTER_MIGRATION
+    assert found["count", "never"] is Verdict.AS_IS
+    assert found["count", "fresh"] is Verdict.ONLY_IN_PROGRAM
+    assert found["count", "keys"] is found["count", "timers"] is found["words", "splits"] is Verdict.AS_IS
+
+
+def test_keys_of_another_type_are_told(snapshot: str, tmp_path: Path) -> None:
+    """G25: a restore cannot see it, as nothing would be found under the new keys; so the check says it."""
+    report = judged(snapshot, program(tmp_path, ByNumber))
+    assert verdicts(report)["count", "keys"] is Verdict.INCOMPATIBLE

@@ -1,0 +1,108 @@
+"""URIs and settings of storages: what is taken, what is refused, and that no key is shown."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from headgate.checkpoint.storage.memory import MemoryDisk
+from headgate.checkpoint.storage.objects import ObjectDisk
+from headgate.checkpoint.storage.s3 import _config
+from headgate.checkpoint.storage.settings import (
+    StorageSettings,
+    storage_settings,
+    storage_settings_in_use,
+    use_storage_settings,
+)
+from headgate.checkpoint.storage.uris import open_disk
+from headgate.checkpoint.storage.webhdfs import WebHdfsDisk
+from headgate.common.config import Config
+from headgate.common.errors import ConfigError
+
+SECRET = "wJalrXUtnFEMI"
+
+
+def configured(values: dict[str, str]) -> StorageSettings:
+    """Settings of a program's configuration."""
+    return storage_settings(Config().with_program(values))
+
+
+@pytest.mark.parametrize(
+    ("uri", "kind"),
+    [
+        ("s3://bucket/a/prefix", ObjectDisk),
+        ("s3a://bucket", ObjectDisk),
+        ("memory://name/folder", MemoryDisk),
+        ("hdfs://namenode/path", WebHdfsDisk),
+        ("webhdfs://namenode:9870/path", WebHdfsDisk),
+        ("swebhdfs://namenode:9871/path", WebHdfsDisk),
+    ],
+)
+def test_schemes(uri: str, kind: type) -> None:
+    """Each scheme has its disk; opening asks nothing of anybody, and the root is told as it was given."""
+    disk = open_disk(uri, StorageSettings(s3_access_key="id", s3_secret_key=SECRET))
+    assert isinstance(disk, kind)
+    assert disk.describe("x") == f"{uri.replace('s3a:', 's3:')}/x"
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("s3:///prefix", "names no bucket"),
+        ("s3://bucket/x?region=y", "names no bucket"),
+        ("memory:x", "names no storage"),
+        ("hdfs:///path", "names no name node"),
+        ("gs://bucket/x", "scheme 'gs', which is not supported; use a path, file:///path, s3:"),
+    ],
+)
+def test_refused(uri: str, said: str) -> None:
+    """What lacks a part, or is of another scheme, is refused in one sentence."""
+    with pytest.raises(ConfigError, match=said):
+        open_disk(uri)
+
+
+def test_bucket_in_path_or_host() -> None:
+    """The bucket is in the path of an endpoint of one's own, and in the host of AWS, unless it is said."""
+
+    def told(style: bool | None, endpoint: str | None) -> tuple[object, object]:
+        found = _config(StorageSettings(s3_path_style=style), endpoint, "bucket")
+        return found.get("endpoint"), found.get("virtual_hosted_style_request")
+
+    assert told(None, None) == (None, True)
+    assert told(True, None) == (None, False)
+    assert told(None, "http://host:9000") == ("http://host:9000", None)
+    assert told(True, "http://host:9000") == ("http://host:9000", False)
+    assert told(False, "https://host") == ("https://bucket.host", True)
+
+
+def test_keys_come_in_pairs_and_are_not_shown() -> None:
+    """Half a credential is refused; a whole one travels to workers, and is in no text."""
+    for half, missing in (("s3.access-key", "s3.secret-key"), ("s3.secret-key", "s3.access-key")):
+        with pytest.raises(ConfigError, match=f"{half} is set but {missing} is not"):
+            configured({half: SECRET})
+    whole = configured({"s3.access-key": "id", "s3.secret-key": SECRET})
+    assert pickle.loads(pickle.dumps(whole)) == whole
+    assert whole.s3_secret_key == SECRET
+    assert SECRET not in f"{whole!r} {open_disk('s3://bucket/x', whole)!r}"
+
+
+def test_settings_in_use() -> None:
+    """Storages opened without settings get what the process was told last."""
+    before = storage_settings_in_use()
+    try:
+        use_storage_settings(StorageSettings(hdfs_http_address="a:1"))
+        assert storage_settings_in_use().hdfs_http_address == "a:1"
+    finally:
+        use_storage_settings(before)
+
+
+def test_memory_storages_are_apart() -> None:
+    """Storages of other names, and folders in one, show their own files; a folder can be forgotten."""
+    whole, part, other = MemoryDisk("apart"), MemoryDisk("apart/a"), MemoryDisk("other")
+    part.create("x", [b"1"])
+    whole.create("b", [b"2"])
+    assert (whole.list(""), part.list(""), other.list("")) == (["a/x", "b"], ["x"], [])
+    part.forget()
+    assert whole.list("") == ["b"]
+    whole.forget()

@@ -1,0 +1,110 @@
+"""Deletions beside the loop: tried a few times, counted while they last, and given up with a word."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from operator_samples import ManualClock
+
+from headgate.common.errors import FencedError, StorageError
+from headgate.runtime.cleaning import ATTEMPTS_MAX, PAUSE_MS, Cleaning
+
+
+class Yard:
+    """A background that works at once, and the desk that keeps account."""
+
+    def __init__(self) -> None:
+        self.clock, self.posted = ManualClock(), deque[Callable[[], None]]()
+        self.under_way, self.fences = 0, 0
+        self.errors: list[Exception | None] = []
+        self.tried = 0
+        self.cleaning = Cleaning(self, self.posted.append, self.clock, self)
+
+    def submit(self, work: Any, done: Any) -> None:
+        """`Background`."""
+        try:
+            result, failure = work(), None
+        except Exception as error:
+            result, failure = None, error
+        done(result, failure)
+
+    def cleaning_started(self) -> None:
+        """`Desk`."""
+        self.under_way += 1
+
+    def cleaning_ended(self) -> None:
+        """`Desk`."""
+        self.under_way -= 1
+
+    def fenced(self, error: FencedError) -> None:
+        """`Desk`."""
+        self.fences += 1
+
+    def work(self) -> None:
+        """What is deleted; fails as `errors` say."""
+        self.tried += 1
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+
+    def pass_time(self, ms: int) -> None:
+        """The loop wakes up again."""
+        self.clock.now += ms
+        self.cleaning.tick()
+        while self.posted:
+            self.posted.popleft()()
+
+
+def test_it_is_tried_again_after_longer_and_longer_pauses() -> None:
+    """Under way until it is done; nothing is due afterwards."""
+    yard = Yard()
+    yard.errors = [StorageError("busy"), StorageError("busy")]
+    yard.cleaning.delete("a file", yard.work)
+    yard.pass_time(0)
+    assert (yard.tried, yard.under_way) == (1, 1)
+    yard.pass_time(PAUSE_MS - 1)
+    assert yard.tried == 1
+    yard.pass_time(1)
+    assert yard.tried == 2
+    assert yard.cleaning.next_wakeup() == yard.clock.now + 2 * PAUSE_MS
+    yard.pass_time(2 * PAUSE_MS)
+    assert (yard.tried, yard.under_way, yard.cleaning.next_wakeup()) == (3, 0, None)
+
+
+def test_it_is_given_up_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    """The reason and what was left are told once."""
+    yard = Yard()
+    yard.errors = [StorageError("no such device")] * ATTEMPTS_MAX
+    with caplog.at_level(logging.WARNING, "headgate.checkpoints"):
+        yard.cleaning.delete("checkpoint 7", yard.work)
+        for _ in range(2 * ATTEMPTS_MAX):
+            yard.pass_time(PAUSE_MS << ATTEMPTS_MAX)
+    assert (yard.tried, yard.under_way) == (ATTEMPTS_MAX, 0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "checkpoint 7 could not be deleted: no such device; the next start of the job deletes what is left"
+    ]
+
+
+def test_who_was_replaced_deletes_nothing_more() -> None:
+    """What waited is given up; the owner is told."""
+    yard = Yard()
+    yard.errors = [StorageError("busy"), FencedError("another job master")]
+    yard.cleaning.delete("one", yard.work)
+    yard.cleaning.delete("two", yard.work)
+    yard.pass_time(0)
+    yard.pass_time(10 * PAUSE_MS)
+    assert (yard.tried, yard.fences, yard.under_way) == (2, 1, 0)
+
+
+def test_behind_the_end_a_failure_is_final() -> None:
+    """The loop will not turn again."""
+    yard = Yard()
+    yard.cleaning.close()
+    yard.errors = [StorageError("busy")]
+    yard.cleaning.delete("last", yard.work)
+    yard.pass_time(0)
+    assert (yard.under_way, yard.cleaning.next_wakeup()) == (0, None)
