@@ -92,6 +92,8 @@ class Relay:
             "high-availability.type": "filesystem",
             "high-availability.lease": f"{LEASE_S:.0f}s",
             "execution.checkpointing.num-retained": NUM_RETAINED,
+            # Files of their own, so that there is something to be left over.
+            "execution.checkpointing.data-inline-threshold": 0,
         }
         return Order(
             str(place.root),
@@ -200,7 +202,7 @@ class RelayRun:
         self._told, self._chance = told, random.Random(plan.seed)
         self._log = place.root / "drivers.log"
         self._drivers: list[Driver] = []
-        self._found = Found()
+        self._found, self._killed_s = Found(), 0.0
         self.result = RunResult(plan.name, plan.seed, [plan.parallelism], INTERVAL_MS, plan.mode.name)
 
     @property
@@ -285,7 +287,7 @@ class RelayRun:
             told.violations.append(wrong)
         leader.look()
         leader.process.kill()
-        at_s = time.monotonic()
+        self._killed_s = at_s = self._strikes.struck_at(place) or time.monotonic()
         leader.process.wait()
         if leader.process.returncode == 0:
             told.violations.append("the job had ended before")
@@ -310,13 +312,13 @@ class RelayRun:
 
     def _takes_over(self, leader: Driver, told: FaultResult) -> bool:
         """The next driver begins at the newest completed checkpoint, and sweeps what was left over."""
-        at_s, watcher = time.monotonic(), leader.watcher
+        watcher = leader.watcher
         running: Event | None = watcher.wait(lambda: watcher.first("running", 0), START_S)
         if running is None:
             told.violations.append("the next driver did not get the job to run")
             return False
         told.restarts = 1
-        told.recovery_s = round(max(0.0, running.at_s - at_s), 3)
+        told.recovery_s = round(running.at_s - self._killed_s, 3)
         begun = watcher.named("deploying")[0].facts["checkpoint"]
         if begun != self._found.newest:
             told.violations.append(f"it began at checkpoint {begun} instead of {self._found.newest}")

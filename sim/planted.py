@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
 from headgate.api.source import Split
+from headgate.checkpoint.service import CheckpointService
+from headgate.checkpoint.store.entries import Completed
+from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.common.ids import CheckpointId
+from headgate.common.layered import LayeredTable
 from headgate.core.alignment.aligned import AlignedBarrierHandler
 from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler import TriggerSnapshot
-from headgate.runtime import deployment
+from headgate.core.checkpoint.coordinator import CheckpointCoordinator
+from headgate.core.execution import JobState
+from headgate.runtime import checkpoint_master, deployment
+from headgate.runtime.checkpoint_master import CheckpointMaster
+from headgate.runtime.committers import Committers
+from headgate.runtime.control import messages as m
 from headgate.runtime.drawing import Drawing
 from headgate.runtime.gate_task import GateTask
 from headgate.runtime.job_master import JobMaster
+from headgate.runtime.leadership import Leadership
+from headgate.runtime.operators.stateless import SinkOperator
 from headgate.runtime.source_task import SourceTask
-from sim.store import STORES, EventReader, StoreWriter
+from sim.store import STORES, EventReader, Store, StoreCommitter, StoreWriter
 from sim.workload import STORE
 
 
@@ -29,6 +42,13 @@ def _trigger_on_first_barrier(
     return [TriggerSnapshot(barrier, age_ms, 0.0)]
 
 
+_sink_snapshot = SinkOperator.snapshot
+_message = JobMaster.message
+_acknowledge = CheckpointCoordinator.acknowledge
+_start = CheckpointCoordinator.start
+_open_logged = checkpoint_master.open_logged
+_publish = Store.publish
+_store = CheckpointMaster._store
 _snapshot = EventReader.snapshot
 _prepare = StoreWriter.prepare_commit
 _assigned = SourceTask.splits_assigned
@@ -48,24 +68,142 @@ def _publish_at_once(self: StoreWriter) -> list[Any]:
 
 def _assign_then_draw(self: SourceTask, splits: Sequence[Any] | None) -> None:
     # A trigger that came before the splits is answered with their positions.
-    deferred, self._deferred = self._deferred, None
+    draws, self._know = self._know, lambda: None  # type: ignore[method-assign]
     _assigned(self, splits)  # type: ignore[arg-type]
-    if deferred is not None:
-        self.trigger(deferred)
+    self._know = draws  # type: ignore[method-assign]
+    draws()
 
 
 def _only_note(self: JobMaster, error: Exception) -> None:
     self.ports.listener.note(f"also: {error}")
 
 
-BUGS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "no barrier alignment": (AlignedBarrierHandler, "barrier", _trigger_on_first_barrier),
-    "source position off by one": (EventReader, "snapshot", _one_record_late),
-    "sink commits at the snapshot": (StoreWriter, "prepare_commit", _publish_at_once),
-    "splits counted twice in a cut": (SourceTask, "splits_assigned", _assign_then_draw),
-    "recovery ends with a failed commit": (JobMaster, "recovery_failed", _only_note),
+def _forget_unconfirmed(self: SinkOperator, checkpoint: int) -> Any:
+    self._unconfirmed.clear()
+    return _sink_snapshot(self, checkpoint)
+
+
+def _obey_any_attempt(self: JobMaster, link: Any, message: Any) -> None:
+    if isinstance(message, m.Acknowledge) and self.state is JobState.RUNNING:
+        self.checkpoints.acknowledged(message)
+    else:
+        _message(self, link, message)
+
+
+def _acknowledge_any(self: CheckpointCoordinator[Any], attempt: Any, checkpoint: Any, *rest: Any) -> Any:
+    pending = self._ledger.pending.get(checkpoint)
+    return _acknowledge(self, attempt if pending is None else pending.attempt, checkpoint, *rest)
+
+
+def _start_with_used_ids(self: CheckpointCoordinator[Any], *rest: Any) -> None:
+    # Without attempts in messages nothing speaks against giving ids of aborted checkpoints out again.
+    self._ledger.next_id = CheckpointId((self.latest or 0) + 1)
+    _start(self, *rest)
+
+
+def _open_second_latest(disk: Any, logged: list[Any], *rest: Any) -> Any:
+    return _open_logged(disk, logged[:-1] or logged, *rest)
+
+
+def _recommit_nothing(self: Committers, restored: Any) -> None:
+    if not self._begun:
+        self._begin(restored)
+    for committer in self._by_uid.values():
+        committer.abandon([])
+
+
+def _publish_again(self: Store, part: str) -> None:
+    if part in self.published:
+        self.published[f"{part}, once more"] = self.published[part]
+        return
+    _publish(self, part)
+
+
+def _commit_then_store(self: CheckpointMaster, kind: Any, metadata: Any, folder: Any) -> None:
+    if folder is None:
+        self._committers.commit(metadata.operators)
+    _store(self, kind, metadata, folder)
+
+
+def _freeze_nothing(self: LayeredTable) -> Any:
+    return (self._base,), next(self._tickets)
+
+
+def _append_anyway(
+    self: CompletedCheckpointLog, permit: Any, checkpoint: Any, metadata: str, sha256: str
+) -> None:
+    last = self._read_run()[-1]
+    self._end = self._next(last, Completed(permit.generation, last.digest, checkpoint, metadata, sha256))
+    self._create(self._end)
+
+
+def _leads_always(_self: Any, *_rest: Any) -> None:
+    """Nobody asks who leads."""
+
+
+def _everything_is_over(_self: StoreCommitter, _part: str) -> bool:
+    return True
+
+
+Patch = tuple[Any, str, Callable[..., Any]]
+"""Class or module, name, and the wrong version."""
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A known mistake.
+
+    Attributes:
+        patches: what makes it.
+        mix: the mix of faults that finds it best.
+        first: the first seed of that mix that shows it, as measured; a search begins a little before.
+    """
+
+    patches: tuple[Patch, ...]
+    mix: str = "default"
+    first: int = 0
+
+
+BUGS: dict[str, Bug] = {
+    "no barrier alignment": Bug(((AlignedBarrierHandler, "barrier", _trigger_on_first_barrier),)),
+    "records of an aborted transaction are dropped": Bug(((SinkOperator, "snapshot", _forget_unconfirmed),)),
+    "sink commits at the snapshot": Bug(((StoreWriter, "prepare_commit", _publish_at_once),)),
+    "source position off by one": Bug(((EventReader, "snapshot", _one_record_late),)),
+    "acknowledgements of an old attempt are accepted": Bug(
+        (
+            (JobMaster, "message", _obey_any_attempt),
+            (CheckpointCoordinator, "acknowledge", _acknowledge_any),
+            (CheckpointCoordinator, "start", _start_with_used_ids),
+        ),
+        "messages",
+    ),
+    "the second-latest checkpoint is restored": Bug(
+        ((checkpoint_master, "open_logged", _open_second_latest),)
+    ),
+    "prepared transactions are forgotten at a restore": Bug(((Committers, "recommit", _recommit_nothing),)),
+    "a repeated commit commits again": Bug(((Store, "publish", _publish_again),)),
+    "commit before the log holds it": Bug(((CheckpointMaster, "_store", _commit_then_store),)),
+    "snapshots alias live state": Bug(((LayeredTable, "freeze", _freeze_nothing),)),
+    "no fencing of leaders": Bug(
+        (
+            (CompletedCheckpointLog, "append", _append_anyway),
+            (CompletedCheckpointLog, "check", _leads_always),
+            (Leadership, "require", _leads_always),
+        ),
+        "coordinator",
+    ),
+    "splits counted twice in a cut": Bug(((SourceTask, "splits_assigned", _assign_then_draw),)),
+    "recovery ends with a failed commit": Bug(((JobMaster, "recovery_failed", _only_note),), "storage"),
+    "who was replaced clears up after its successor": Bug(
+        (
+            (StoreCommitter, "_is_over", _everything_is_over),
+            (CheckpointService, "check", _leads_always),
+            (Leadership, "require", _leads_always),
+        ),
+        "coordinator",
+    ),
 }
-"""What -> class, method, and its wrong version."""
+"""What -> how."""
 
 
 def _restore_nothing(_plan: Any, _checkpoint: Any) -> list[Any]:
@@ -86,11 +224,11 @@ def _forget_outputs(_self: Drawing, _overtaken: Any) -> None:
     """What the barrier overtook on the sender's side is stored nowhere."""
 
 
-IN_FLIGHT_BUGS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "records in flight are not restored": (deployment, "assign_in_flight", _restore_nothing),
-    "records before late barriers are lost": (GateTask, "_pass_captured", _drop_captured),
-    "half-read batches are not captured": (GateTask, "_take_inputs", _forget_half_read),
-    "overtaken output is not captured": (Drawing, "_take_outputs", _forget_outputs),
+IN_FLIGHT_BUGS: dict[str, Bug] = {
+    "records in flight are not restored": Bug(((deployment, "assign_in_flight", _restore_nothing),)),
+    "records before late barriers are lost": Bug(((GateTask, "_pass_captured", _drop_captured),)),
+    "half-read batches are not captured": Bug(((GateTask, "_take_inputs", _forget_half_read),)),
+    "overtaken output is not captured": Bug(((Drawing, "_take_outputs", _forget_outputs),)),
 }
 """The same for barriers that overtake records."""
 
@@ -98,6 +236,7 @@ IN_FLIGHT_BUGS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 @contextmanager
 def planted(bug: str) -> Iterator[None]:
     """The product with one of `BUGS` or `IN_FLIGHT_BUGS` in it."""
-    cls, name, wrong = (BUGS | IN_FLIGHT_BUGS)[bug]
-    with patch.object(cls, name, wrong):
+    with ExitStack() as patched:
+        for owner, name, wrong in (BUGS | IN_FLIGHT_BUGS)[bug].patches:
+            patched.enter_context(patch.object(owner, name, wrong))
         yield

@@ -142,8 +142,12 @@ class JobControl(Protocol):
         """End the job with a savepoint; the answer is its URI, once it is committed."""
         ...
 
-    def cancel(self) -> None:
-        """End the job now; what is not committed is not committed any more."""
+    def cancel(self, handed_over: bool = False) -> None:
+        """End the job now; what is not committed is not committed any more.
+
+        Args:
+            handed_over: with high availability, end this driver only: the next one goes on with the job.
+        """
         ...
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
@@ -166,6 +170,7 @@ class JobSpec:
         restore_from: a checkpoint to begin from, as path or URI; None begins empty.
         spark: the user's ``SparkSession``, or None.
         begins: called by whoever runs the job, when it can be asked for something.
+        given_up: asked by a driver that waits until it may lead the job, whether it shall stop waiting.
     """
 
     name: str
@@ -177,6 +182,7 @@ class JobSpec:
     restore_from: str | None = None
     spark: Any = None
     begins: Callable[[JobControl], None] | None = None
+    given_up: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +192,13 @@ class JobResult:
     Attributes:
         job_id: names this submission; also the directory of its checkpoints.
         name: given to ``execute``.
-        restarts: how often it was restored after a failure.
-        checkpoints: how many completed.
+        restarts: how often this driver restored it after a failure.
+        checkpoints: how many completed under this driver.
         records_in: uid -> records that the operator received (for a source: read).
         records_out: uid -> records that it emitted (for a sink: wrote).
         collected: uid of a collecting sink -> its records; the Environment fills this in.
         skipped: uid of a source -> bad records that it skipped.
-        duration_ms: from submission to end.
+        duration_ms: from this driver's submission to the end.
         savepoint: URI of the savepoint that the job was stopped with; None when its input ended.
     """
 

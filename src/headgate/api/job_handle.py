@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
 from headgate.api.executor import Executor, JobControl, JobResult, JobSpec, JobStatus, Then
-from headgate.common.errors import HeadgateError, OperatingError, UsageError
+from headgate.common import options as o
+from headgate.common.errors import HeadgateError, OperatingError, TerminatedError, UsageError
 
 
 class JobHandle:
@@ -33,11 +35,14 @@ class JobHandle:
         self.name = job.name
         self._control: Future[JobControl] = Future()
         self._result: Future[JobResult] = Future()
-        spec = replace(job, begins=self._control.set_result)
+        self._given_up = threading.Event()
+        self._survives = job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE
+        spec = replace(job, begins=self._control.set_result, given_up=self._given_up.is_set)
 
         def run() -> None:
             try:
                 self._result.set_result(finished(executor.execute(spec)))
+                self._refuse_questions(OperatingError("another driver has brought it to its end"))
             except BaseException as error:
                 self._result.set_exception(error)
                 self._refuse_questions(error)
@@ -50,8 +55,13 @@ class JobHandle:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
-            self.cancel()
-        self._thread.join()
+            self._leave(error)
+        try:
+            self._thread.join()
+        except KeyboardInterrupt as interrupt:
+            self._leave(interrupt)
+            self._thread.join()
+            raise
 
     def result(self, timeout_s: float | None = None) -> JobResult:
         """Wait until the job has ended.
@@ -64,12 +74,13 @@ class JobHandle:
             UserFunctionError: the program's code failed and the restart strategy gave up.
             JobFailedError: it was cancelled, or anything else failed and the restart strategy gave up.
             TimeoutError: it goes on; the wait was too short.
-            KeyboardInterrupt: Ctrl-C while waiting; the job was cancelled first.
+            KeyboardInterrupt: Ctrl-C while waiting; the job was cancelled first. Where a signal ends the
+                process, it was left to the next driver, if there can be one.
         """
         try:
             return self._result.result(timeout_s)
-        except KeyboardInterrupt:
-            self.cancel()
+        except KeyboardInterrupt as error:
+            self._leave(error)
             self._thread.join()
             raise
 
@@ -84,7 +95,7 @@ class JobHandle:
         Raises:
             OperatingError: it did not begin at all.
         """
-        return self._begun().status()
+        return self._control.result().status()
 
     def checkpoint(self, timeout_s: float | None = None) -> str:
         """Take a checkpoint now; gives its URI once it is complete and committed.
@@ -97,7 +108,7 @@ class JobHandle:
             ConfigError: the job takes no checkpoints.
             TimeoutError: it is not complete yet, but goes on.
         """
-        uri: str = self._asked(self._begun().checkpoint, timeout_s)
+        uri: str = self._asked(lambda control, then: control.checkpoint(then), timeout_s)
         return uri
 
     def savepoint(
@@ -120,8 +131,7 @@ class JobHandle:
             OperatingError: it was not taken; says why. The job is not disturbed by that.
             TimeoutError: it is not whole yet, but goes on.
         """
-        control = self._begun()
-        uri: str = self._asked(lambda then: control.savepoint(target, format, then), timeout_s)
+        uri: str = self._asked(lambda control, then: control.savepoint(target, format, then), timeout_s)
         return uri
 
     def stop(
@@ -145,8 +155,7 @@ class JobHandle:
             OperatingError: it was not stopped; says why. Where its sources had stopped already, it restarts.
             TimeoutError: it has not stopped yet, but will.
         """
-        control = self._begun()
-        uri: str = self._asked(lambda then: control.stop(target, format, drain, then), timeout_s)
+        uri: str = self._asked(lambda control, then: control.stop(target, format, drain, then), timeout_s)
         return uri
 
     def rescale(self, parallelism: int, from_last: bool = False, timeout_s: float | None = None) -> None:
@@ -163,22 +172,43 @@ class JobHandle:
             OperatingError: it came to nothing; says whether the job was not touched or put back.
             TimeoutError: it is not done yet, but goes on.
         """
-        control = self._begun()
-        self._asked(lambda then: control.rescale(parallelism, then, from_last), timeout_s)
+        self._asked(lambda control, then: control.rescale(parallelism, then, from_last), timeout_s)
 
     def cancel(self) -> None:
-        """End the job now, and do not wait for that; :meth:`result` then raises."""
-        try:
-            control = self._begun()
-        except HeadgateError:
-            return  # it has ended before it began
-        control.cancel()
+        """End the job now, or as soon as it begins, and do not wait for that; :meth:`result` then raises.
 
-    def _begun(self) -> JobControl:
-        return self._control.result()
+        While this driver stands by for another one that leads the job, only the waiting ends.
+        """
+        self._end(handed_over=False)
 
-    def _asked(self, ask: Callable[[Then], None], timeout_s: float | None) -> Any:
+    def hand_over(self) -> bool:
+        """With high availability, end this driver and leave the job to the next one; otherwise cancel it.
+
+        Returns:
+            whether the job goes on.
+        """
+        self._end(handed_over=True)
+        return self._survives
+
+    def _leave(self, error: BaseException) -> None:
+        if isinstance(error, TerminatedError):
+            error.goes_on = self.hand_over()
+        else:
+            self.cancel()
+
+    def _end(self, *, handed_over: bool) -> None:
+        def begun(control: Future[JobControl]) -> None:
+            if control.exception() is None:  # else it has ended before it began
+                control.result().cancel(handed_over)
+
+        self._given_up.set()
+        self._control.add_done_callback(begun)
+
+    def _asked(self, ask: Callable[[JobControl, Then], None], timeout_s: float | None) -> Any:
+        """The answer; the time limit is for the job's beginning and the answer together."""
         answer: Future[Any] = Future()
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        control = self._control.result(timeout_s)
 
         def then(found: Any, error: HeadgateError | None) -> None:
             if error is None:
@@ -186,8 +216,8 @@ class JobHandle:
             else:
                 answer.set_exception(error)
 
-        ask(then)
-        return answer.result(timeout_s)
+        ask(control, then)
+        return answer.result(None if until is None else max(0.0, until - time.monotonic()))
 
     def _refuse_questions(self, cause: BaseException) -> None:
         if not self._control.done():

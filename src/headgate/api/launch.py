@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Protocol
 
-from headgate.common.errors import PlanError
+from headgate.common.errors import PlanError, TerminatedError
 
 OPTIONS_VARIABLE = "HEADGATE_OPTIONS"
 RESTORE_VARIABLE = "HEADGATE_RESTORE_FROM"
@@ -36,6 +36,10 @@ class Started(Protocol):
 
     def cancel(self) -> None:
         """End it."""
+        ...
+
+    def hand_over(self) -> bool:
+        """Leave it to the next driver where there can be one, else end it; whether it goes on."""
         ...
 
 
@@ -110,6 +114,10 @@ def _waiting_for_jobs() -> Iterator[None]:
         while _started:
             _started[0].result()
             del _started[0]
+    except TerminatedError as error:
+        while _started:
+            error.goes_on = _started.pop().hand_over()
+        raise
     except BaseException:
         while _started:
             _started.pop().cancel()

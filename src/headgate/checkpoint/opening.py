@@ -148,7 +148,7 @@ def open_logged(
                 raise StorageError(f"{error}; {offer if older else 'there is no older one'}") from error
             fell_back(
                 f"checkpoint {completed[place].checkpoint} cannot be restored: {error}; going back to "
-                f"{older[0]}, and output that was committed since then will be written a second time"
+                f"{older[0]}; execution.sinks.older-snapshot says what becomes of output committed since"
             )
     raise _nothing_in(disk.describe())
 

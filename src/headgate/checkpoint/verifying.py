@@ -169,6 +169,12 @@ class _Verifying:
         try:
             if is_outside(name):
                 disk, name = open_disk(name.rpartition("/")[0]), METADATA
+                if name not in disk.list(""):
+                    self._report.notes.append(
+                        f"the savepoint that job {job.job!r} was stopped with is not at {disk.describe()} "
+                        "any more: its owner moved or deleted it, or a job that claimed it did"
+                    )
+                    return None
             found = self._metadata(disk, name, entry)
         except (StorageError, ConfigError) as error:
             if _still_logged(job, entry):

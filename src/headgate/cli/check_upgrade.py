@@ -119,6 +119,10 @@ def _compared(what: str, stored: int | None, now: int | None) -> str:
     return f"{what}: {known[0]} in the snapshot, {known[1]} in the program"
 
 
+WHY_WIDTH: Final = 48
+"""Characters of a line of reasons: these are sentences, and wrapped."""
+
+
 def _table(operators: Sequence[OperatorReport]) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     for name in (
@@ -129,9 +133,9 @@ def _table(operators: Sequence[OperatorReport]) -> Table:
         "in the snapshot",
         "in the program",
         "verdict",
-        "why",
     ):
         table.add_column(name, no_wrap=True)
+    table.add_column("why", max_width=WHY_WIDTH)
     for operator in operators:
         for place, item in enumerate(operator.items):
             head = _head(operator) if place == 0 else ("", "")

@@ -29,18 +29,23 @@ Format = Annotated[
     str | None,
     typer.Option("--format", metavar="FORMAT", help="canonical (Parquet tables) or native; else as it was."),
 ]
+Define = Annotated[
+    list[str] | None,
+    typer.Option("--define", "-D", metavar="KEY=VALUE", help="A setting, such as s3.endpoint."),
+]
+Arguments = Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="The program's own.")]
 Json = Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")]
 
 
 @app.command("show")
-def show(snapshot: Snapshot, as_json: Json = False) -> None:
+def show(snapshot: Snapshot, define: Define = None, as_json: Json = False) -> None:
     """Tell what is in a checkpoint or savepoint."""
 
     def text() -> str:
         from headgate.cli.savepoint_page import render
         from headgate.offline.showing import describe_snapshot
 
-        facts = describe_snapshot(snapshot)
+        facts = describe_snapshot(snapshot, define or ())
         return json.dumps(facts, indent=2) if as_json else render(facts, sys.stdout.isatty())
 
     _ended(text)
@@ -48,17 +53,37 @@ def show(snapshot: Snapshot, as_json: Json = False) -> None:
 
 @app.command("reslice")
 def reslice_(
-    snapshot: Snapshot, target: Target, max_parallelism: Groups, form: Format = None, as_json: Json = False
+    snapshot: Snapshot,
+    target: Target,
+    max_parallelism: Groups,
+    program: Annotated[
+        str | None,
+        typer.Argument(metavar="JOB.PY", help="The program, where only it can take values apart."),
+    ] = None,
+    arguments: Arguments = None,
+    define: Define = None,
+    form: Format = None,
+    as_json: Json = False,
 ) -> None:
-    """Rewrite a snapshot to another number of key groups; no program is needed."""
+    """Rewrite a snapshot to another number of key groups; a program is seldom needed."""
 
     def text() -> str:
         from headgate.cli.savepoint_page import rewritten, with_progress
         from headgate.offline.reslicing import reslice
 
-        return rewritten(
-            with_progress(lambda told: reslice(snapshot, target, max_parallelism, form, told)), as_json
+        made = with_progress(
+            lambda told: reslice(
+                snapshot,
+                target,
+                max_parallelism,
+                form,
+                told,
+                program=program,
+                arguments=arguments or (),
+                options=define or (),
+            )
         )
+        return rewritten(made, as_json)
 
     _ended(text)
 
@@ -68,7 +93,7 @@ def migrate_(
     snapshot: Snapshot,
     target: Target,
     program: Annotated[str, typer.Argument(metavar="JOB.PY", help="The program whose types are wanted.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="The program's own.")] = None,
+    arguments: Arguments = None,
     rekey: Annotated[
         list[str] | None,
         typer.Option("--rekey", metavar="UID=FUNCTION", help="New keys, by a function of the program."),
@@ -79,9 +104,7 @@ def migrate_(
     allow: Annotated[
         bool, typer.Option("--allow-non-restored-state", help="Leave behind what the program lacks.")
     ] = False,
-    define: Annotated[
-        list[str] | None, typer.Option("--define", "-D", metavar="KEY=VALUE", help="A setting.")
-    ] = None,
+    define: Define = None,
     form: Format = None,
     as_json: Json = False,
 ) -> None:

@@ -210,8 +210,8 @@ FALLBACK_TO_OLDER: Final = ConfigOption(
     Boolean(),
     False,
     "Whether a restore from a log of completed checkpoints reads the newest in full first and, when it is "
-    "damaged, takes the next older one. Output that was committed since the older one is written a second "
-    "time.",
+    "damaged, takes the next older one; execution.sinks.older-snapshot says what becomes of output that was "
+    "committed since.",
 )
 SAVEPOINT_DIR: Final = ConfigOption[str | None](
     "execution.checkpointing.savepoint-dir",

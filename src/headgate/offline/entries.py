@@ -81,7 +81,7 @@ def _base(
     older = [name for name, versions in details.versions.items() if versions.older]
     if older and isinstance(forms, PlainForms):
         raise UsageError(
-            f"state {older[0]!r} holds values of older types, which were not rewritten yet; use {MIGRATE}"
+            f"state {older[0]!r} holds values of older types, which were not rewritten yet; give {MIGRATE}"
         )
     schemas = {section.name: section.schema for section in header.sections if section.name in details.formats}
     return canonical_blob(stored, forms.targets(schemas), max_parallelism, folder)

@@ -34,7 +34,8 @@ from headgate.state.heap.restore import value_reader
 from headgate.state.names import is_stamps
 from headgate.state.targets import Target
 
-MIGRATE: Final = "`headgate savepoint migrate` with the program, which takes --max-parallelism too"
+MIGRATE: Final = "the program: name it behind the target"
+"""How `headgate savepoint reslice` gets what it lacks."""
 
 
 class Form(NamedTuple):
@@ -80,7 +81,7 @@ class PlainForms:
         if single and any(chunk.count != 1 for chunk in section.chunks):
             raise UsageError(
                 f"state {section.name!r} was written by a serializer of the program's own, which alone "
-                f"can take its values apart; use {MIGRATE}"
+                f"can take its values apart; give {MIGRATE}"
             )
         target = self._targets.setdefault(
             section.name, Target(schema, Cells() if single else PlainSerializer(stored_type(schema)))
@@ -88,7 +89,7 @@ class PlainForms:
         if target.schema != schema:
             raise UsageError(
                 f"state {section.name!r} holds values of several types, because it was not rewritten yet "
-                f"to what the last program declares; use {MIGRATE}"
+                f"to what the last program declares; give {MIGRATE}"
             )
         return Form(target.serializer.decode_many, target, single)
 
@@ -98,7 +99,7 @@ class PlainForms:
         for name, schema in stored.items():
             if row_of(schema) == BYTES:
                 raise UsageError(
-                    f"state {name!r} was written by a serializer of the program's own; use {MIGRATE}"
+                    f"state {name!r} was written by a serializer of the program's own; give {MIGRATE}"
                 )
             if row_of(schema) == ENTRY:
                 found[name] = Target(schema, PlainMaps(*schema["of"]))
@@ -271,7 +272,7 @@ def spilled(form: Form, values: Sequence[Any]) -> bytes:
     return msgspec.msgpack.encode(values) if form.single else form.target.serializer.encode_many(values)
 
 
-def unspilled(form: Form, data: bytes, count: int) -> list[Any]:
+def unspilled(form: Form, data: Buffer, count: int) -> list[Any]:
     """The counterpart of :func:`spilled`."""
     if not form.single:
         return form.target.serializer.decode_many(data, count)

@@ -14,6 +14,7 @@ import msgspec
 
 from headgate.api.operator_state import declared_operator_state
 from headgate.checkpoint.opening import open_checkpoint
+from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
 from headgate.common.config import Config
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.options import IGNORE_UNCLAIMED_STATE
@@ -27,7 +28,7 @@ from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.runtime.codec import ElementCodec
 from headgate.runtime.in_flight.elements import check_records
 from headgate.runtime.in_flight.shares import assign_in_flight, old_parallelism, records_of
-from headgate.runtime.restore import check_compatible
+from headgate.runtime.restore import WRITER, check_compatible, prepared_in, publishes, sources_in
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata, InFlightStream, OperatorStateHandle
 
@@ -40,6 +41,7 @@ def inspect(
 ) -> dict[str, Any]:
     """An `api.capture.Inspection`: "report", or "error" with class and message of what went wrong."""
     try:
+        use_storage_settings(storage_settings(config))
         disk, metadata = open_checkpoint(request["snapshot"])
         allow = request["allow_non_restored"] or config.get(IGNORE_UNCLAIMED_STATE)
         judge = Judgement(disk, metadata, nodes, plan, allow)
@@ -71,6 +73,7 @@ class Judgement:
         self._disk, self._metadata, self._nodes, self._plan = disk, metadata, nodes, plan
         self._allow = allow_non_restored
         self._before = old_parallelism(metadata)
+        self._sources, self._prepared = sources_in(metadata), prepared_in(metadata)
 
     def report(self, snapshot: str, program: str) -> UpgradeReport:
         """Everything.
@@ -181,15 +184,14 @@ class Judgement:
 
     def _ends(self, uid: str, node: Node | None) -> Iterable[Item]:
         """A source's splits, and what sinks keep and have prepared."""
+        is_source, is_sink = isinstance(node, SourceNode), isinstance(node, SinkNode)
+        if uid in self._sources or is_source:
+            yield _end("source", "splits", uid in self._sources, is_source)
         states = self._metadata.operators.get(uid, ())
-        lists = {name for state in states for name, entries in state.list_state.items() if entries}
-        read = uid in self._metadata.enumerators
-        if read or "splits" in lists or isinstance(node, SourceNode):
-            yield _end("source", "splits", read or "splits" in lists, isinstance(node, SourceNode))
-        prepared = any(state.committables for state in states)
-        if "writer" in lists or prepared:
-            what = "writer" if "writer" in lists else "prepared output"
-            yield _end("sink", what, True, isinstance(node, SinkNode))
+        if any(state.list_state.get(WRITER) for state in states):
+            yield _end("sink", "writer", True, is_sink)
+        if uid in self._prepared:
+            yield _end("sink", "prepared output", True, isinstance(node, SinkNode) and publishes(node.sink))
 
     # -- records in flight
 

@@ -18,6 +18,7 @@ from headgate.api.capture import Inspection, capture
 from headgate.api.operator_state import declared_operator_state
 from headgate.checkpoint.data_files import read_handle
 from headgate.checkpoint.opening import open_checkpoint
+from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
 from headgate.common.config import Config
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.ports import Disk
@@ -27,7 +28,8 @@ from headgate.offline.forms import DeclaredForms
 from headgate.offline.keyed import targets_of
 from headgate.offline.rewriting import Progress, Rewritten, rewrite
 from headgate.offline.sorting import Rekey
-from headgate.offline.upgrade import absolute, outcome
+from headgate.offline.storages import absolute, refuse_unreadable, storage_options
+from headgate.offline.upgrade import outcome
 from headgate.state.canonical.layout import TIMER_SECTIONS
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import (
@@ -65,7 +67,7 @@ def migrate(
         program: path of a Python file; it is run up to ``execute()`` in a process of its own, and starts no
             job.
         arguments: the program's own.
-        options: ``key=value`` settings, as behind ``-D``.
+        options: ``key=value`` settings, as behind ``-D``; those of storages count for both places, too.
         rekey: uid of a keyed operator to the name of a function in the program, from an old key to the new
             one.
         max_parallelism: another number of key groups; None: it stays.
@@ -77,8 +79,8 @@ def migrate(
         UsageError: program and snapshot do not fit, two keys would become one, or the program cannot be
         planned. StorageError: the snapshot is damaged, or a disk refused.
     """
-    open_checkpoint(snapshot)  # before the program is run for nothing
-    with tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
+    with storage_options(options), tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
+        refuse_unreadable(snapshot)
         told = Path(folder) / "progress"
         request = {
             "snapshot": absolute(snapshot),
@@ -120,7 +122,7 @@ def _passed_on(file: Path, progress: Progress) -> Iterator[None]:
 
 
 def inspect(
-    request: Mapping[str, Any], _nodes: Sequence[Node], plan: PhysicalPlan, _config: Config
+    request: Mapping[str, Any], _nodes: Sequence[Node], plan: PhysicalPlan, config: Config
 ) -> dict[str, Any]:
     """An `api.capture.Inspection`: "rewritten", or "error" with class and message of what went wrong."""
     file, wait = Path(request["progress"]), _Wait()
@@ -132,6 +134,7 @@ def inspect(
             new.replace(file)
 
     try:
+        use_storage_settings(storage_settings(config))
         functions = _functions(request["rekey"], plan)
         snapshot = request["snapshot"]
         change = Migration(

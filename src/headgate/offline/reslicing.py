@@ -1,13 +1,16 @@
-"""A snapshot for another number of key groups. No program is needed: every value stays what it is."""
+"""A snapshot for another number of key groups. Without a program every value stays what it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from headgate.common.ports import Disk
 from headgate.offline.forms import PlainForms
+from headgate.offline.migrating import migrate
 from headgate.offline.rewriting import Progress, Rewritten, rewrite
+from headgate.offline.storages import storage_options
 from headgate.state.snapshots import OperatorStateHandle, OperatorSubtaskState, StateHandle
 
 
@@ -17,6 +20,10 @@ def reslice(
     max_parallelism: int,
     form: str | None = None,
     progress: Progress | None = None,
+    *,
+    program: str | Path | None = None,
+    arguments: Sequence[str] = (),
+    options: Sequence[str] = (),
 ) -> Rewritten:
     """Write a snapshot again as a savepoint with another number of key groups.
 
@@ -24,18 +31,37 @@ def reslice(
     are written anew; all else is copied. Memory stays bounded: what does not fit goes through the disk for
     temporary files.
 
+    A program is needed where values cannot be told apart without it: those of a serializer of its own outside
+    tables, and those of older types in RocksDB's files. They are written as it declares them then, as by
+    :func:`headgate.offline.migrating.migrate`.
+
     Args:
         snapshot: path or URI of a checkpoint or savepoint; it is only read.
         target: path or URI of a folder that is empty or not there.
         max_parallelism: the new number of key groups.
         form: "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native one.
         progress: is told what is done, how much of it, and of how much.
+        program: path of a Python file; None: none is needed.
+        arguments: the program's own.
+        options: ``key=value`` settings, as behind ``-D``; those of storages count for both places, too.
 
     Raises:
         UsageError: it cannot be done with this snapshot; says why.
         StorageError: the snapshot is damaged, or a disk refused.
     """
-    return rewrite(snapshot, target, _Resliced(max_parallelism), form, progress)
+    if program is not None:
+        return migrate(
+            snapshot,
+            target,
+            program,
+            arguments,
+            options,
+            max_parallelism=max_parallelism,
+            form=form,
+            progress=progress,
+        )
+    with storage_options(options):
+        return rewrite(snapshot, target, _Resliced(max_parallelism), form, progress)
 
 
 class _Resliced:

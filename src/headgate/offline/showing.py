@@ -7,6 +7,7 @@ from typing import Any
 
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.ports import Disk
+from headgate.offline.storages import storage_options
 from headgate.offline.stored import StoredSection, sections_of
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.runtime.in_flight.shares import old_parallelism, records_of
@@ -15,11 +16,12 @@ from headgate.state.names import is_stamps
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
 
-def describe_snapshot(uri: str) -> dict[str, Any]:
+def describe_snapshot(uri: str, options: Sequence[str] = ()) -> dict[str, Any]:
     """What is in a checkpoint or savepoint, as plain values; no class of the program is needed.
 
     Args:
         uri: path or URI of it.
+        options: ``key=value`` settings of its storage, as behind ``-D``.
 
     Returns:
         ``uri``, ``kind``, ``format``, ``origin``, ``job``, ``job_name``, ``checkpoint``, ``time_ms``,
@@ -30,8 +32,14 @@ def describe_snapshot(uri: str) -> dict[str, Any]:
 
     Raises:
         StorageError: there is no such snapshot, or it cannot be trusted.
+        ConfigError: there is no such setting.
     """
-    disk, metadata = open_checkpoint(uri)
+    with storage_options(options):
+        disk, metadata = open_checkpoint(uri)
+        return _described(uri, disk, metadata)
+
+
+def _described(uri: str, disk: Disk, metadata: CheckpointMetadata) -> dict[str, Any]:
     operators = [
         _operator(disk, metadata, uid) for uid in sorted({*metadata.operators, *metadata.state_types})
     ]

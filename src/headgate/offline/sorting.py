@@ -2,11 +2,17 @@
 
 As they come, entries are put into buckets: a bucket is a range of the new key groups that fits into memory.
 Within a bucket they stay in the order in which they came, so that what a log says of a key follows what was
-there before.
+there before. They are written by the megabyte: one place in the file for each bucket and state that has
+something then. Only these places are kept in memory.
+
+How large entries become outside of compressed files is known when they are there. A bucket that is too large then
+is read several times, each time for some of its key groups.
 """
 
 from __future__ import annotations
 
+import struct
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import ceil
@@ -23,6 +29,9 @@ from headgate.state.canonical.layout import TIMER_SECTIONS
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.rocksdb.local_files import Spool
 
+_TOO_LARGE: Final = 2
+"""A bucket of so many times the bytes that it was to have is not read at once."""
+
 BUCKET_BYTES: Final = 8 << 20
 """Stored bytes that are in memory at a time; as objects they take several times as much."""
 
@@ -31,14 +40,30 @@ CHUNK_ENTRIES: Final = 10_000
 Rekey = Callable[[Any], Any]
 
 
-class _Frame(NamedTuple):
-    """Some entries of one state in the file."""
+_HEAD: Final = struct.Struct("<?IIII")
+"""Before the entries of one portion in one bucket: the fields of :class:`_Frame`, as lengths."""
 
-    state: str
+
+class _Frame(NamedTuple):
+    """Some entries of one state; what they are in bytes."""
+
     removed: bool
     entries: int
-    offset: int
-    lengths: tuple[int, int, int]
+    keys: memoryview
+    old: memoryview
+    values: memoryview
+
+
+class _Part(NamedTuple):
+    """Those of a frame that are wanted; beside the keys their values, or the old keys."""
+
+    removed: bool
+    keys: list[Any]
+    beside: list[Any]
+
+
+_Beside = Callable[[_Frame], list[Any]]
+_Groups = tuple[int, int]
 
 
 class Chunk(NamedTuple):
@@ -66,17 +91,21 @@ class Sorter:
         self._file, self._max_parallelism, self._rekey = Spool(folder), max_parallelism, rekey
         self.ranges = [key_group_range(max_parallelism, parallelism, index) for index in range(parallelism)]
         self._of_subtask: list[list[int]] = []
+        self._groups_of: list[_Groups] = []
         self._bucket_of = np.empty(max_parallelism, np.int32)
         wanted = max(1, ceil(size / BUCKET_BYTES / parallelism))
         for first, last in self.ranges:
             self._divide(first, last, min(wanted, last - first + 1))
-        self._frames: list[list[_Frame]] = [[] for buckets in self._of_subtask for _ in buckets]
+        self._waiting: dict[tuple[int, str], list[bytes]] = {}
+        self._waiting_bytes = 0
+        self._runs: dict[tuple[int, str], array[int]] = {}
         self.forms: dict[str, Form] = {}
 
     def _divide(self, first: int, last: int, count: int) -> None:
-        start = sum(map(len, self._of_subtask))
-        groups = np.arange(last - first + 1)
-        self._bucket_of[first : last + 1] = start + groups * count // len(groups)
+        start = len(self._groups_of)
+        for bucket, groups in enumerate(_divided((first, last), count), start):
+            self._bucket_of[groups[0] : groups[1] + 1] = bucket
+            self._groups_of.append(groups)
         self._of_subtask.append(list(range(start, start + count)))
 
     def add(self, portion: Portion) -> None:
@@ -103,10 +132,18 @@ class Sorter:
         if self._rekey is not None:
             old = KEY_SERIALIZER.encode_many([portion.keys[place] for place in places])
         keys = KEY_SERIALIZER.encode_many([new[place] for place in places])
-        lengths = len(keys), len(old), len(values)
-        frame = _Frame(portion.state, portion.removed, len(places), self._file.size, lengths)
-        self._file.append([keys, old, values])
-        self._frames[bucket].append(frame)
+        head = _HEAD.pack(portion.removed, len(places), len(keys), len(old), len(values))
+        self._waiting.setdefault((bucket, portion.state), []).extend((head, keys, old, values))
+        self._waiting_bytes += len(head) + len(keys) + len(old) + len(values)
+        if self._waiting_bytes >= BUCKET_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        for place, parts in self._waiting.items():
+            begin = self._file.size
+            self._file.append([b"".join(parts)])
+            self._runs.setdefault(place, array("q")).extend((begin, self._file.size - begin))
+        self._waiting, self._waiting_bytes = {}, 0
 
     def chunks(self, subtask: int, state: str) -> Iterator[Chunk]:
         """The entries of one state for one new subtask, by key group, ascending.
@@ -115,14 +152,18 @@ class Sorter:
             StorageError: the local disk does not give them.
         """
         form = self.forms[state]
+        self._write()
+        merged = _timers if state in TIMER_SECTIONS else _entries
+
+        def values_of(frame: _Frame) -> list[Any]:
+            # Of keys that went nothing was kept; of timers that went the timestamps were.
+            return unspilled(form, frame.values, frame.entries) if len(frame.values) else []
+
         for bucket in self._of_subtask[subtask]:
-            frames = [frame for frame in self._frames[bucket] if frame.state == state]
-            if state in TIMER_SECTIONS:
-                keys, values = self._timers(frames, form)
-            else:
-                keys, values = self._entries(frames, form)
-            if keys:
-                yield from self._by_group(keys, values, 1 if form.single else CHUNK_ENTRIES)
+            for groups in self._slices(bucket, [state]):
+                keys, values = merged(self._parts(bucket, state, groups, values_of))
+                if keys:
+                    yield from self._by_group(keys, values, 1 if form.single else CHUNK_ENTRIES)
 
     def check_apart(self) -> None:
         """Refuse that two keys have become one: their state would be mixed, or half of it lost.
@@ -132,54 +173,49 @@ class Sorter:
         """
         if self._rekey is None:
             return
-        for frames in self._frames:
-            before: dict[Any, Any] = {}
-            for frame in frames:
-                for new, old in zip(self._keys(frame), self._old_keys(frame), strict=True):
-                    if before.setdefault(new, old) != old:
-                        raise UsageError(
-                            f"the keys {shortened(before[new])} and {shortened(old)} would both become "
-                            f"{shortened(new)}, and their state cannot be merged; give them different new "
-                            "keys"
-                        )
+        self._write()
+        states = list(dict.fromkeys(state for _, state in self._runs))
+        for bucket in range(len(self._groups_of)):
+            for groups in self._slices(bucket, states):
+                before: dict[Any, Any] = {}
+                for state in states:
+                    for part in self._parts(bucket, state, groups, _old_keys):
+                        _demand_apart(part, before)
 
     def close(self) -> None:
         """Give the disk its space back."""
         self._file.close()
 
-    def _keys(self, frame: _Frame) -> list[Any]:
-        return KEY_SERIALIZER.decode_many(self._file.read(frame.offset, frame.lengths[0]), frame.entries)
+    def _slices(self, bucket: int, states: Sequence[str]) -> list[_Groups]:
+        """The key groups of a bucket, in as many parts as it has to be read in."""
+        first, last = self._groups_of[bucket]
+        size = sum(sum(self._runs.get((bucket, state), array("q"))[1::2]) for state in states)
+        wanted = 1 if size <= _TOO_LARGE * BUCKET_BYTES else ceil(size / BUCKET_BYTES)
+        return _divided((first, last), min(wanted, last - first + 1))
 
-    def _old_keys(self, frame: _Frame) -> list[Any]:
-        keys, old, _ = frame.lengths
-        return KEY_SERIALIZER.decode_many(self._file.read(frame.offset + keys, old), frame.entries)
+    def _parts(self, bucket: int, state: str, groups: _Groups, beside: _Beside) -> Iterator[_Part]:
+        whole = groups == self._groups_of[bucket]
+        for frame in self._frames(bucket, state):
+            keys = KEY_SERIALIZER.decode_many(frame.keys, frame.entries)
+            if whole:
+                yield _Part(frame.removed, keys, beside(frame))
+                continue
+            found = key_groups_of_keys(keys, self._max_parallelism)
+            wanted = np.flatnonzero((found >= groups[0]) & (found <= groups[1])).tolist()
+            if wanted:
+                others = beside(frame)
+                mine = [others[place] for place in wanted] if others else []
+                yield _Part(frame.removed, [keys[place] for place in wanted], mine)
 
-    def _values(self, frame: _Frame, form: Form) -> list[Any]:
-        keys, old, values = frame.lengths
-        return unspilled(form, self._file.read(frame.offset + keys + old, values), frame.entries)
-
-    def _entries(self, frames: list[_Frame], form: Form) -> tuple[list[Any], list[Any]]:
-        held: dict[Any, Any] = {}
-        for frame in frames:
-            keys = self._keys(frame)
-            if frame.removed:
-                for key in keys:
-                    held.pop(key, None)
-            else:
-                held.update(zip(keys, self._values(frame, form), strict=True))
-        return list(held), list(held.values())
-
-    def _timers(self, frames: list[_Frame], form: Form) -> tuple[list[Any], list[Any]]:
-        held: dict[tuple[int, Any], None] = {}
-        for frame in frames:
-            timers = zip(self._values(frame, form), self._keys(frame), strict=True)
-            for timer in timers:
-                if frame.removed:
-                    held.pop(timer, None)
-                else:
-                    held[timer] = None
-        in_order = sorted(held, key=lambda timer: timer[0])
-        return [key for _, key in in_order], [timestamp for timestamp, _ in in_order]
+    def _frames(self, bucket: int, state: str) -> Iterator[_Frame]:
+        places = iter(self._runs.get((bucket, state), ()))
+        for offset, length in zip(places, places, strict=True):
+            run, at = memoryview(self._file.read(offset, length)), 0
+            while at < length:
+                removed, entries, *lengths = _HEAD.unpack_from(run, at)
+                ends = [at + _HEAD.size + sum(lengths[:count]) for count in range(4)]
+                yield _Frame(removed, entries, *(run[begin:end] for begin, end in pairwise(ends)))
+                at = ends[-1]
 
     def _by_group(self, keys: list[Any], values: list[Any], limit: int) -> Iterator[Chunk]:
         groups = key_groups_of_keys(keys, self._max_parallelism)
@@ -191,3 +227,45 @@ class Sorter:
                 mine = places[begin : min(begin + limit, stop)]
                 chosen = [keys[place] for place in mine], [values[place] for place in mine]
                 yield Chunk(int(ordered[start]), *chosen)
+
+
+def _divided(groups: _Groups, count: int) -> list[_Groups]:
+    first, width = groups[0], groups[1] - groups[0] + 1
+    edges = [first + width * place // count for place in range(count + 1)]
+    return [(begin, end - 1) for begin, end in pairwise(edges)]
+
+
+def _old_keys(frame: _Frame) -> list[Any]:
+    return KEY_SERIALIZER.decode_many(frame.old, frame.entries)
+
+
+def _entries(parts: Iterator[_Part]) -> tuple[list[Any], list[Any]]:
+    held: dict[Any, Any] = {}
+    for part in parts:
+        if part.removed:
+            for key in part.keys:
+                held.pop(key, None)
+        else:
+            held.update(zip(part.keys, part.beside, strict=True))
+    return list(held), list(held.values())
+
+
+def _timers(parts: Iterator[_Part]) -> tuple[list[Any], list[Any]]:
+    held: dict[tuple[int, Any], None] = {}
+    for part in parts:
+        for timer in zip(part.beside, part.keys, strict=True):
+            if part.removed:
+                held.pop(timer, None)
+            else:
+                held[timer] = None
+    in_order = sorted(held, key=lambda timer: timer[0])
+    return [key for _, key in in_order], [timestamp for timestamp, _ in in_order]
+
+
+def _demand_apart(part: _Part, before: dict[Any, Any]) -> None:
+    for new, old in zip(part.keys, part.beside, strict=True):
+        if before.setdefault(new, old) != old:
+            raise UsageError(
+                f"the keys {shortened(before[new])} and {shortened(old)} would both become "
+                f"{shortened(new)}, and their state cannot be merged; give them different new keys"
+            )

@@ -9,11 +9,10 @@ from typing import Any
 import msgspec
 
 from headgate.api.capture import Inspection, capture
-from headgate.checkpoint.opening import open_checkpoint
-from headgate.checkpoint.storage.uris import open_disk
 from headgate.common import errors
 from headgate.common.errors import HeadgateError, InternalError
 from headgate.offline.report import UpgradeReport
+from headgate.offline.storages import absolute, refuse_unreadable, storage_options
 
 _INSPECTOR = "headgate.offline.judging:inspect"
 
@@ -36,7 +35,7 @@ def check_upgrade(
         snapshot: path or URI of a checkpoint or savepoint.
         program: path of a Python file.
         arguments: the program's own.
-        options: ``key=value`` settings, as behind ``-D``.
+        options: ``key=value`` settings, as behind ``-D``; those of storages count for the snapshot, too.
         allow_non_restored: whether state that the program lacks may be left behind.
         timeout_s: how long it may take.
 
@@ -44,12 +43,13 @@ def check_upgrade(
         StorageError: the snapshot cannot be read or trusted.
         UsageError: the program cannot be planned; says why.
     """
-    open_checkpoint(snapshot)  # before the program is run for nothing
-    request = {
-        "snapshot": absolute(snapshot),
-        "program": str(program),
-        "allow_non_restored": allow_non_restored,
-    }
+    with storage_options(options):
+        refuse_unreadable(snapshot)
+        request = {
+            "snapshot": absolute(snapshot),
+            "program": str(program),
+            "allow_non_restored": allow_non_restored,
+        }
     facts = capture(program, arguments, options, timeout_s, Inspection(_INSPECTOR, request))
     return msgspec.convert(outcome(facts, str(program))["report"], UpgradeReport)
 
@@ -68,8 +68,3 @@ def outcome(facts: dict[str, Any], program: str) -> dict[str, Any]:
         kind = getattr(errors, name, HeadgateError)
         raise kind(message)
     return found
-
-
-def absolute(uri: str) -> str:
-    """The same place, wherever the program goes: it may change the working directory."""
-    return open_disk(uri).describe()

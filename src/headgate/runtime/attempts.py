@@ -124,7 +124,7 @@ class Attempts:
         return deployment.messages(self.plan, self.point)
 
     def readers(self, messages: Mapping[int, m.Deploy]) -> tuple[int, set[tuple[int, int]]] | None:
-        """The checkpoint that is restored and this job's to delete, and who reads records in flight from it."""
+        """The checkpoint that is restored, if it is the job's to delete, and who reads what was in flight."""
         point = self.point
         if point is None or (point.checkpoint.job != self._job and not point.claimed):
             return None

@@ -73,8 +73,8 @@ class CheckpointHistory:
         """The next attempt runs another plan."""
         self._topology = topology_of(plan)
 
-    def triggered(self, effect: e.TriggerCheckpoint) -> None:
-        """A checkpoint begins now."""
+    def begun(self, effect: e.RunHooks) -> None:
+        """A checkpoint begins now; its tasks are triggered when its hooks are through."""
         now = self._clock.monotonic_ms()
         begun = CheckpointRecord(
             effect.checkpoint,

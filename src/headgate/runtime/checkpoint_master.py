@@ -8,16 +8,18 @@ Places of savepoints are kept in `savepoints.py`, deletions are repeated by `cle
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headgate.checkpoint.history_file import HistoryFile
+from headgate.checkpoint.layout import job_folder
 from headgate.checkpoint.opening import open_logged
 from headgate.checkpoint.savepoints import SavepointFolder, is_outside
 from headgate.checkpoint.service import CheckpointService, may_be_published
 from headgate.checkpoint.store.log import CommitPermit
-from headgate.common.errors import FencedError
+from headgate.common.errors import FencedError, HeadgateError
 from headgate.common.ids import AttemptId, CheckpointId, JobId
 from headgate.common.ports import Randomness
 from headgate.core.alignment.settings import AlignmentSettings
@@ -43,6 +45,9 @@ from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
 
 _LOG: Final = logging.getLogger("headgate.checkpoints")
 
+ENUMERATORS: Final = "enumerators"
+"""The hook that comes before the tasks: the split enumerators' snapshot."""
+
 
 def make_coordinator(
     settings: CheckpointSettings, service: CheckpointService | None, randomness: Randomness
@@ -54,16 +59,16 @@ def make_coordinator(
     if service is not None and (claimed := service.claimed()) is not None:
         known.insert(0, claimed)
     unowned = [CheckpointId(entry.checkpoint) for entry in logged if is_outside(entry.metadata)]
-    return CheckpointCoordinator(settings, first, known, randomness.uniform, unowned=unowned)
+    return CheckpointCoordinator(settings, first, known, randomness.uniform, [ENUMERATORS], unowned)
 
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A checkpoint that was triggered: by the wall clock, by the monotonic one, with what."""
+    """A checkpoint under way: when it began (monotonic), with what, and the wall clock at its trigger."""
 
-    trigger_ms: int
     began_ms: int
     enumerators: dict[str, Any]
+    trigger_ms: int = 0
 
 
 class CheckpointMaster:
@@ -97,7 +102,8 @@ class CheckpointMaster:
         self._host, self._ports = host, ports
         self._clock, self._background, self._post = ports.clock, ports.background, ports.post
         self._contents = CheckpointContents(job, job_name, self.generation, plan)
-        self._savepoints = Savepoints(job, settings.savepoint_dir, ports)
+        own = None if service is None else service.disk.describe(job_folder(job))
+        self._savepoints = Savepoints(job, settings.savepoint_dir, ports, own)
         self.requests = CheckpointRequests(
             job, coordinator, service, self._savepoints, ports.clock, self.perform
         )
@@ -260,9 +266,13 @@ class CheckpointMaster:
 
     def perform(self, effects: Sequence[e.Effect[SubtaskSnapshot]]) -> None:
         """Carry out effects in order."""
-        for effect in effects:
-            if isinstance(effect, e.TriggerCheckpoint):
-                self.history.triggered(effect)
+        waiting = deque(effects)
+        while waiting:
+            effect = waiting.popleft()
+            if isinstance(effect, e.RunHooks):
+                # What follows comes next; not by a call, or a thousand requests that fail would nest.
+                waiting.extendleft(reversed(self._run_hooks(effect)))
+            elif isinstance(effect, e.TriggerCheckpoint):
                 self._trigger(effect)
             elif isinstance(effect, e.Finalize):
                 self._finalize(effect)
@@ -284,17 +294,28 @@ class CheckpointMaster:
                 task, checkpoint = effect.task, effect.checkpoint
                 _LOG.warning("task %s spoke of checkpoint %d, which is long over", task, checkpoint)
 
-    def _trigger(self, effect: e.TriggerCheckpoint) -> None:
-        order = self._savepoints.begun(effect.checkpoint, effect.ticket)
+    def _run_hooks(self, effect: e.RunHooks) -> Sequence[e.Effect[SubtaskSnapshot]]:
+        """Before any task: what the enumerators hold.
+
+        The triggers follow in the same turn of the loop, so that no split is handed out in between, which
+        the enumerator and a reader would both have in the checkpoint.
+        """
+        self.history.begun(effect)
+        checkpoint, began_ms = effect.checkpoint, self._clock.monotonic_ms()
         try:
             enumerators = self._host.snapshot_enumerators()
         except Exception as error:
             reason = CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE
-            now = self._clock.monotonic_ms()
-            self.perform(self.coordinator.abort(effect.checkpoint, reason, now, repr(error)))
-            return
+            said = str(error) if isinstance(error, HeadgateError) else repr(error)
+            return self.coordinator.abort(checkpoint, reason, self._clock.monotonic_ms(), said)
+        self._begun[checkpoint] = _Begun(began_ms, enumerators)
+        return self.coordinator.hooks_done(checkpoint, self._clock.monotonic_ms(), [ENUMERATORS])
+
+    def _trigger(self, effect: e.TriggerCheckpoint) -> None:
+        order = self._savepoints.begun(effect.checkpoint, effect.ticket)
         trigger_ms = self._clock.now_ms()
-        self._begun[effect.checkpoint] = _Begun(trigger_ms, self._clock.monotonic_ms(), enumerators)
+        begun = self._begun[effect.checkpoint]
+        self._begun[effect.checkpoint] = replace(begun, trigger_ms=trigger_ms)
         completed = self.coordinator.latest or 0
         barrier = self._alignment.barrier(effect.checkpoint, trigger_ms, order, completed)
         trigger = m.Trigger(

@@ -185,7 +185,7 @@ class _Driver:
             while not master.state.terminal:
                 self._turn(1000)
         except KeyboardInterrupt as error:
-            master.cancel(handed_over=self._leading is not None and isinstance(error, TerminatedError))
+            master.cancel(handed_over=isinstance(error, TerminatedError))
             deadline = time.monotonic() + CANCEL_GRACE_S
             while not master.state.terminal and time.monotonic() < deadline:
                 self._turn(200)
@@ -270,7 +270,7 @@ class _Driver:
 
         # Left last of all: what is committed until then is committed by the leader.
         opened.push(leave)
-        led = leading.wait(self._statistics.note)
+        led = leading.wait(self._statistics.note, self._job.given_up)
         if led is None:
             self._statistics.note(
                 f"the driver that led job {self._job.name!r} has brought it to its end; nothing is left to do"

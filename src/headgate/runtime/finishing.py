@@ -111,7 +111,10 @@ class Finishing:
 
         def write() -> SubtaskSnapshot | None:
             if not running.void:
-                return self._writer.finish(drawn, self._clock)
+                snapshot = self._writer.finish(drawn, self._clock)
+                if self._closed:
+                    self._remove_unowned(drawn.savepoint, drawn.checkpoint, snapshot)
+                return snapshot
             # Given up before its turn came: nothing needs to be written.
             release(drawn)
             return None
@@ -128,7 +131,11 @@ class Finishing:
             self._release(running)
 
     def close(self) -> None:
-        """The attempt is over: nothing is reported any more, and what was written is swept later."""
+        """The attempt is over: nothing is reported any more.
+
+        What was written of checkpoints is swept later; nobody sweeps the folders of savepoints, so what is
+        still written there is deleted.
+        """
         self._closed = True
         for running in self._running.values():
             running.void = True
@@ -140,6 +147,11 @@ class Finishing:
         self, key: Key, running: _Running, snapshot: SubtaskSnapshot | None, error: BaseException | None
     ) -> None:
         if self._closed:
+            if snapshot is not None:
+                self._background.submit(
+                    lambda: self._remove_unowned(running.savepoint, running.checkpoint, snapshot),
+                    lambda *_: None,
+                )
             return
         running.snapshot = snapshot
         if running.void:
@@ -195,15 +207,25 @@ class Finishing:
             running.capture.cancel()
         self._discard(running)
 
+    def _remove_unowned(
+        self, savepoint: SavepointOrder | None, checkpoint: int, snapshot: SubtaskSnapshot
+    ) -> None:
+        """Beside the loop: delete what an attempt wrote that is over, where no sweep finds it."""
+        if savepoint is not None:
+            self._writer.discard(checkpoint, _handles(snapshot), savepoint)
+
     def _discard(self, running: _Running) -> None:
         """Delete what is durable already; what still comes is deleted when it does."""
         snapshot, running.snapshot = running.snapshot, None
         streams, running.streams = running.streams, None
-        states = () if snapshot is None else snapshot.operators
-        handles: list[StateHandle] = [handle for state in states for handle in state.handles()]
+        handles = [] if snapshot is None else _handles(snapshot)
         handles += [part.handle for stream in streams or () for part in stream.parts]
         if handles:
             self._background.submit(
                 lambda: self._writer.discard(running.checkpoint, handles, running.savepoint),
                 lambda *_: None,
             )
+
+
+def _handles(snapshot: SubtaskSnapshot) -> list[StateHandle]:
+    return [handle for state in snapshot.operators for handle in state.handles()]

@@ -81,20 +81,23 @@ class HighAvailability:
         self._forgets = forgets
         self._store: LedStore | None = None
 
-    def wait(self, waiting: Callable[[str], None]) -> LedJob | None:
+    def wait(
+        self, waiting: Callable[[str], None], given_up: Callable[[], bool] | None = None
+    ) -> LedJob | None:
         """Block until this driver leads.
 
         Args:
             waiting: told in words whenever who is waited for changes.
+            given_up: whether to stop waiting, asked again and again.
 
         Returns:
             the job; None when the driver that led has brought it to its end meanwhile.
 
         Raises:
-            FencedError: another driver leads, and high-availability.standby is false.
+            FencedError: another driver leads, and high-availability.standby is false, or it was given up.
             StorageError: the storage or ZooKeeper cannot be reached.
         """
-        won = self._leadership.wait(waiting, standby=self._standby)
+        won = self._leadership.wait(waiting, standby=self._standby, given_up=given_up)
         if won is None:
             return None
         job = job_id(self._name, self._cluster, won.run)

@@ -79,9 +79,9 @@ class JobControl:
         wish = SavepointWish(target, format, stop=True, drain=drain)
         self._ask(lambda asker: request_savepoint(self._master, wish, asker), then)
 
-    def cancel(self) -> None:
+    def cancel(self, handed_over: bool = False) -> None:
         """See :class:`headgate.api.executor.JobControl`."""
-        self._post(self._master.cancel)
+        self._post(lambda: self._master.cancel(handed_over))
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
         """See :class:`headgate.api.executor.JobControl`."""

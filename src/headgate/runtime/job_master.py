@@ -129,11 +129,11 @@ class JobMaster:
         """The user wants the job to end now; nothing uncommitted is committed.
 
         Args:
-            handed_over: only this driver ends; another one goes on with the job.
+            handed_over: only this driver ends, where another one can go on with the job.
         """
         if self.state.terminal or self.state is JobState.FINISHING:
             return
-        self._handed_over = handed_over
+        self._handed_over = handed_over and self.ports.require_leadership is not None
         self._life.move(JobEvent.CANCEL)
         self._end_attempt()
         self._leave()

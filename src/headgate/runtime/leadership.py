@@ -48,18 +48,25 @@ class Leadership:
         self._listeners: list[Callable[[FencedError], None]] = []
         self._error: FencedError | None = None
 
-    def wait(self, waiting: Callable[[str], None], *, standby: bool = True) -> Candidacy | None:
+    def wait(
+        self,
+        waiting: Callable[[str], None],
+        *,
+        standby: bool = True,
+        given_up: Callable[[], bool] | None = None,
+    ) -> Candidacy | None:
         """Block until this driver leads.
 
         Args:
             waiting: told in words whenever who is waited for changes.
             standby: False stops soon where another driver leads and is alive.
+            given_up: whether to stop waiting, asked again and again.
 
         Returns:
             how it was won; None when the driver that led has brought the job to its end meanwhile.
 
         Raises:
-            FencedError: another driver leads, and this one is not to stand by.
+            FencedError: another driver leads, and this one is not to stand by, or not any longer.
             StorageError: the election cannot be reached, from the first look on.
         """
         began_ms, told = self._clock.monotonic_ms(), ""
@@ -78,6 +85,11 @@ class Leadership:
             if text != told:
                 told = text
                 waiting(text)
+            if given_up is not None and given_up():
+                raise FencedError(
+                    f"this driver was cancelled while it stood by; job {self._name!r} is led by "
+                    f"{seen.leader}, and goes on"
+                )
             waited_ms = self._clock.monotonic_ms() - began_ms
             if not standby and waited_ms >= LEASES_WITHOUT_STANDBY * self._election.lease_ms:
                 raise FencedError(

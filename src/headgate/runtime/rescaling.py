@@ -123,6 +123,9 @@ class Rescaling:
         self._ports.background.submit(lambda: _refusal(self._ports.gang, planned.plan.slots), self._look)
 
     def _demand(self, parallelism: int, from_last: bool) -> PlannedJob:
+        # A program that is not checked may say anything, and what else is raised here ends the job.
+        if type(parallelism) is not int:
+            raise UsageError(f"parallelism is {parallelism!r}; expected a whole number")
         if self._wish is not None:
             raise OperatingError(
                 f"the job is being rescaled to parallelism {self._wish.parallelism} already; wait for that"
@@ -188,6 +191,11 @@ class Rescaling:
         state = self._host.state
         if state is not JobState.RUNNING and state not in _FROM_LAST:
             self._answer(None, OperatingError(f"the job was not rescaled: it is {state.value}"))
+            return
+        if self._checkpoints.coordinator.stopping:
+            # The attempt must not end under a stop: who asked for that wants no other parallelism any more.
+            said = "the job was not rescaled: it is being stopped with a savepoint"
+            self._answer(None, OperatingError(said))
             return
         wish.before = self._attempts.planned
         self._ports.listener.note(

@@ -15,19 +15,23 @@ from typing import Any, Final
 import msgspec
 
 from headgate.api.operator_state import declared_operator_state
+from headgate.api.sink import Sink
 from headgate.api.state import declared_state
 from headgate.common.errors import UsageError
 from headgate.common.keygroups import key_group_range
 from headgate.common.options import IGNORE_UNCLAIMED_STATE
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.redistribution import redistribute
-from headgate.graph.logical import KeyedProcessNode, Node, SourceNode
+from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.in_flight.shares import check_receivers, old_parallelism
 from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle, OperatorSubtaskState
 from headgate.state.unclaimed import unclaimed
 
 _LOG: Final = logging.getLogger(__name__)
+
+SPLITS, WRITER = "splits", "writer"
+"""The lists of plain values that sources and sinks keep."""
 
 Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
 
@@ -95,25 +99,78 @@ def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[
 
     Keyed states within a blob or in native files are found by the workers.
     """
-    nodes = {node.uid: node for vertex in plan.vertices for node in vertex.chain}
+    nodes = {node.uid or f"node-{node.id}": node for vertex in plan.vertices for node in vertex.chain}
     stateful = [uid for uid, states in checkpoint.operators.items() if any(map(_has_state, states))]
-    orphans = sorted(uid for uid in stateful if uid not in nodes)
+    orphans = [uid for uid in stateful if uid not in nodes]
     lost = []
     if orphans:
         lost.append(
-            f"state of {', '.join(map(repr, orphans))}, but the program has no operator with that uid; "
+            f"state of {_names(orphans)}, but the program has no operator with that uid; "
             "give the operator its old uid back"
         )
     for uid in sorted(stateful):
         if uid in nodes:
             lost += _unclaimed_of(nodes[uid], checkpoint.operators[uid])
-    return lost
+    return lost + _unclaimed_ends(nodes, checkpoint)
 
 
 def _has_state(state: OperatorSubtaskState) -> bool:
-    """Whether something would be lost without it; a clock alone starts anew."""
+    """Whether something would be lost without it; a clock alone starts anew, and ends are told apart."""
     filled = any(held.count for held in state.operator_state)
-    return _has_keyed(state) or any(state.list_state.values()) or filled
+    return _has_keyed(state) or filled or any(state.list_state.keys() - {SPLITS, WRITER})
+
+
+def _names(uids: Iterable[str]) -> str:
+    return ", ".join(map(repr, sorted(uids)))
+
+
+def _unclaimed_ends(nodes: Mapping[str, Node], checkpoint: CheckpointMetadata) -> list[str]:
+    """What sources have not read yet and what sinks have not published yet, of those that are gone."""
+    read = sources_in(checkpoint) - {uid for uid, node in nodes.items() if isinstance(node, SourceNode)}
+    sinks = {uid: node for uid, node in nodes.items() if isinstance(node, SinkNode)}
+    writers = _with_list(checkpoint, WRITER) - sinks.keys()
+    prepared = {uid for uid in prepared_in(checkpoint) if uid not in sinks or not publishes(sinks[uid].sink)}
+    found = []
+    if read:
+        found.append(
+            f"splits of {_names(read)}, but the program has no source with that uid, so their input would "
+            "be read again from the start; give the source its old uid back"
+        )
+    if writers:
+        found.append(
+            f"state of the writers of {_names(writers)}, but the program has no sink with that uid; give "
+            "the sink its old uid back"
+        )
+    if prepared:
+        found.append(
+            f"prepared output of {_names(prepared)}, but the program has no sink with that uid that could "
+            "publish it; give the sink its old uid back"
+        )
+    return found
+
+
+def sources_in(checkpoint: CheckpointMetadata) -> set[str]:
+    """Uids of the sources whose splits it holds, in readers or in enumerators; all of them may be read."""
+    # What an enumerator's state means only its source knows; None is what it begins from anyway.
+    told = {uid for uid, state in checkpoint.enumerators.items() if state is not None}
+    return told | _with_list(checkpoint, SPLITS)
+
+
+def prepared_in(checkpoint: CheckpointMetadata) -> set[str]:
+    """Uids of the sinks whose output it holds, which may not be published yet."""
+    return {
+        uid for uid, states in checkpoint.operators.items() if any(state.committables for state in states)
+    }
+
+
+def publishes(sink: object) -> bool:
+    """Whether a sink takes up what a checkpoint holds as prepared output."""
+    return isinstance(sink, Sink) and type(sink).create_committer is not Sink.create_committer
+
+
+def _with_list(checkpoint: CheckpointMetadata, name: str) -> set[str]:
+    operators = checkpoint.operators.items()
+    return {uid for uid, states in operators if any(state.list_state.get(name) for state in states)}
 
 
 def _has_keyed(state: OperatorSubtaskState) -> bool:

@@ -8,6 +8,7 @@ one is the user's, and is never touched again.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -64,10 +65,13 @@ class Savepoints:
         job: whose savepoints.
         default_target: where they go when nobody says; None: then it must be said.
         ports: of the job master.
+        own: URI of the folder of the job's checkpoints, where sweeps delete what they do not know.
     """
 
-    def __init__(self, job: JobId, default_target: str | None, ports: MasterPorts) -> None:
-        self._job, self._default, self._ports = job, default_target, ports
+    def __init__(
+        self, job: JobId, default_target: str | None, ports: MasterPorts, own: str | None = None
+    ) -> None:
+        self._job, self._default, self._ports, self._own = job, default_target, ports, own
         self._expected: dict[int, _Savepoint] = {}
         self._open: dict[int, _Savepoint] = {}
         self._gone: dict[int, SavepointFolder] = {}
@@ -86,8 +90,13 @@ class Savepoints:
         target = self._target(wish)
 
         def work() -> SavepointFolder:
-            token = self._ports.randomness.token(TOKEN_BYTES)
-            return prepare(self._ports.disks(target), self._job, token)
+            disk = self._ports.disks(target)
+            if self._own is not None and f"{disk.describe()}/".startswith(f"{self._own}/"):
+                raise StorageError(
+                    f"{disk.describe()} is in the folder of the job's own checkpoints, which the job cleans; "
+                    "choose a folder beside it"
+                )
+            return prepare(disk, self._job, self._ports.randomness.token(TOKEN_BYTES))
 
         def done(folder: SavepointFolder | None, error: BaseException | None) -> None:
             self._ports.post(lambda: prepared(folder, error))
@@ -169,4 +178,8 @@ class Savepoints:
             raise ConfigError(
                 f"nobody says where the savepoint goes; name a folder, or set {SAVEPOINT_DIR.key} for the job"
             )
-        return target
+        # From a program that is not checked, anything may come.
+        place: object = os.fspath(target) if isinstance(target, os.PathLike) else target
+        if not isinstance(place, str):
+            raise ConfigError(f"the savepoint's target is {target!r}; expected a path or URI")
+        return place

@@ -18,6 +18,7 @@ from headgate.serde.serializer import TypeSerializer
 from headgate.serde.undecodable import stored_description
 from headgate.state.operator_blob import blob_parts, read_columns
 from headgate.state.snapshots import OperatorStateHandle, StateHandle
+from headgate.state.subscripts import Subscripts
 from headgate.state.targets import DeclaredSerializer, part_serializers, stored_reader
 
 V = TypeVar("V")
@@ -64,7 +65,7 @@ class LiveListState(Generic[V]):
         self._elements.extend(elements)
 
 
-class LiveBroadcastState(Generic[K, V]):
+class LiveBroadcastState(Subscripts, Generic[K, V]):
     """An `api.operator_state.BroadcastState`."""
 
     __slots__ = ("_entries",)

@@ -1,6 +1,8 @@
 """A program that tests hand to `headgate run`: counts per key, slowly, until the file `gate` lets it end.
 
-headgate run driver_job.py [--json] <scratch folder> [mini | spark] [name]
+headgate run driver_job.py [--json] <scratch folder> [mini | spark | beside] [name]
+
+"beside" is the mini cluster, beside whose job the program goes on.
 """
 
 from __future__ import annotations
@@ -70,14 +72,14 @@ class Count(hg.KeyedProcessFunction):
 
 def main(scratch: Path, cluster: str = "mini", name: str = "counting") -> None:
     """Run the job, and leave its totals in a file."""
-    env = hg.Environment(parallelism=2, executor=Shown() if cluster == "mini" else "spark")
+    env = hg.Environment(parallelism=2, executor="spark" if cluster == "spark" else Shown())
     env.checkpoints(every="100ms", storage=str(scratch / "checkpoints"))
     env.config("execution.checkpointing.num-retained", 3)
     source = Gated(generator_source(int, RECORDS, split_size=500), scratch / "gate")
     numbers = env.from_source(source, uid="numbers")
     counts = numbers.key_by(lambda record: record % KEYS).process(Count(), uid="counts")
     counts.write_json(str(scratch / "out"), uid="out")
-    result = env.execute(name)
+    result = env.execute_async(name).result() if cluster == "beside" else env.execute(name)
     totals = {"records_in": dict(result.records_in), "records_out": dict(result.records_out)}
     (scratch / f"result-{os.getpid()}.json").write_text(json.dumps(totals))
 

@@ -112,7 +112,7 @@ class Drivers:
     Args:
         folder: of the job: checkpoints, output, gate.
         options: of all of them.
-        cluster: "mini" or "spark".
+        cluster: see `driver_job.py`.
     """
 
     def __init__(self, folder: Path, options: Sequence[str] = ON_FILES, cluster: str = "mini") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 from driver_job import RECORDS
@@ -72,6 +73,30 @@ def test_sigterm_hands_the_job_over(drivers: Drivers) -> None:
     assert second.hears("deploying").facts["checkpoint"] == last.checkpoint
     assert second.ends() == 0
     drivers.check_output()
+
+
+@pytest.mark.ci
+def test_a_program_that_goes_on_beside_its_job_is_no_different(tmp_path: Path) -> None:
+    """SIGTERM hands over, Ctrl-C ends a standby and not the job, a standby ends with the job."""
+    drivers = Drivers(tmp_path, cluster="beside")
+    try:
+        first = drivers.start()
+        last = first.completes(2)
+        assert first.signalled(signal.SIGTERM) == 143
+        assert "the next driver goes on" in first.errors
+        second = drivers.start()
+        assert second.hears("deploying").facts["checkpoint"] >= last
+        leaving, standby = drivers.start(), drivers.start()
+        leaving.hears("note")
+        standby.hears("note")
+        assert leaving.signalled(signal.SIGINT) == 130
+        second.completes(1)
+        drivers.let_end()
+        assert second.ends() == 0
+        assert standby.ends() == 0
+        drivers.check_output()
+    finally:
+        drivers.close()
 
 
 @pytest.mark.ci

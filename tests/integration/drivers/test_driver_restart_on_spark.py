@@ -1,4 +1,4 @@
-"""Drivers on Spark, whose workers are processes: the old ones are gone, or fenced, before the new ones write."""
+"""Drivers on Spark, whose workers are processes: old ones are gone, or fenced, before new ones write."""
 
 from __future__ import annotations
 

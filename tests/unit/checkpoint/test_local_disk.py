@@ -18,6 +18,7 @@ from headgate.checkpoint.storage.reachability import (
     check_marker,
     delete_marker,
     probe,
+    take_over_markers,
     write_marker,
 )
 from headgate.checkpoint.storage.uris import open_disk
@@ -231,6 +232,19 @@ def test_open_disk_by_scheme(tmp_path: Path) -> None:
             open_disk(uri)
     with pytest.raises(ConfigError, match="is empty"):
         open_disk("")
+
+
+def test_whoever_takes_over_removes_the_markers_of_its_job(disk: LocalDisk) -> None:
+    """And no others; its own is one that the next driver will know."""
+    dead, other = take_over_markers(disk, "job-0", "abc"), take_over_markers(disk, "job-1", "abc")
+    for token in (dead, other, "abc"):
+        write_marker(disk, token)
+    token = take_over_markers(disk, "job-0", "def")
+    write_marker(disk, token)
+    left = {name.rpartition("/")[2] for name in disk.list(".headgate-probe")}
+    assert left == {other, "abc", token}
+    assert take_over_markers(disk, "job-0", "ghi") != token
+    assert {name.rpartition("/")[2] for name in disk.list(".headgate-probe")} == {other, "abc"}
 
 
 def test_probe_leaves_no_trace(disk: LocalDisk) -> None:

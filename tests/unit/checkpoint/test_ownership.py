@@ -64,7 +64,7 @@ def complete(service: CheckpointService, checkpoints: int) -> None:
 
 
 def test_a_claimed_checkpoint_goes_at_every_crash_point_or_stays_whole() -> None:
-    """Killed before any change: the snapshot is whole until the new job has one of its own; in the end it is gone.
+    """Killed before any change: the new job has a checkpoint of its own first; in the end the other is gone.
 
     Other checkpoints of the old job and their log entries are there at every moment.
     """

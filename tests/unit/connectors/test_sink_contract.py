@@ -40,6 +40,22 @@ class TestParquetFiles(SinkSuite):
         return [row["n"] for file in files for row in pq.read_table(file).to_pylist()]
 
 
+class TestTheGuide(SinkSuite):
+    """The sink that `docs/sinks.md` shows, word by word."""
+
+    def new_sink(self, folder: Path) -> Sink[Any]:
+        """Sinks of one test share their box."""
+        if "_names" not in self.__dict__:
+            text = (Path(__file__).parents[3] / "docs" / "sinks.md").read_text(encoding="utf-8")
+            self._names: dict[str, Any] = {}
+            exec(text.partition("```python\n")[2].partition("```")[0], self._names)
+        return self._names["Letters"]()  # type: ignore[no-any-return]
+
+    def read(self, sink: Sink[Any], folder: Path) -> list[Any]:
+        """What lies in the box."""
+        return [record for letter in self._names["BOX"].values() for record in letter]
+
+
 class TestCollect(SinkSuite):
     """Results in the driver, which live as long as the sink object."""
 

@@ -211,13 +211,17 @@ def test_nothing_starts_behind_a_stop() -> None:
     assert rig.at(500) == []
 
 
-@pytest.mark.parametrize("how", ["declined", "expired", "not stored", "unsure", "not triggered"])
+@pytest.mark.parametrize(
+    "how", ["declined", "declined early", "expired", "not stored", "unsure", "not triggered"]
+)
 def test_a_stop_that_fails_always_fails_the_job(how: str) -> None:
     """Its sources have stopped, so however many failures are tolerable, the job must be restarted."""
     rig = Rig(tolerable_failures=1000, timeout_ms=100)
     rig.ask(STOP, ticket=1)
     if how == "declined":
         effects = rig.decline(1, A, Reason.CHECKPOINT_DECLINED_TASK_NOT_READY)
+    elif how == "declined early":
+        effects = rig.decline(1, A, Reason.IO_EXCEPTION)
     elif how == "expired":
         effects = rig.at(100)
     elif how == "not triggered":
@@ -253,6 +257,23 @@ def test_a_final_checkpoint_waits_for_the_outcome_of_a_stop() -> None:
     aborted = rig.abort(1, Reason.TRIGGER_CHECKPOINT_FAILURE)
     assert kinds(aborted) == ["NotifyAbort", "RunHooks"]
     assert rig.hooks_done(2) == [trigger(2, FINAL)]
+
+
+def test_sc17_hooks_that_end_behind_the_timeout_trigger_nothing() -> None:
+    """The next tick gives the stop up, and because no task heard of it the job goes on."""
+    rig = Rig(timeout_ms=100, hooks=["enumerators"])
+    rig.ask(STOP, ticket=1)
+    assert rig.core.stopping
+    rig.now = 100
+    assert rig.hooks_done(1) == []
+    assert rig.core.next_wakeup() == 100
+    missing = "no acknowledgement from hook 'enumerators'"
+    assert rig.at(100) == [
+        NotifyAbort(ONE, Reason.CHECKPOINT_EXPIRED, missing),
+        RequestFailed(1, STOP, Reason.CHECKPOINT_EXPIRED, missing, ONE),
+    ]
+    assert not rig.core.stopping
+    assert kinds(rig.ask(MANUAL)) == ["RunHooks"]
 
 
 def test_stop_takes_no_checkpoints_place() -> None:

@@ -13,10 +13,10 @@ import pytest
 from headgate.api.executor import JobSpec
 from headgate.common.config import Config
 from headgate.common.errors import UsageError
-from headgate.connectors.dataframe import dataframe_sink
+from headgate.connectors.dataframe import DataFrameSource, dataframe_sink
 from headgate.deploy.spark.executor import reachable
 from headgate.deploy.spark.session import check_interpreter, check_suitable, refuse_connect
-from headgate.deploy.spark.staging import connectors_of, staging_root
+from headgate.deploy.spark.staging import check_restorable, connectors_of, staging_root
 
 
 def job(nodes: tuple[Any, ...] = (), **options: str) -> JobSpec:
@@ -44,6 +44,16 @@ def test_connectors_are_found_also_inside_others() -> None:
         SimpleNamespace(id=3, uid=None),
     )
     assert connectors_of(job(nodes)) == {"a": sink, "#2": wrapped}
+
+
+def test_a_dataframe_is_refused_where_another_driver_may_have_to_go_on() -> None:
+    """Its rows come in another order there; without high availability, and for a sink, all is well."""
+    source = DataFrameSource.__new__(DataFrameSource)
+    with_it = job(**{"high-availability__type": "filesystem"})
+    with pytest.raises(UsageError, match=r"source 'clicks' reads a DataFrame.* high-availability\.type"):
+        check_restorable(with_it, {"clicks": source})
+    check_restorable(job(), {"clicks": source})
+    check_restorable(with_it, {"out": dataframe_sink()})
 
 
 def test_the_control_address_is_reachable_from_other_machines() -> None:

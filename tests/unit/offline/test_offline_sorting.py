@@ -35,13 +35,14 @@ def held(sorter: Sorter, state: str = "n") -> list[tuple[int, int, int]]:
     ]
 
 
+@pytest.mark.parametrize("size", [0, 1_000], ids=["buckets-too-large", "many-buckets"])
 @pytest.mark.parametrize("bucket_bytes", [1, 100, 1 << 20])
 def test_the_order_does_not_depend_on_the_buckets(
-    bucket_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket_bytes: int, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ascending key groups, each key in its own; later values win; removed keys are gone."""
     monkeypatch.setattr(sorting, "BUCKET_BYTES", bucket_bytes)
-    sorter = Sorter(tmp_path, GROUPS, 3, 1_000)
+    sorter = Sorter(tmp_path, GROUPS, 3, size)
     sorter.add(put(list(range(100)), [0] * 100))
     sorter.add(Portion("n", None, True, list(range(50, 100)), [], 0))
     sorter.add(put([7, 60], [1, 2]))
@@ -52,8 +53,12 @@ def test_the_order_does_not_depend_on_the_buckets(
     assert len(found) == 51
 
 
-def test_timers_fire_in_the_order_of_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bucket_bytes", [1, 1 << 20])
+def test_timers_fire_in_the_order_of_time(
+    bucket_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Within a key group by timestamp; one that was deleted is gone, another one of the same key is not."""
+    monkeypatch.setattr(sorting, "BUCKET_BYTES", bucket_bytes)
     sorter = Sorter(tmp_path, 1, 1, 0)
     timers = "timers:event"
     sorter.add(Portion(timers, TIMER_FORM, False, [1, 2, 1], [30, 10, 20], 0))
@@ -61,8 +66,12 @@ def test_timers_fire_in_the_order_of_time(tmp_path: Path) -> None:
     assert held(sorter, timers) == [(0, 2, 10), (0, 1, 20)]
 
 
-def test_keys_that_become_one_are_found_across_states(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bucket_bytes", [1, 1 << 20])
+def test_keys_that_become_one_are_found_across_states(
+    bucket_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where each old key has another state: both would be mixed under the new key."""
+    monkeypatch.setattr(sorting, "BUCKET_BYTES", bucket_bytes)
     sorter = Sorter(tmp_path, GROUPS, 1, 0, lambda key: key // 10)
     sorter.add(put([10], [1]))
     sorter.add(Portion("m", FORM, False, [10], [1], 0))

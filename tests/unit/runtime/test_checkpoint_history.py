@@ -72,7 +72,7 @@ class Rig:
     def trigger(self, checkpoint: int) -> None:
         """A checkpoint begins."""
         kind = e.RequestKind.PERIODIC
-        self.history.triggered(e.TriggerCheckpoint(CheckpointId(checkpoint), AttemptId(1), kind))
+        self.history.begun(e.RunHooks(CheckpointId(checkpoint), AttemptId(1), kind, ("enumerators",)))
 
     def complete(self, checkpoint: int, after_ms: int = 0) -> None:
         """A checkpoint begins and, later, is committed."""
@@ -239,7 +239,7 @@ def test_without_checkpoint_storage_there_is_no_file() -> None:
     """What happens is noted in memory only."""
     rig = Rig()
     history = CheckpointHistory(plan(), None, rig.clock, rig)
-    history.triggered(e.TriggerCheckpoint(CheckpointId(1), AttemptId(1), e.RequestKind.FINAL))
+    history.begun(e.RunHooks(CheckpointId(1), AttemptId(1), e.RequestKind.FINAL, ("enumerators",)))
     history.failed(1, EXPIRED, "")
     history.write()
     assert (rig.run(), [record.kind for record in history.records]) == (0, ["final"])

@@ -13,6 +13,7 @@ from snapshot_samples import INPUT, STATE, Bench, Blob, Stateful, over
 from task_samples import TASK
 
 from headgate.checkpoint.data_files import read_handle
+from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import StorageError
 from headgate.core.alignment.barriers import Barrier, SavepointOrder
 from headgate.core.alignment.handler import SUBSUMED
@@ -358,3 +359,31 @@ def test_an_abort_of_another_checkpoint_changes_nothing(tmp_path: Path) -> None:
     bench.run()
     assert list(bench.acknowledged) == [5]
     assert bench.drawing.machine.remembered == {6}
+
+
+@pytest.mark.parametrize("when", ["written", "being-written"])
+def test_what_an_ended_attempt_writes_for_a_savepoint_goes(tmp_path: Path, when: str) -> None:
+    """Nobody sweeps the folders of savepoints, and the job master may have emptied this one already."""
+    bench, target = Bench(tmp_path / "checkpoints"), tmp_path / "sp"
+    bench.disk.root.mkdir(exist_ok=True)
+    create, ended = LocalDisk.create, when == "written"
+
+    def late(disk: LocalDisk, name: str, parts: Any) -> Any:
+        created = create(disk, name, parts)
+        if not ended:
+            bench.finishing.close()
+        return created
+
+    disk = LocalDisk(target)
+    disk.create = lambda name, parts: late(disk, name, parts)  # type: ignore[method-assign]
+    bench.finishing._writer._disks = lambda uri: disk
+    order = SavepointOrder(disk.describe(), "native", stop=False, drain=False)
+    bench.draw(AlignmentSettings().barrier(1, 0, order))
+    bench.background.run()
+    if ended:
+        bench.finishing.close()
+    while bench.posted:
+        bench.posted.popleft()()
+    bench.run()
+    assert [file for file in target.rglob("*") if file.is_file()] == []
+    assert bench.acknowledged == {}

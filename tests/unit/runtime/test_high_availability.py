@@ -10,6 +10,7 @@ import pytest
 
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.local import LocalDisk
+from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.config import Config, validate
 from headgate.common.errors import ConfigError, FencedError, StorageError
 from headgate.common.format_config import fingerprint
@@ -256,6 +257,13 @@ def test_what_is_missing_for_it_is_named(settings: dict[str, str], named: str) -
     config = Config().with_program({"execution.checkpointing.dir": "/c"} | settings)
     with pytest.raises(ConfigError, match=named):
         validate(config)
+
+
+def test_storage_that_dies_with_its_driver_is_refused() -> None:
+    """Nobody else could ever go on from it."""
+    config = Config().with_program(FILES)
+    with pytest.raises(ConfigError, match=r"needs checkpoints that outlive a driver, .* is memory://here"):
+        open_leadership(config, "clicks", open_disk("memory://here"), SystemClock())
 
 
 def test_sparks_configuration_may_ask_for_it_for_whoever_has_checkpoints() -> None:

@@ -305,3 +305,34 @@ def test_in_any_order_everybody_is_answered_once_and_every_job_ends(
     assert desk.master.state.terminal
     control.close()
     assert all(len(answers.given) == 1 for answers in asked)
+
+
+def test_a_stop_is_not_ended_by_a_change_of_parallelism(tmp_path: Path) -> None:
+    """Whoever stops the job wants no other parallelism any more: the wish under way is refused."""
+    desk = AskedDesk(tmp_path).running()
+    desk.master.checkpoints.latest = None
+    stop = desk.saves(stop=True)
+    wider = desk.rescales(SLOTS + 1)
+    assert "it is being stopped" in wider.error
+    desk.acknowledge(desk.trigger().checkpoint)
+    desk.settle()
+    assert stop.answer == desk.trigger().savepoint.root  # type: ignore[union-attr]
+    assert desk.master.state is JobState.FINISHING
+
+
+@pytest.mark.parametrize("parallelism", ["2", 2.5, True, None])
+def test_a_parallelism_that_is_no_number_disturbs_nobody(tmp_path: Path, parallelism: Any) -> None:
+    """It is refused; what the loop raised would have ended the job."""
+    desk = AskedDesk(tmp_path).running()
+    assert "expected a whole number" in desk.rescales(parallelism).error
+    assert desk.master.state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("target", [17, b"bytes", object()])
+def test_a_target_that_is_no_name_disturbs_nobody(tmp_path: Path, target: Any) -> None:
+    """It is refused with what was expected; a path is as good as its text."""
+    desk = AskedDesk(tmp_path).running()
+    assert "expected a path or URI" in desk.saves(target=target).error
+    desk.saves(target=tmp_path / "there")
+    root = desk.trigger().savepoint.root  # type: ignore[union-attr]
+    assert root.startswith((tmp_path / "there").as_uri())

@@ -15,7 +15,7 @@ from headgate.common.errors import UsageError
 from headgate.common.ids import VertexId
 from headgate.common.keygroups import key_group_range
 from headgate.common.time import WATERMARK_MIN
-from headgate.graph.logical import KeyedProcessNode, MapNode, SinkNode
+from headgate.graph.logical import KeyedProcessNode, MapNode, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.restore import (
     assign_finished,
@@ -264,6 +264,62 @@ def test_an_operator_that_kept_nothing_may_go() -> None:
         check_compatible(plan((1, ("a",))), checkpoint(gone=lists))
 
 
+def of_nodes(*nodes: Node) -> PhysicalPlan:
+    """A vertex for each."""
+    vertices = tuple(Vertex(VertexId(n), (node,), 1) for n, node in enumerate(nodes))
+    return PhysicalPlan(vertices, (), GROUPS, 1)
+
+
+@pytest.mark.parametrize("uid", ["renamed", "in"])
+def test_splits_that_only_an_enumerator_has_are_refused_without_their_source(uid: str) -> None:
+    """The source would read its input again from the start; what it begins from anyway is no loss."""
+    cut = msgspec.structs.replace(checkpoint(), enumerators={"in": {"left": [1, 2]}})
+    check_compatible(of_nodes(SourceNode(0, "in", uid="in")), cut)
+    kind = SourceNode if uid == "renamed" else MapNode
+    changed = of_nodes(kind(0, "in", uid=uid))
+    with pytest.raises(
+        UsageError, match=r"holds splits of 'in', .*no source with that uid.*ignore-unclaimed"
+    ):
+        check_compatible(changed, cut)
+    check_compatible(changed, cut, ignore_unclaimed=True)
+    check_compatible(changed, msgspec.structs.replace(checkpoint(), enumerators={"in": None}))
+
+
+class Publishing(hg.Sink[Any]):
+    def create_writer(self, context: Any, restored: Any) -> Any: ...
+
+    def create_committer(self) -> Any: ...
+
+
+class Direct(hg.Sink[Any]):
+    def create_writer(self, context: Any, restored: Any) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        SinkNode(0, "out", uid="other", sink=Publishing()),
+        SinkNode(0, "out", uid="out", sink=Direct()),
+        MapNode(0, "out", uid="out"),
+    ],
+)
+def test_prepared_output_is_refused_without_a_sink_that_publishes_it(node: Node) -> None:
+    """The sink is gone, is another kind of operator, or publishes without a committer now."""
+    cut = checkpoint(out=[OperatorSubtaskState("out", None, {}, ["a file"])])
+    check_compatible(of_nodes(SinkNode(0, "out", uid="out", sink=Publishing())), cut)
+    with pytest.raises(UsageError, match=r"prepared output of 'out', .*could publish it.*ignore-unclaimed"):
+        check_compatible(of_nodes(node), cut)
+    check_compatible(of_nodes(node), cut, ignore_unclaimed=True)
+
+
+def test_what_a_writer_keeps_is_refused_without_its_sink() -> None:
+    """The uid is known, but is no sink any more."""
+    cut = checkpoint(out=[OperatorSubtaskState("out", None, {"writer": [7]})])
+    check_compatible(of_nodes(SinkNode(0, "out", uid="out", sink=Direct())), cut)
+    with pytest.raises(UsageError, match="state of the writers of 'out'"):
+        check_compatible(of_nodes(MapNode(0, "out", uid="out")), cut)
+
+
 def test_another_number_of_key_groups_is_refused() -> None:
     """Both numbers and the option are named."""
     with pytest.raises(UsageError, match=r"has 128 key groups .* 64; set pipeline.max-parallelism to 128"):
@@ -281,9 +337,8 @@ def test_what_was_prepared_stays_with_the_job_master() -> None:
 def test_committables_are_not_shared_out() -> None:
     """A new parallelism gives writers their states only."""
     old: list[Any] = [OperatorSubtaskState("s", None, {"writer": [n]}, [f"p{n}"]) for n in range(3)]
-    made = plan((2, ("s",)))
-    assert isinstance(made.vertices[0].chain[0], KeyedProcessNode)
-    assert not isinstance(made.vertices[0].chain[0], SinkNode)
+    sink = SinkNode(0, "s", uid="s", sink=Publishing())
+    made = PhysicalPlan((Vertex(VertexId(0), (sink,), 2),), (), GROUPS, 2)
     for _, _, states in assign_state(made, checkpoint(s=old)):
         assert all(state.committables == [] for state in states)
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from headgate.api.sink import Fork, SinkCommitterContext
 from headgate.common.errors import FencedError, OperatingError
-from headgate.connectors.files.names import TAKEN_BACK, PartOrigin, origin_of, pending_folder, safe
+from headgate.connectors.files.names import TAKEN_BACK, origin_of, pending_folder, safe
 from headgate.connectors.files.part_file import remove, storage_error, sync_folder
 
 LINES: Final = "_headgate"
@@ -101,15 +101,15 @@ class Line:
 
     def newer(self) -> list[Path]:
         """Published files of the line that are neither this job's nor its history."""
-        return [path for path, origin in self._files(self._root) if not self._is_history(origin)]
+        return [path for path, is_history in self._files(self._root) if not is_history]
 
     def missing(self) -> list[Path]:
         """Files of this job's history that are published no more, where they are now."""
         return [
             path
             for folder in sorted((self._root / TAKEN_BACK).glob("*/"))
-            for path, origin in self._files(folder)
-            if self._is_history(origin)
+            for path, is_history in self._files(folder)
+            if is_history
         ]
 
     def describe_newer(self) -> str | None:
@@ -133,27 +133,22 @@ class Line:
             f"{str(missing[0].parent)!r}"
         )
 
-    def _files(self, folder: Path) -> Iterator[tuple[Path, PartOrigin]]:
-        """The files of the line in a folder, but for those of this job."""
-        uid, own = self._context.uid, self._context.job
-        jobs = {*self._jobs(), *(fork.job for fork in self.ancestors)} - {own}
-        owners = {pending_folder(job, uid) for job in jobs}
+    def _files(self, folder: Path) -> Iterator[tuple[Path, bool]]:
+        """The files of the line in a folder, but for those of this job, and whether each is history."""
+        uid, lineage = self._context.uid, self._context.lineage
+        forked = {fork.job for fork in self.ancestors}
+        jobs = {*self._jobs(), *forked} - {self._context.job}
+        # Names of jobs are shortened in names of files, so they are compared in that form.
+        owners = {pending_folder(job, uid): job for job in jobs}
         if not folder.is_dir() or not owners:
             return
         with os.scandir(folder) as entries:
             for entry in entries:
                 origin = origin_of(entry.name)
-                if origin is not None and origin.owner in owners:
-                    yield folder / entry.name, origin
-
-    def _is_history(self, origin: PartOrigin) -> bool:
-        # Names of jobs are shortened in names of files, so the forks are compared in that form, too.
-        lineage, uid = self._context.lineage, self._context.uid
-        return any(
-            pending_folder(fork.job, uid) == origin.owner
-            and lineage.holds(fork.job, origin.generation, origin.attempt, origin.checkpoint)
-            for fork in self.ancestors
-        )
+                job = None if origin is None else owners.get(origin.owner)
+                if origin is not None and job is not None:
+                    place = origin.generation, origin.attempt, origin.checkpoint
+                    yield folder / entry.name, job in forked and lineage.holds(job, *place)
 
     # -- entries
 

@@ -201,7 +201,8 @@ class CheckpointCoordinator(Questions[S]):
     ) -> list[Effect[S]]:
         """Hooks are through: after the last one the tasks are triggered.
 
-        Nothing happens for a checkpoint that is gone: a hook that ends late triggers no task.
+        Nothing happens for a checkpoint that is gone, or that should be: a hook that ends late triggers no
+        task, and behind the timeout the next :meth:`tick` gives the checkpoint up.
 
         Args:
             checkpoint: for which they ran.
@@ -209,7 +210,7 @@ class CheckpointCoordinator(Questions[S]):
             hooks: which; None: all that RunHooks named.
         """
         pending = self._ledger.pending.get(checkpoint)
-        if pending is None:
+        if pending is None or (pending.phase is Phase.PREPARING and now_ms >= pending.deadline_ms):
             return []
         triggered = self._admission.hooks_done(pending, hooks)
         return self._then_admit(triggered, now_ms) if triggered else []
@@ -258,7 +259,8 @@ class CheckpointCoordinator(Questions[S]):
         if attempt != pending.attempt or not pending.takes_part(task):
             return []
         says = f"task {tuple(task)}: {detail}" if detail else f"task {tuple(task)}"
-        return self._then_admit(self._fail(pending, reason, says, now_ms), now_ms)
+        # Whatever the reason: a task has heard of it, so the sources of a stop may have stopped.
+        return self._then_admit(self._fail(pending, reason, says, now_ms, heard=True), now_ms)
 
     def abort(
         self, checkpoint: CheckpointId, reason: CheckpointFailureReason, now_ms: int, detail: str = ""
@@ -363,10 +365,16 @@ class CheckpointCoordinator(Questions[S]):
         return self._publishing.next() if self.halted is None else []
 
     def _fail(
-        self, pending: PendingCheckpoint[S], reason: CheckpointFailureReason, detail: str, now_ms: int
+        self,
+        pending: PendingCheckpoint[S],
+        reason: CheckpointFailureReason,
+        detail: str,
+        now_ms: int,
+        *,
+        heard: bool = False,
     ) -> list[Effect[S]]:
         """Give up one whose storing has not begun, and let the failure have its consequences."""
-        involved = pending.phase is not Phase.PREPARING and not reason.pre_flight
+        involved = heard or (pending.phase is not Phase.PREPARING and not reason.pre_flight)
         self._mode.note(f"failed {pending.checkpoint} {reason.name}")
         dropped = self._ledger.drop(pending, reason, detail)
         return dropped + self._consequences(pending, reason, detail, now_ms, involved)

@@ -46,6 +46,11 @@ class Questions(Generic[S]):
         return self._ledger.storing
 
     @property
+    def stopping(self) -> bool:
+        """Whether the job is being stopped with a savepoint."""
+        return self._admission.requests.stopping
+
+    @property
     def tickets(self) -> frozenset[int]:
         """Tickets that have not been answered yet."""
         return self._ledger.tickets.waiting

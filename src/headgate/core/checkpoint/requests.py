@@ -174,6 +174,11 @@ class Requests:
             return None if held else self._final_at_ms
         return self._schedule.next_wakeup_ms
 
+    @property
+    def stopping(self) -> bool:
+        """Whether a stop waits or is under way, behind which nothing is begun."""
+        return self._stopping
+
     def tickets(self) -> set[int | None]:
         """Tickets of those that wait."""
         return self._queue.tickets()

@@ -117,6 +117,9 @@ class ReadOnlyBroadcastState:
     def __len__(self) -> int:
         return len(self._live)
 
+    def __getitem__(self, key: Any) -> Any:
+        return self._live[key]
+
     def put(self, key: Any, value: Any) -> NoReturn:
         """Refused.
 
@@ -132,6 +135,8 @@ class ReadOnlyBroadcastState:
             TypeError: always.
         """
         self._refuse("remove")
+
+    __setitem__, __delitem__ = put, remove
 
     def clear(self) -> NoReturn:
         """Refused.

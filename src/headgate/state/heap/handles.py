@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from headgate.api.state import AggregateFunction
 from headgate.state.heap.tables import MISSING, HeapTable
+from headgate.state.subscripts import Subscripts
 
 _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -253,7 +254,7 @@ class HeapListState(_TableState):
         return [] if elements is MISSING else elements
 
 
-class HeapMapState(_TableState):
+class HeapMapState(Subscripts, _TableState):
     """Map state; an empty map has no entry."""
 
     __slots__ = ()

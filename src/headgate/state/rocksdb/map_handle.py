@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from headgate.state.rocksdb.live_map import LiveMap
 from headgate.state.rocksdb.map_table import RocksMapTable
+from headgate.state.subscripts import Subscripts
 
 
-class RocksMapState:
+class RocksMapState(Subscripts):
     """Map state; an empty map has no entry. What it gives and does is what `HeapMapState` does.
 
     Args:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from headgate.common.time import WATERMARK_MIN
+from headgate.state.subscripts import Subscripts
 from headgate.state.ttl.declared import ABSENT
 from headgate.state.ttl.handle import TtlHandle
 
 
-class TtlMapState(TtlHandle):
+class TtlMapState(Subscripts, TtlHandle):
     """Map state. The stamps are a map from the same keys.
 
     `in`, iteration and `items` are reads of what they touch; `len` is not.

@@ -50,8 +50,9 @@ MIXES: Final[Mapping[str, FaultMix]] = {
     "default": FaultMix((*ALL_KINDS, *WISHES)),
     "coordinator": FaultMix((*DRIVER_KINDS, "fail_commit", "hang_disk", "kill", "repeat_messages"), 12),
     "storage": FaultMix((*STORAGE_KINDS, *DRIVER_KINDS[:3], "kill_while_writing", "kill", "ask_stop"), 12),
+    "messages": FaultMix((*MESSAGE_KINDS, "kill", "raise_at_place", "cut_control", "pause"), 12),
 }
-"""By name: everything, mostly what happens to job masters, mostly what happens to storage."""
+"""By name: everything, mostly what happens to job masters, to storage, to control messages."""
 
 __all__ = ["ALL_FAULTS", "ALL_KINDS", "MIXES", "NO_FAULTS", "WISHES", "FaultMix", "Faults"]
 

@@ -68,6 +68,7 @@ class SimGang:
                 self._report_if_gone(gang)
                 return
             self._started[gang] += 1
+            self._world.forget_the_dead()
             worker = WorkerProcess(self._world, self._driver, gang, slot)
             self._workers.append(worker)
             self._world.workers.append(worker)

@@ -263,6 +263,11 @@ class WorkerProcess(Process):
         self._dirty_since = world.now()
         self.link.send(m.Register(gang, slot, 1000 + slot, "simulated", self.data.address))
 
+    @property
+    def unheard(self) -> bool:
+        """Whether something that it said, or that was said to it, has not arrived."""
+        return bool(len(self.link.out) or len(self.link.back))
+
     # -- the main loop
 
     def since(self, now: int) -> int | None:

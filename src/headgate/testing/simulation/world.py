@@ -251,6 +251,11 @@ class World:
             self._under_way.pop()
         process.must_live()
 
+    def forget_the_dead(self) -> None:
+        """Nothing comes from processes that are gone once their last words have arrived."""
+        self.workers = [worker for worker in self.workers if worker.alive or worker.unheard]
+        self.network.sweep()
+
     def living(self) -> list[WorkerProcess]:
         """Workers that exist."""
         return [worker for worker in self.workers if worker.alive]

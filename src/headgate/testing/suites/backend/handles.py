@@ -96,6 +96,21 @@ class HandleTests(BackendTests):
         backend.store()
         assert dict(backend.scan("totals")) == {}
 
+    def test_map_state_takes_square_brackets(self, bench: Bench) -> None:
+        """They read, set and delete as a dict's do; what is absent is a KeyError."""
+        backend = bench.backend()
+        totals = backend.handles["totals"]
+        backend.bind("a")
+        totals["x"] = 1
+        totals["x"] += 1
+        totals["y"] = 5
+        del totals["y"]
+        assert (totals["x"], list(totals.items())) == (2, [("x", 2)])
+        with pytest.raises(KeyError, match="y"):
+            totals["y"]
+        with pytest.raises(KeyError, match="y"):
+            del totals["y"]
+
     def test_folding_states_do_what_they_say(self, bench: Bench) -> None:
         """Add reduces or aggregates, get tells the result, clear begins anew."""
         backend = bench.backend()

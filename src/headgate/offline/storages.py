@@ -1,0 +1,50 @@
+"""How snapshots are reached whose storage has settings, such as an S3 service with an endpoint and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from headgate.checkpoint.opening import open_checkpoint
+from headgate.checkpoint.storage.settings import (
+    storage_settings,
+    storage_settings_in_use,
+    use_storage_settings,
+)
+from headgate.checkpoint.storage.uris import open_disk, scheme_of
+from headgate.common.config import Config
+
+
+@contextmanager
+def storage_options(options: Sequence[str]) -> Iterator[None]:
+    """Within it storages are opened with the settings among `options`.
+
+    Args:
+        options: ``key=value`` settings, as behind ``-D``; those of storages are taken.
+
+    Raises:
+        ConfigError: one does not exist, has a wrong value, or lacks its other half.
+    """
+    before = storage_settings_in_use()
+    use_storage_settings(storage_settings(Config().with_command_line(options)))
+    try:
+        yield
+    finally:
+        use_storage_settings(before)
+
+
+def refuse_unreadable(snapshot: str) -> None:
+    """Look for a snapshot before a program is run in vain.
+
+    Only where no settings are needed: those of other storages may be in the program itself.
+
+    Raises:
+        StorageError: it cannot be read or trusted.
+    """
+    if scheme_of(snapshot) == "file":
+        open_checkpoint(snapshot)
+
+
+def absolute(uri: str) -> str:
+    """The same place, wherever the program goes: it may change the working directory."""
+    return open_disk(uri).describe()

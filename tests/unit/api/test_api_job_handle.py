@@ -1,0 +1,100 @@
+"""The handle of a job, whatever its executor does: nobody waits longer than said, nothing is left running."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from typing import Any
+
+import pytest
+from api_fakes import Numbers, RecordingExecutor, Shelf
+
+import headgate as hg
+from headgate.api.executor import JobSpec
+
+
+class Control:
+    """Of a job that ends when it is cancelled, and answers nothing else."""
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+
+    def cancel(self, handed_over: bool = False) -> None:
+        self.cancelled.set()
+
+    def checkpoint(self, then: Any) -> None:
+        """Never answered."""
+
+
+class Held(RecordingExecutor):
+    """Begins its job when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_begin, self.runs, self.control = threading.Event(), threading.Event(), Control()
+
+    def execute(self, job: JobSpec) -> hg.JobResult:
+        self.may_begin.wait()
+        assert job.begins is not None
+        job.begins(self.control)  # type: ignore[arg-type]
+        self.runs.set()
+        self.control.cancelled.wait()
+        return super().execute(job)
+
+
+def start(executor: RecordingExecutor) -> hg.JobHandle:
+    """A job without any work."""
+    env = hg.Environment(parallelism=1, executor=executor)
+    env.from_source(Numbers(), uid="in").sink_to(Shelf(), uid="out")
+    return env.execute_async("job")
+
+
+def test_a_limit_counts_while_the_job_has_not_begun() -> None:
+    """Opening a session, or standing by, takes as long as it takes."""
+    executor = Held()
+    job = start(executor)
+    for ask in (job.checkpoint, job.savepoint, job.stop):
+        with pytest.raises(TimeoutError):
+            ask(timeout_s=0)
+    with pytest.raises(TimeoutError):
+        job.rescale(2, timeout_s=0)
+    executor.may_begin.set()
+    executor.runs.wait()
+    with pytest.raises(TimeoutError):
+        job.checkpoint(timeout_s=0)
+    job.cancel()
+    job.result()
+
+
+def test_cancelled_before_it_begins_a_job_ends_as_soon_as_it_has() -> None:
+    """The call does not wait for that."""
+    executor = Held()
+    job = start(executor)
+    job.cancel()
+    assert not job.done
+    executor.may_begin.set()
+    job.result()
+    assert executor.control.cancelled.is_set()
+
+
+def test_a_job_that_never_began_here_answers_all_the_same() -> None:
+    """Its executor found nothing left to do."""
+    job = start(RecordingExecutor())
+    job.result()
+    with pytest.raises(hg.OperatingError, match="before it could be asked"):
+        job.status()
+    job.cancel()
+
+
+def test_an_interrupt_at_the_end_of_a_block_cancels_the_job() -> None:
+    """As it does while its result is waited for; otherwise the process would stay for an endless job."""
+    executor = Held()
+    executor.may_begin.set()
+
+    def interrupt() -> None:
+        executor.runs.wait()
+        _thread.interrupt_main()
+
+    with pytest.raises(KeyboardInterrupt), start(executor):
+        threading.Thread(target=interrupt).start()
+    assert executor.control.cancelled.is_set()
