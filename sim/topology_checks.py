@@ -70,7 +70,7 @@ class TopologyChecks(Checks):
     @override
     def ended(self, world: World) -> None:
         super().ended(world)
-        complain(self.answer, self.published(), self._exactly_once, self._order)
+        complain(self.answer, self.published(), self._exactly_once, self._order and not self.rescaled)
         self._demand_final_state(world)
         stores = {uid: STORES[uid] for uid in self.answer.sinks}
         left = {uid: sorted(gone) for uid, it in stores.items() if (gone := it.prepared.keys() - it.held)}

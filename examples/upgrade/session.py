@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import pty
+import re
 import shlex
 import subprocess
 import sys
@@ -23,12 +24,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
 HERE = Path(__file__).parent
 HEADGATE = str(Path(sys.executable).with_name("headgate"))
-WIDTH = 140
+WIDTH = 165
+SHOWN_AS = "/data"
+"""What the folder of the session is called in what is shown."""
 PATIENCE_S = 120
 
 
@@ -63,7 +67,7 @@ class Terminal:
             _, errors = process.communicate(timeout=PATIENCE_S)
         if process.returncode:
             raise SystemExit(f"{command!r} ended with exit code {process.returncode}: {errors.decode()}")
-        return text.plain.replace("/work", str(self._folder))
+        return text.plain.replace(SHOWN_AS, str(self._folder))
 
     @contextmanager
     def beside(self, command: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -85,7 +89,7 @@ class Terminal:
         self._console.print(Text.assemble(("$ ", "bold green"), (self._short(command), "bold")))
 
     def _short(self, text: str) -> str:
-        return text.replace(str(self._folder), "/work")
+        return text.replace(str(self._folder), SHOWN_AS)
 
     @staticmethod
     def _words(command: str) -> list[str]:
@@ -165,7 +169,10 @@ def main() -> int:
         console.print(failure, style="red")
     console.print(f"{len(found)} lines: no click was lost or counted twice" if not failures else "not exact")
     if asked.record:
-        console.save_svg(asked.record, title="An upgrade of a running job", clear=False)
+        # The picture names fonts of the machine that shows it, and fetches none.
+        form = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+        title = "An upgrade of a running job"
+        console.save_svg(asked.record, title=title, clear=False, code_format=form)
         Path(asked.record).with_suffix(".txt").write_text(console.export_text())
     return 1 if failures else 0
 

@@ -53,6 +53,16 @@ class DecimalsSnapshot(hg.SimpleTypeSerializerSnapshot[int]):
         super().__init__(Decimals)
 
 
+class Dripping(Valve):
+    """Gives few records at a time, so that there are many frames on their way."""
+
+    def create_reader(self, context: hg.SourceReaderContext) -> hg.SourceReader[Any]:
+        reader: Any = super().create_reader(context)
+        poll = reader.poll
+        reader.poll = lambda max_records: poll(min(max_records, 2))
+        return reader
+
+
 class Listing(hg.ProcessFunction[str, str]):
     """Passes words on and keeps lists that are dealt out, and lists that all get."""
 
@@ -221,7 +231,7 @@ class Everything:
         called = {uid: uid for uid in ("words", "lists", "keep", "out")} | (uids or {})
         self.env = environment(parallelism, config)
         self.env.checkpoints(every="1h", storage=str(folder / "checkpoints"))
-        self.valves = Valve(next(NUMBERS), limit, *WORDS), Valve(next(NUMBERS), limit, *RULES)
+        self.valves = Dripping(next(NUMBERS), limit, *WORDS), Valve(next(NUMBERS), limit, *RULES)
         words = self.env.from_source(self.valves[0], uid=called["words"]).with_event_time(lambda _: 5)
         rules: Any = self.env.from_source(self.valves[1], uid="rules", parallelism=1)
         kept: Any = words.process(lists(), uid=called["lists"]).key_by(lambda word: word)
@@ -233,17 +243,19 @@ def stopped(folder: Path, backend: str, form: str, **more: Any) -> str:
     """The folder of the savepoint that the program was stopped with in the midst of its input."""
     job = Everything(folder, backend, limit=2, **more)
     with job.env.execute_async("everything") as handle:
-        _came(handle, 2 * 2 + 2)
+        came(handle, 2 * 2 + 2)
         handle.checkpoint()
         job.valves[0].open_to(LIMIT)
         job.valves[1].open_to(3)
-        _came(handle, 2 * LIMIT + 3)
+        came(handle, 2 * LIMIT + 3)
         uri = handle.stop(str(folder / "savepoints"), format=form)
         handle.result()
     return unquote(urlsplit(uri).path)
 
 
-def _came(handle: hg.JobHandle, records: int) -> None:
+def came(handle: hg.JobHandle, records: int) -> None:
+    """Wait until so many records went behind the sources."""
+
     def read() -> int:
         ends = (vertex for vertex in handle.status().vertices if {"lists", "rules"} & set(vertex.uids))
         return sum(vertex.records_in for vertex in ends)
@@ -252,7 +264,7 @@ def _came(handle: hg.JobHandle, records: int) -> None:
 
 
 def demand_exact(folder: Path) -> None:
-    """Every word was counted once, in states that agree, and every key's timer fired once, under all rules."""
+    """Every word was counted once, in states that agree; every key's timer fired once, under all rules."""
     totals = Counter(ALL)
     expected = [[word, n, True] for word, total in totals.items() for n in range(1, total + 1)]
     expected += [[word, -total, True] for word, total in totals.items()]

@@ -87,6 +87,20 @@ def test_a_finished_job_keeps_its_last_checkpoint_unless_it_was_told_otherwise(t
         assert bool(list(tmp_path.glob(f"{name}/words*/chk-*/_metadata"))) == (name == "unset")
 
 
+def test_a_job_is_not_hurt_by_what_is_no_parallelism_and_no_target(tmp_path: Path) -> None:
+    """Programs are not always checked; the job goes on in the same attempt."""
+    handle, valve, out = started(tmp_path / "checkpoints", 4450)
+    with handle:
+        for parallelism in ("2", 2.5, None):
+            with pytest.raises(hg.UsageError, match="expected a whole number"):
+                handle.rescale(parallelism)  # type: ignore[arg-type]
+        with pytest.raises(hg.ConfigError, match="expected a path or URI"):
+            handle.savepoint(17)  # type: ignore[arg-type]
+        assert (handle.status().state, handle.status().attempt) == ("running", 1)
+        valve.open_to()
+    assert sorted(out.records) == running_counts(WORDS)
+
+
 def test_a_block_that_raises_ends_its_job(tmp_path: Path) -> None:
     """Nothing goes on behind a program that failed."""
     handle, _, _ = started(tmp_path, 4440)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,15 @@ from everything_job import (
     Everything,
     Lacking,
     OtherKind,
+    Plain,
     Wider,
     WiderLists,
     WithCustom,
+    came,
     demand_exact,
     stopped,
 )
+from running_jobs import wait_until
 
 import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
@@ -28,6 +33,8 @@ from headgate.offline.migrating import Migration
 from headgate.offline.report import UpgradeReport, Verdict
 from headgate.offline.reslicing import reslice
 from headgate.offline.rewriting import Rewritten, rewrite
+from headgate.offline.writing import FORMATS
+from headgate.runtime.in_flight.shares import records_of
 
 EACH = [
     ("heap", "canonical", "incremental"),
@@ -112,6 +119,42 @@ def test_values_of_a_serializer_of_the_programs_own(
     demand_exact(tmp_path)
 
 
+def test_values_of_older_types_in_rocksdb_files(tmp_path: Path) -> None:
+    """A restore leaves them as they are; only the program has the way from them to the newest type."""
+    first = stopped(tmp_path, "incremental", "native")
+    lazily: dict[str, Any] = {"state.backend.rocksdb.migration": "lazy"}
+    job = Everything(tmp_path, "incremental", 2, Wider, WiderLists, limit=21, **lazily)
+    with job.env.execute_async("everything", restore_from=first) as handle:
+        came(handle, 2 + 3)
+        snapshot = handle.stop(str(tmp_path / "savepoints"), format="native")
+        handle.result()
+    with pytest.raises(UsageError, match=r"holds values of older types, .* give the program"):
+        reslice(snapshot, str(tmp_path / "refused"), 32)
+
+    def wider() -> Everything:
+        return Everything(tmp_path, "incremental", 1, Wider, WiderLists, groups=32)
+
+    assert judged(snapshot, Everything(tmp_path, "incremental", 2, Wider, WiderLists)).restorable
+    new = migrated(snapshot, tmp_path / "new", wider()).uri
+    assert judged(new, wider()).verdict is Verdict.AS_IS
+    goes_on(new, wider())
+    demand_exact(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("backend", "form"),
+    [("incremental", "native"), *(pytest.param("heap", f, marks=pytest.mark.ci) for f in FORMATS)],
+)
+def test_values_of_a_serializer_that_is_gone_are_left_behind(backend: str, form: str, tmp_path: Path) -> None:
+    """Nobody can take them apart any more, and nobody has to; all else is as it was."""
+    snapshot = stopped(tmp_path, backend, form, function=WithCustom, groups=4)
+    with pytest.raises(UsageError, match="'own'"):
+        migrated(snapshot, tmp_path / "refused", Everything(tmp_path, groups=32))
+    new = migrated(snapshot, tmp_path / "new", Everything(tmp_path, groups=32), drop=True).uri
+    goes_on(new, Everything(tmp_path, groups=32))
+    demand_exact(tmp_path)
+
+
 PAIRS: dict[str, tuple[dict[str, Any], Verdict]] = {
     "wider types": ({"function": Wider, "lists": WiderLists}, Verdict.AFTER_MIGRATION),
     "a state is gone": ({"function": Lacking}, Verdict.ONLY_IN_SNAPSHOT),
@@ -157,5 +200,57 @@ def test_the_verdict_on_a_savepoint_is_what_a_restore_does(backend: str, form: s
             if report.restorable:
                 goes_on(snapshot, program())
                 continue
-            with pytest.raises(hg.HeadgateError, match="savepoint|checkpoint"):
+            with pytest.raises(hg.HeadgateError, match=r"savepoint|checkpoint"):
+                goes_on(snapshot, program())
+
+
+class Slow(Plain):
+    """Takes its time, so that records wait before it."""
+
+    def process(self, record: str, ctx: Any) -> Iterator[Any]:
+        time.sleep(0.003)
+        yield from super().process(record, ctx)
+
+
+UNALIGNED = {"execution.checkpointing.unaligned.enabled": True, "taskmanager.network.credit-initial": 4}
+
+
+def overtaken(folder: Path) -> str:
+    """A checkpoint whose barriers overtook records on their way to the keyed operator."""
+    job = Everything(folder, function=Slow, limit=59, **UNALIGNED)
+    with job.env.execute_async("everything") as handle:
+        wait_until(lambda: handle.done or any(v.records_in for v in handle.status().vertices), "records came")
+        for _ in range(10):
+            snapshot = handle.checkpoint()
+            streams = open_checkpoint(snapshot)[1].in_flight
+            if any(records_of(stream) for stream in streams if stream.receiver == "keep"):
+                handle.cancel()
+                return snapshot
+        raise AssertionError("no checkpoint held records in flight")
+
+
+@pytest.mark.parametrize("allow", [False, True])
+def test_the_verdict_on_records_in_flight_is_what_a_restore_does(allow: bool, tmp_path: Path) -> None:
+    """They find their receivers at another parallelism; where these are gone, no leave lets them be lost."""
+    snapshot = overtaken(tmp_path)
+    cases: dict[str, dict[str, Any]] = {
+        "another parallelism": {"parallelism": 3},
+        "other types": {"function": Wider, "lists": WiderLists},
+        "the receiver has another uid": {"uids": {"keep": "kept"}},
+    }
+    for name, changes in cases.items():
+        shutil.copytree(tmp_path / "out", tmp_path / name / "out")
+        leave = {"execution.state-recovery.ignore-unclaimed-state": allow}
+
+        def program(changes: dict[str, Any] = changes, place: Path = tmp_path / name) -> Everything:
+            return Everything(place, **changes, **UNALIGNED, **leave)  # noqa: B023 - called in its turn
+
+        report = judged(snapshot, program(), allow)
+        assert any(item.part == "records in flight" for one in report.operators for item in one.items)
+        assert report.restorable is ("uids" not in changes), (name, report)
+        if report.restorable:
+            goes_on(snapshot, program())
+            demand_exact(tmp_path / name)
+        else:
+            with pytest.raises(hg.HeadgateError, match="'keep'"):
                 goes_on(snapshot, program())

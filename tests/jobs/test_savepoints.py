@@ -177,6 +177,20 @@ def test_a_savepoint_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
     assert published(tmp_path) == running_counts(ALL)
 
 
+@pytest.mark.parametrize("below", ["", "chk-1"])
+def test_no_savepoint_lies_where_the_job_cleans(tmp_path: Path, below: str) -> None:
+    """In the folder of the job's own checkpoints a sweep would delete it; beside that folder it is safe."""
+    job = Job(tmp_path, 4232 + len(below), 20)
+    with job.started() as handle:
+        storage = tmp_path / "checkpoints"
+        with pytest.raises(hg.OperatingError, match="choose a folder beside it"):
+            handle.savepoint(str(storage / handle.status().job_id / below))
+        uri = handle.savepoint(str(storage))
+        handle.rescale(1)
+        job.valve.open_to()
+    assert open_checkpoint(uri)[1].kind == "savepoint"
+
+
 def test_nobody_says_where_to(tmp_path: Path) -> None:
     """One sentence that names the option."""
     job = Job(tmp_path, 4231, 20, **{"execution.checkpointing.savepoint-dir": None})

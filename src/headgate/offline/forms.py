@@ -135,8 +135,12 @@ class DeclaredForms:
         """See :class:`Forms`; what is left behind has to be read past all the same."""
         found = {name: target for name, target in self._declared.items() if name not in TIMER_SECTIONS}
         if self._drop:
-            missing = {name: schema for name, schema in stored.items() if name not in found}
-            found |= PlainForms().targets(missing)
+            missing = {
+                name: schema for name, schema in stored.items() if name not in {*found, *TIMER_SECTIONS}
+            }
+            maps = {name: schema for name, schema in missing.items() if row_of(schema) == ENTRY}
+            found |= {name: Target(schema, Nothing()) for name, schema in missing.items()}
+            found |= PlainForms().targets(maps)
         return found
 
 
@@ -211,6 +215,20 @@ class Cells(_OfDescription):
     def decode_many(self, data: Buffer, count: int) -> list[Any]:
         """The one."""
         return [bytes(data)]
+
+
+class Nothing(_OfDescription):
+    """Values that nobody wants."""
+
+    name = "nothing"
+
+    def encode_many(self, values: Sequence[Any]) -> bytes:
+        """No bytes."""
+        return b""
+
+    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+        """None for each."""
+        return [None] * count
 
 
 class _Key:

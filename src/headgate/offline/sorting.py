@@ -5,8 +5,8 @@ Within a bucket they stay in the order in which they came, so that what a log sa
 there before. They are written by the megabyte: one place in the file for each bucket and state that has
 something then. Only these places are kept in memory.
 
-How large entries become outside of compressed files is known when they are there. A bucket that is too large then
-is read several times, each time for some of its key groups.
+How large entries become outside of compressed files is known when they are there. A bucket that is too large
+by then is read several times, each time for some of its key groups.
 """
 
 from __future__ import annotations

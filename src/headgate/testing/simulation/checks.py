@@ -31,12 +31,13 @@ class Checks:
     """The invariants of every job; subclasses add those of their own workload.
 
     Attributes:
+        rescaled: whether an attempt ran at another parallelism.
         completed: checkpoints completed so far.
         stored: the files, from :meth:`begins` on.
     """
 
     def __init__(self) -> None:
-        self.completed = 0
+        self.completed, self.rescaled = 0, False
         self.stored = StoredFiles(SimFiles())
         self._last: dict[str, int] = defaultdict(int)
         self._watermarks: dict[tuple[str, int, int, int, int], int] = {}
@@ -113,6 +114,11 @@ class Checks:
         if not world.faults.done or isinstance(error, InternalError | UsageError):
             raise Violation(f"an attempt failed by itself: {type(error).__name__}: {error}")
 
+    def killed(self, driver: DriverProcess) -> None:
+        """A driver dies now: what is in the log is whole at every moment."""
+        for job in self.stored.jobs():
+            self.stored.demand_whole(job)
+
     def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
         """A driver could not begin, and no fault is the reason."""
         raise Violation(f"{driver.name} did not start: {type(error).__name__}: {error}")
@@ -178,8 +184,6 @@ class _Listener(JobListener):
         world = self._world
         self._note(f"checkpoint {checkpoint} completed")
         world.chronicle.note(checkpoint, world.now(), f"{self._driver.name}: complete and committed")
-        if world.crash_points is not None:
-            world.crash_points.committed(checkpoint)
         self._checks.checkpoint(world, checkpoint)
 
     def savepoint_completed(self, checkpoint: int, uri: str, took_ms: int) -> None:
@@ -188,6 +192,7 @@ class _Listener(JobListener):
 
     def rescaled(self, plan: PhysicalPlan) -> None:
         self._note(f"the next attempt has {plan.slots} slots")
+        self._checks.rescaled = True
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         first = str(error).partition("\n")[0]

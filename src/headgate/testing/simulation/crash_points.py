@@ -1,7 +1,8 @@
 """Kills a driver at a step that is counted, not drawn: for trying every step of one checkpoint in turn.
 
 A step is one operation on the disk, by whomever, or one control message that arrives, between the
-moment a checkpoint is triggered and the moment its commit is over.
+moment a checkpoint is triggered and that of the next one: by then it is stored, committed and told, and
+its predecessor was deleted.
 """
 
 from __future__ import annotations
@@ -41,13 +42,10 @@ class CrashPoints:
     _driver: DriverProcess | None = None
 
     def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
-        """The first task was asked for a checkpoint."""
+        """The first task was asked for a checkpoint: the steps begin, or end with those of the next one."""
         if checkpoint == self.checkpoint and self._driver is None:
             self._open, self._driver = True, driver
-
-    def committed(self, checkpoint: int) -> None:
-        """A checkpoint is complete and committed."""
-        if checkpoint == self.checkpoint:
+        elif checkpoint > self.checkpoint and self._driver is driver:
             self._open = False
 
     def disk(self, process: Process, operation: str, name: str) -> int | None:
@@ -78,4 +76,5 @@ class CrashPoints:
         driver = self._driver
         if driver is not None and driver.alive:
             self.struck = True
+            driver.world.faults.did(f"kill {driver.name} {self.phase} step {step}")
             driver.kill(f"{self.phase} step {step}, {self.steps[step]}", silently=self.silently)

@@ -194,6 +194,7 @@ class DriverProcess(Process):
         if not self.alive:
             return
         self.world.note(f"{self.name} is killed: {why}{' with its machine' if silently else ''}")
+        self.world.checks.killed(self)
         for link in self._links:
             (link.vanish if silently else link.die)()
         self._gone("killed")

@@ -76,8 +76,8 @@ class StoredFiles:
         return [entry for entry in self.run(job) if isinstance(entry, Completed)]
 
     def generation(self, job: str) -> int:
-        """Of the last claim."""
-        return max((entry.generation for entry in self.run(job) if isinstance(entry, Claim)), default=0)
+        """Of the last claim, which may have been trimmed."""
+        return max((entry.generation for entry in self.run(job)), default=0)
 
     def metadata(self, entry: Completed) -> CheckpointMetadata:
         """What a completed checkpoint consists of.

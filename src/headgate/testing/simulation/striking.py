@@ -83,6 +83,10 @@ class Striking:
             undo()
         self._undo.clear()
 
+    def did(self, what: str) -> None:
+        """Something was done to the job from outside."""
+        self._did(what)
+
     # -- for the kinds
 
     def _arm(self, place: str, what: str, strike: Callable[[Process], None]) -> None:

@@ -78,6 +78,7 @@ class World:
         checks: what must hold; told of everything that can be seen from outside.
         story_max: lines of story to keep; None keeps all.
         crash_points: kills the driver at a place that is counted and not drawn.
+        elects: whether drivers win an election before they lead; None: as the seed says, where drivers change.
 
     Attributes:
         files: what is durable.
@@ -94,6 +95,7 @@ class World:
         checks: Checks | None = None,
         story_max: int | None = 200,
         crash_points: CrashPoints | None = None,
+        elects: bool | None = None,
     ) -> None:
         self.seed, self.job = seed, job
         self.rng = random.Random(f"{seed} order")
@@ -110,7 +112,8 @@ class World:
         self._step_ms = self.rng.choice((0.1, 2.0, 40.0))
         self._weights: dict[str, float] = {}
         self._under_way: list[tuple[Process, int]] = []
-        elects = self.faults.drivers_change and self.rng.random() < 0.5
+        if elects is None:
+            elects = self.faults.drivers_change and self.rng.random() < 0.5
         self.supervisor = Supervisor(self, self.submission(), elects)
 
     def submission(self) -> Submission:
