@@ -2,7 +2,7 @@
 """Command line of the simulator: `python -m sim --seeds 500`, or one seed with its story.
 
 Each seed stands for two simulations: one of the known jobs, whose every cut is checked record by record,
-and one of a random topology under one of the ways of taking checkpoints.
+and one of a random topology under one of the ways of taking checkpoints. `docs/simulator.md` has the rest.
 """
 
 from __future__ import annotations
@@ -10,100 +10,118 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
 
-from headgate.testing.simulation.world import Outcome
-from sim.runs import run_seed
-from sim.topology_runs import MODES, run_topology
+from headgate.testing.simulation.faults import MIXES
+from sim.campaign import Tally, Wanted, campaign, runs_of
+from sim.exhaustive import driver_crashes
+from sim.ledger import Ledger, fingerprint
+from sim.topology_runs import MODES
 
-
-@dataclass(frozen=True)
-class Run:
-    """One simulation.
-
-    Attributes:
-        outcome: how it ended.
-        again: the command that shows it again.
-        what: the job in words, where the seed drew it.
-        mode: of a random topology, the way of taking checkpoints.
-    """
-
-    outcome: Outcome
-    again: str
-    what: str = ""
-    mode: str = ""
+TELL_S: Final = 10.0
+"""How often the progress of a long run is told."""
 
 
 def main() -> int:
-    """Run seeds; the exit code says whether all held."""
+    """Run what was asked for; the exit code says whether all held."""
+    options = _parser().parse_args()
+    logging.getLogger("headgate").setLevel(logging.CRITICAL)
+    wanted = Wanted(options.jobs, options.mode, options.mix)
+    if options.exhaustive is not None:
+        return _exhaustive(options.first, options.every)
+    if options.seed is not None:
+        return _one(options.seed, wanted, options.story)
+    return _many(options, wanted)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--jobs", choices=("all", "known", "random"), default="all", help="which jobs")
     parser.add_argument("--mode", choices=list(MODES), help="how random jobs take checkpoints; else by seed")
-    parser.add_argument("--story", action="store_true", help="tell everything that happened")
+    parser.add_argument("--mix", choices=list(MIXES), help="what goes wrong mostly; else by seed")
+    parser.add_argument("--story", action="store_true", help="with --seed: tell everything that happened")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first violation")
+    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="how many at once")
+    parser.add_argument("--seconds", type=float, help="begin nothing new after so long")
+    parser.add_argument("--ledger", type=Path, help="file that remembers what was done; goes on from there")
+    parser.add_argument("--exhaustive", choices=("driver-crash",), help="try every step instead of seeds")
+    parser.add_argument("--every", type=int, default=1, help="with --exhaustive: every so many-th step only")
     parser.add_argument("--json", action="store_true", help="one line for machines at the end")
-    arguments = parser.parse_args()
-    # Disks fail here by design, thousands of times.
-    logging.getLogger("headgate").setLevel(logging.ERROR)
-    seeds = range(arguments.first, arguments.first + arguments.seeds)
-    if arguments.seed is not None:
-        seeds = range(arguments.seed, arguments.seed + 1)
-    began, runs = time.monotonic(), []
-    for run in _runs(seeds, arguments.jobs, arguments.mode, None if arguments.story else 60):
-        runs.append(run)
-        _tell(run, arguments.story)
-        if run.outcome.violation is not None and not arguments.keep_going:
+    return parser
+
+
+def _one(seed: int, wanted: Wanted, everything: bool) -> int:
+    held = True
+    for run in runs_of(seed, wanted, None if everything else 60):
+        outcome = run.outcome
+        if outcome.violation is not None:
+            held = False
+            print(run.tell())
+            continue
+        if everything:
+            print("\n".join(outcome.story))
+            print(run.what)
+        print(f"seed {seed}, mix {run.mix}: trace {outcome.digest}, {len(outcome.faults)} faults")
+    return 0 if held else 1
+
+
+def _many(options: argparse.Namespace, wanted: Wanted) -> int:
+    seeds = range(options.first, options.first + options.seeds)
+    ledger = None if options.ledger is None else Ledger(options.ledger, fingerprint())
+    spans = [seeds] if ledger is None else ledger.missing(seeds)
+    goal = sum(map(len, spans))
+    if ledger is not None:
+        print(f"{ledger.seeds:,} seeds are done on this state of the source, {goal:,} are left")
+    tally, began, told = Tally(), time.monotonic(), time.monotonic()
+    parts = campaign(spans, wanted, options.processes, options.seconds)
+    for part, given in parts:
+        tally.add(given)
+        if ledger is not None:
+            ledger.note(part, given)
+        for _, story in given.failures:
+            print(story, flush=True)
+        if given.failures and not options.keep_going:
+            parts.close()
             break
-    return _summary(runs, time.monotonic() - began, arguments.json)
+        if time.monotonic() - told >= TELL_S:
+            told = time.monotonic()
+            print(_progress(tally, goal, told - began), flush=True)
+    return _summary(tally, ledger, time.monotonic() - began, options.json)
 
 
-def _runs(seeds: range, jobs: str, mode: str | None, story_max: int | None) -> Iterator[Run]:
-    for seed in seeds:
-        if jobs != "random":
-            yield Run(
-                run_seed(seed, story_max=story_max), f"python -m sim --jobs known --seed {seed} --story"
-            )
-        if jobs != "known":
-            drawn = run_topology(seed, mode, story_max=story_max)
-            yield Run(drawn.outcome, drawn.again, drawn.topology.describe(), drawn.mode)
+def _progress(tally: Tally, goal: int, seconds: float) -> str:
+    return (
+        f"{tally.seeds:,} of {goal:,} seeds, {tally.seeds / seconds * 60:.0f} a minute, "
+        f"{tally.counts['faults']:,} faults, {len(tally.failures)} violations"
+    )
 
 
-def _tell(run: Run, everything: bool) -> None:
-    outcome = run.outcome
-    if everything or outcome.violation is not None:
-        print("\n".join(outcome.story))
-        print(run.what)
-    if outcome.violation is not None:
-        print(f"seed {outcome.seed} after {'; '.join(outcome.faults) or 'no fault'}:\n  {outcome.violation}")
-        print(f"again: {run.again}")
-    elif everything:
-        print(f"seed {outcome.seed}: trace {outcome.digest}")
+def _summary(tally: Tally, ledger: Ledger | None, seconds: float, machine: bool) -> int:
+    figures = tally.figures() | {"seeds_per_minute": round(tally.seeds / max(seconds, 1e-9) * 60)}
+    failed = bool(tally.failures)
+    if ledger is not None:
+        figures |= {"all_seeds": ledger.seeds, "all_failed": ledger.failed}
+        failed = bool(ledger.failed)
+    print(json.dumps(figures) if machine else ", ".join(f"{key} {value}" for key, value in figures.items()))
+    return 1 if failed else 0
 
 
-def _summary(runs: list[Run], seconds: float, machine: bool) -> int:
-    outcomes = [run.outcome for run in runs]
-    seeds = len({outcome.seed for outcome in outcomes})
-    failed = [run.outcome.seed for run in runs if run.outcome.violation is not None]
-    figures = {
-        "seeds": seeds,
-        "failed": failed,
-        "faults": sum(len(outcome.faults) for outcome in outcomes),
-        "restarts": sum(outcome.restarts for outcome in outcomes),
-        "checkpoints": sum(outcome.checkpoints for outcome in outcomes),
-        "events": sum(outcome.events for outcome in outcomes),
-        "modes": {mode: sum(run.mode == mode for run in runs) for mode in MODES},
-        "seeds_per_minute": round(seeds / max(seconds, 1e-9) * 60),
-    }
-    if machine:
-        print(json.dumps(figures | {"last": asdict(outcomes[-1]) | {"story": []}}))
-    else:
-        print(", ".join(f"{name} {value}" for name, value in figures.items()))
+def _exhaustive(seed: int, every: int) -> int:
+    began, done, failed = time.monotonic(), 0, 0
+    for crash in driver_crashes(seed, every):
+        done += 1
+        if crash.outcome.violation is not None:
+            failed += 1
+            print(crash.tell(), flush=True)
+    seconds = time.monotonic() - began
+    print(f"the driver died at {done} places, {failed} violations, {seconds:.0f} s")
     return 1 if failed else 0
 
 

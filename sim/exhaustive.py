@@ -12,7 +12,8 @@ from headgate.testing.simulation.faults import NO_FAULTS
 from headgate.testing.simulation.jobs import job_of
 from headgate.testing.simulation.world import Outcome, World
 from sim.checkers import ExactlyOnce
-from sim.workload import Workload, streaks
+from sim.runs import IN_FILES
+from sim.workload import Workload, streaks, two_stages
 
 EVENTS = 40
 PARALLELISM = 2
@@ -47,14 +48,14 @@ class Crash:
         return f"{story}\nseed {self.outcome.seed}, {self.phase} {self.step}, {how}:\n  {self.outcome.violation}"
 
 
-@lru_cache(maxsize=1)
-def _small_job() -> tuple[Workload, JobSpec]:
-    workload = streaks(0, EVENTS)
-    return workload, job_of(workload.build, workload.name, PARALLELISM)[0]
+@lru_cache(maxsize=2)
+def _small_job(kind: int) -> tuple[Workload, JobSpec]:
+    workload = (streaks, two_stages)[kind](0, EVENTS)
+    return workload, job_of(workload.build, workload.name, PARALLELISM, IN_FILES)[0]
 
 
 def _run(seed: int, points: CrashPoints, elects: bool) -> Outcome:
-    workload, job = _small_job()
+    workload, job = _small_job(seed % 2)
     return World(job, seed, NO_FAULTS, ExactlyOnce(workload), 60, points, elects).run()
 
 
@@ -62,7 +63,7 @@ def driver_crashes(seed: int = 0, every: int = 1, offset: int = 0) -> Iterator[C
     """Kill the driver at the steps of a checkpoint.
 
     Args:
-        seed: the order of everything else.
+        seed: the job, and the order of everything else.
         every: 1 tries all steps, n every n-th.
         offset: the first step that is tried.
     """

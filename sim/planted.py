@@ -20,7 +20,6 @@ from headgate.core.alignment.handler import TriggerSnapshot
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.execution import JobState
 from headgate.runtime import checkpoint_master, deployment
-from headgate.runtime.checkpoint_master import CheckpointMaster
 from headgate.runtime.committers import Committers
 from headgate.runtime.control import messages as m
 from headgate.runtime.drawing import Drawing
@@ -48,7 +47,7 @@ _acknowledge = CheckpointCoordinator.acknowledge
 _start = CheckpointCoordinator.start
 _open_logged = checkpoint_master.open_logged
 _publish = Store.publish
-_store = CheckpointMaster._store
+_make_whole = checkpoint_master.make_whole
 _snapshot = EventReader.snapshot
 _prepare = StoreWriter.prepare_commit
 _assigned = SourceTask.splits_assigned
@@ -119,10 +118,10 @@ def _publish_again(self: Store, part: str) -> None:
     _publish(self, part)
 
 
-def _commit_then_store(self: CheckpointMaster, kind: Any, metadata: Any, folder: Any) -> None:
+def _commit_then_store(kind: Any, metadata: Any, folder: Any, committers: Committers, *rest: Any) -> None:
     if folder is None:
-        self._committers.commit(metadata.operators)
-    _store(self, kind, metadata, folder)
+        committers.commit(metadata.operators)
+    _make_whole(kind, metadata, folder, committers, *rest)
 
 
 def _freeze_nothing(self: LayeredTable) -> Any:
@@ -182,7 +181,9 @@ BUGS: dict[str, Bug] = {
     ),
     "prepared transactions are forgotten at a restore": Bug(((Committers, "recommit", _recommit_nothing),)),
     "a repeated commit commits again": Bug(((Store, "publish", _publish_again),)),
-    "commit before the log holds it": Bug(((CheckpointMaster, "_store", _commit_then_store),)),
+    "commit before the log holds it": Bug(
+        ((checkpoint_master, "make_whole", _commit_then_store),)
+    ),
     "snapshots alias live state": Bug(((LayeredTable, "freeze", _freeze_nothing),)),
     "no fencing of leaders": Bug(
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import lru_cache
+from typing import Any, Final
 
 from headgate.api.executor import JobSpec
 from headgate.testing.simulation.crash_points import CrashPoints
@@ -17,11 +18,24 @@ DATA_SEEDS = 4
 """Different sets of events; the interleaving is what a seed is about."""
 
 
-@lru_cache(maxsize=64)
-def prepared(kind: int, data: int, parallelism: int) -> tuple[Workload, JobSpec]:
+IN_FILES: Final = {"execution.checkpointing.data-inline-threshold": "0b"}
+VARIANTS: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    IN_FILES,
+    IN_FILES
+    | {"execution.checkpointing.num-retained": 3, "execution.checkpointing.max-concurrent-checkpoints": 2},
+    IN_FILES | {"execution.checkpointing.timeout": "150ms"},
+    IN_FILES | {"state.changelog.enabled": True, "state.changelog.periodic-materialize.interval": "60ms"},
+    {"state.changelog.enabled": True, "execution.checkpointing.num-retained": 2},
+)
+"""Settings of a job: where state goes, what is kept, and how long a checkpoint may take."""
+
+
+@lru_cache(maxsize=256)
+def prepared(kind: int, data: int, parallelism: int, variant: int) -> tuple[Workload, JobSpec]:
     """A workload and its job."""
     workload = (streaks, two_stages)[kind](data)
-    return workload, job_of(workload.build, workload.name, parallelism)[0]
+    return workload, job_of(workload.build, workload.name, parallelism, VARIANTS[variant])[0]
 
 
 def run_seed(
@@ -32,7 +46,8 @@ def run_seed(
 ) -> Outcome:
     """Simulate one seed."""
     rng = random.Random(f"{seed} job")
-    workload, job = prepared(rng.randrange(2), rng.randrange(DATA_SEEDS), rng.choice((1, 2, 2, 3)))
+    kind, data, parallelism = rng.randrange(2), rng.randrange(DATA_SEEDS), rng.choice((1, 2, 2, 3))
+    workload, job = prepared(kind, data, parallelism, rng.randrange(len(VARIANTS)))
     return World(job, seed, mix, ExactlyOnce(workload), story_max, crash_points).run()
 
 

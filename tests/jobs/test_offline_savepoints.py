@@ -27,14 +27,14 @@ from running_jobs import wait_until
 import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import UsageError
-from headgate.offline import sorting
+from headgate.offline import migrating, sorting
 from headgate.offline.judging import Judgement
-from headgate.offline.migrating import Migration
 from headgate.offline.report import UpgradeReport, Verdict
 from headgate.offline.reslicing import reslice
 from headgate.offline.rewriting import Rewritten, rewrite
 from headgate.offline.writing import FORMATS
 from headgate.runtime.in_flight.shares import records_of
+from headgate.state.rocksdb.migration import Migration
 
 EACH = [
     ("heap", "canonical", "incremental"),
@@ -66,7 +66,7 @@ def migrated(
 ) -> Rewritten:
     """What `headgate savepoint migrate` does, with a program of this process."""
     plan = job.env.plan("p")
-    change = Migration(open_checkpoint(snapshot)[1], plan, {}, plan.max_parallelism, drop)
+    change = migrating.Migration(open_checkpoint(snapshot)[1], plan, {}, plan.max_parallelism, drop)
     return rewrite(snapshot, str(target), change, form)
 
 
@@ -119,12 +119,14 @@ def test_values_of_a_serializer_of_the_programs_own(
     demand_exact(tmp_path)
 
 
-def test_values_of_older_types_in_rocksdb_files(tmp_path: Path) -> None:
+def test_values_of_older_types_in_rocksdb_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore leaves them as they are; only the program has the way from them to the newest type."""
     first = stopped(tmp_path, "incremental", "native")
-    lazily: dict[str, Any] = {"state.backend.rocksdb.migration": "lazy"}
-    job = Everything(tmp_path, "incremental", 2, Wider, WiderLists, limit=21, **lazily)
-    with job.env.execute_async("everything", restore_from=first) as handle:
+    job = Everything(tmp_path, "incremental", 2, Wider, WiderLists, limit=21)
+    with monkeypatch.context() as held:
+        # State as small as this is rewritten before anybody can look.
+        held.setattr(Migration, "step", lambda *_: False)
+        handle = job.env.execute_async("everything", restore_from=first)
         came(handle, 2 + 3)
         snapshot = handle.stop(str(tmp_path / "savepoints"), format="native")
         handle.result()
@@ -153,6 +155,28 @@ def test_values_of_a_serializer_that_is_gone_are_left_behind(backend: str, form:
     new = migrated(snapshot, tmp_path / "new", Everything(tmp_path, groups=32), drop=True).uri
     goes_on(new, Everything(tmp_path, groups=32))
     demand_exact(tmp_path)
+
+
+@pytest.mark.parametrize("uid", ["words", "lists", "keep", "out"])
+def test_what_was_left_behind_is_not_asked_for_again(uid: str, kept: str, tmp_path: Path) -> None:
+    """Without leave an operator that is gone is refused; with leave a job begins from what is written."""
+    place = tmp_path / "job"
+    shutil.copytree(Path(kept).parents[1] / "out", place / "out")
+
+    def program() -> Everything:
+        return Everything(place, uids={uid: f"new-{uid}"})
+
+    with pytest.raises(UsageError, match=rf"holds .* of '{uid}'.*--allow-non-restored-state"):
+        migrated(kept, tmp_path / "refused", program())
+    new = migrated(kept, tmp_path / "new", program(), drop=True).uri
+    assert judged(new, program()).verdict is Verdict.AS_IS
+    goes_on(new, program())
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A savepoint on the heap."""
+    return stopped(tmp_path_factory.mktemp("kept"), "heap", "native")
 
 
 PAIRS: dict[str, tuple[dict[str, Any], Verdict]] = {

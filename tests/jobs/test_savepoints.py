@@ -219,6 +219,23 @@ def test_one_that_fails_when_it_is_stored(tmp_path: Path, stop: bool) -> None:
     assert bool(job.notes.failures) == stop
 
 
+def test_a_stop_that_failed_leaves_nothing_pending(tmp_path: Path) -> None:
+    """What was prepared for it alone is read and written again; the sink must not keep it for nobody."""
+    job = Job(tmp_path, 4250, 20, every="10min")
+    with job.started() as handle:
+        wait_until(lambda: any(tmp_path.glob("out/_pending/*/*")), "something was written")
+        Sabotage.of(tmp_path / "sp")
+        try:
+            with pytest.raises(hg.OperatingError, match=r"FINALIZE_CHECKPOINT_FAILURE"):
+                handle.stop()
+        finally:
+            Sabotage.end()
+        job.valve.open_to()
+        assert handle.result().restarts == 1
+    assert published(tmp_path) == running_counts(ALL)
+    assert [*tmp_path.glob("out/_pending/*/*")] == []
+
+
 class Sabotage:
     """Makes the last write of a savepoint fail, as a full disk would."""
 

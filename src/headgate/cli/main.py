@@ -64,9 +64,7 @@ def run(
     define: Options = None,
     from_: Annotated[
         str | None,
-        typer.Option(
-            "--from", metavar="CHECKPOINT", help="Begin from this snapshot, a path or URI."
-        ),
+        typer.Option("--from", metavar="CHECKPOINT", help="Begin from this snapshot, a path or URI."),
     ] = None,
     master: Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master.")] = None,
     ha: Annotated[

@@ -14,6 +14,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from headgate.api.capture import Inspection, capture
 from headgate.api.operator_state import declared_operator_state
 from headgate.checkpoint.data_files import read_handle
@@ -22,7 +24,7 @@ from headgate.checkpoint.storage.settings import storage_settings, use_storage_s
 from headgate.common.config import Config
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.ports import Disk
-from headgate.graph.logical import KeyedProcessNode, Node
+from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.offline.forms import DeclaredForms
 from headgate.offline.keyed import targets_of
@@ -30,6 +32,8 @@ from headgate.offline.rewriting import Progress, Rewritten, rewrite
 from headgate.offline.sorting import Rekey
 from headgate.offline.storages import absolute, refuse_unreadable, storage_options
 from headgate.offline.upgrade import outcome
+from headgate.runtime.in_flight.shares import check_receivers
+from headgate.runtime.restore import SPLITS, WRITER, publishes, unclaimed_state
 from headgate.state.canonical.layout import TIMER_SECTIONS
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import (
@@ -226,28 +230,32 @@ class Migration:
             for uid, node in self._nodes.items()
             if isinstance(node, KeyedProcessNode)
         }
-        for uid, states in metadata.operators.items():
-            self._check(uid, states)
-
-    def _check(self, uid: str, states: Sequence[OperatorSubtaskState]) -> None:
-        keyed = any(state.keyed is not None for state in states)
-        lost = uid not in self._nodes or (keyed and uid not in self._targets)
-        if (
-            lost
-            and not self._drop
-            and (keyed or any(state.operator_state or state.list_state for state in states))
-        ):
-            what = (
-                "has no operator with that uid" if uid not in self._nodes else "has no keyed operator there"
-            )
+        lost = unclaimed_state(plan, metadata)
+        if lost and not drop:
             raise UsageError(
-                f"the snapshot holds state of {uid!r}, but the program {what}; give the operator its old "
-                "uid back, or leave the state behind with --allow-non-restored-state"
+                f"the snapshot holds {lost[0]}, or leave it behind with --allow-non-restored-state"
             )
+        check_receivers(plan, metadata)
 
     def keeps(self, uid: str) -> bool:
         """See `rewriting.Change`."""
         return uid in self._nodes
+
+    def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
+        """See `rewriting.Change`; what the operator is not there for any more is left behind."""
+        node, lists = self._nodes[state.uid], dict(state.list_state)
+        prepared, keyed = state.committables, state.keyed if state.uid in self._targets else None
+        if not isinstance(node, SourceNode):
+            lists.pop(SPLITS, None)
+        if not isinstance(node, SinkNode):
+            lists.pop(WRITER, None)
+        if not (isinstance(node, SinkNode) and publishes(node.sink)):
+            prepared = []
+        return msgspec.structs.replace(state, keyed=keyed, list_state=lists, committables=prepared)
+
+    def splits(self, uid: str) -> bool:
+        """See `rewriting.Change`."""
+        return isinstance(self._nodes.get(uid), SourceNode)
 
     def forms(self, uid: str) -> DeclaredForms:
         """See `rewriting.Change`."""

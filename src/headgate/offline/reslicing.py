@@ -73,6 +73,12 @@ class _Resliced:
     def keeps(self, uid: str) -> bool:
         return True
 
+    def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
+        return state
+
+    def splits(self, uid: str) -> bool:
+        return True
+
     def forms(self, uid: str) -> PlainForms:
         return PlainForms()
 

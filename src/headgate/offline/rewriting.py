@@ -55,6 +55,14 @@ class Change(Protocol):
         """Whether an operator's state is in the new savepoint."""
         ...
 
+    def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
+        """What of a kept operator's state in one subtask is in the new savepoint."""
+        ...
+
+    def splits(self, uid: str) -> bool:
+        """Whether what a source's enumerator has is."""
+        ...
+
     def forms(self, uid: str) -> Forms:
         """How the values of its keyed state pass."""
         ...
@@ -184,6 +192,9 @@ class _Rewriting:
             metadata,
             max_parallelism=self._groups,
             operators=operators,
+            enumerators={
+                uid: state for uid, state in metadata.enumerators.items() if self._change.splits(uid)
+            },
             in_flight=[self._stream(stream) for stream in metadata.in_flight],
             state_types={
                 uid: self._change.state_types(uid, types)
@@ -209,7 +220,7 @@ class _Rewriting:
     # -- one operator
 
     def _operator(self, uid: str, number: int) -> list[OperatorSubtaskState]:
-        states = self._metadata.operators[uid]
+        states = [self._change.part(state) for state in self._metadata.operators[uid]]
         keyed = self._keyed_state(uid, number, states)
         made = []
         for index, (state, mine) in enumerate(zip(states, keyed, strict=True)):

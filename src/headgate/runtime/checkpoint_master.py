@@ -16,25 +16,24 @@ from typing import Any, Final
 from headgate.checkpoint.history_file import HistoryFile
 from headgate.checkpoint.layout import job_folder
 from headgate.checkpoint.opening import open_logged
-from headgate.checkpoint.savepoints import SavepointFolder, is_outside
+from headgate.checkpoint.savepoints import SavepointFolder
 from headgate.checkpoint.service import CheckpointService, may_be_published
 from headgate.checkpoint.store.log import CommitPermit
 from headgate.common.errors import FencedError, HeadgateError
 from headgate.common.ids import AttemptId, CheckpointId, JobId
-from headgate.common.ports import Randomness
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.checkpoint import effects as e
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.pending import AckResult
 from headgate.core.checkpoint.properties import JobEnd
-from headgate.core.checkpoint.requests import CheckpointSettings
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.checkpoint_contents import CheckpointContents
 from headgate.runtime.checkpoint_errors import checkpoints_failed
 from headgate.runtime.checkpoint_history import CheckpointHistory
 from headgate.runtime.checkpoint_host import CheckpointHost
 from headgate.runtime.checkpoint_requests import CheckpointRequests
+from headgate.runtime.checkpoint_storing import ENUMERATORS, make_whole
 from headgate.runtime.cleaning import Cleaning
 from headgate.runtime.committers import Committers
 from headgate.runtime.control import messages as m
@@ -44,22 +43,6 @@ from headgate.runtime.savepoints import Savepoints
 from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
 
 _LOG: Final = logging.getLogger("headgate.checkpoints")
-
-ENUMERATORS: Final = "enumerators"
-"""The hook that comes before the tasks: the split enumerators' snapshot."""
-
-
-def make_coordinator(
-    settings: CheckpointSettings, service: CheckpointService | None, randomness: Randomness
-) -> CheckpointCoordinator[SubtaskSnapshot]:
-    """The pure machine, which goes on behind what the log holds."""
-    first = CheckpointId(1) if service is None else service.next_checkpoint_id()
-    logged = [] if service is None else service.completed()
-    known = [CheckpointId(entry.checkpoint) for entry in logged]
-    if service is not None and (claimed := service.claimed()) is not None:
-        known.insert(0, claimed)
-    unowned = [CheckpointId(entry.checkpoint) for entry in logged if is_outside(entry.metadata)]
-    return CheckpointCoordinator(settings, first, known, randomness.uniform, [ENUMERATORS], unowned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,18 +328,9 @@ class CheckpointMaster:
     def _store(
         self, kind: e.RequestKind, metadata: CheckpointMetadata, folder: SavepointFolder | None
     ) -> None:
-        """In the background: make a checkpoint or savepoint whole, then say so in the log."""
+        """In the background."""
         self._ports.probe.reached("checkpoint.storing")
-        service, permit = self._service, self._permit
-        if folder is not None:
-            self._committers.hold(metadata.operators)
-        sha256 = None if folder is None else folder.write(metadata)
-        if service is None or permit is None or not kind.is_logged:
-            return
-        if folder is None or sha256 is None:
-            service.store(permit, metadata)
-        else:
-            service.store_savepoint(permit, metadata, folder.metadata_uri, sha256)
+        make_whole(kind, metadata, folder, self._committers, self._service, self._permit)
 
     def _stored(
         self,

@@ -29,7 +29,8 @@ from headgate.core.execution import JobEvent, JobState, job_machine
 from headgate.core.failover import restart_strategy
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.attempts import Attempts, PlannedJob, Replan
-from headgate.runtime.checkpoint_master import CheckpointMaster, make_coordinator
+from headgate.runtime.checkpoint_master import CheckpointMaster
+from headgate.runtime.checkpoint_storing import make_coordinator
 from headgate.runtime.control import messages as m
 from headgate.runtime.gang_keeper import GangKeeper
 from headgate.runtime.job_settings import JobSettings

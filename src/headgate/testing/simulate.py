@@ -1,7 +1,8 @@
 """`simulate`: a user's own job under hundreds of schedules and faults, in one thread, from a seed.
 
 What runs is the code of production; only clocks, network, disk and processes are virtual. Real time,
-real files and real chance inside the program itself are not caught: use sources without them.
+real files and real chance inside the program itself are not caught: use sources without them. What may
+go wrong is in `docs/simulator.md`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from typing import Any
 
 from headgate.api.environment import Environment
 from headgate.testing.simulation.checks import Checks, Violation
-from headgate.testing.simulation.faults import ALL_FAULTS, NO_FAULTS, FaultMix
+from headgate.testing.simulation.faults import (
+    ALL_KINDS,
+    NO_FAULTS,
+    WISHES,
+    WITHOUT_DRIVERS,
+    FaultMix,
+)
 from headgate.testing.simulation.jobs import job_of
 from headgate.testing.simulation.world import Outcome, World
 
@@ -29,6 +36,7 @@ class SimulationReport:
     Attributes:
         seeds: how many schedules.
         faults: injected altogether.
+        drivers: started altogether; more than `seeds` where drivers were killed or replaced.
         restarts: of jobs, altogether.
         checkpoints: completed, altogether.
         digests: seed -> digest of its trace; the same wherever it is run again.
@@ -36,6 +44,7 @@ class SimulationReport:
 
     seeds: int
     faults: int
+    drivers: int
     restarts: int
     checkpoints: int
     digests: Mapping[int, str]
@@ -49,12 +58,17 @@ def simulate(
     config: Mapping[str, Any] | None = None,
     expected: Mapping[str, Iterable[Any]] | None = None,
     faults: bool = True,
+    drivers: bool = True,
+    requests: bool = True,
+    rescale: bool = False,
 ) -> SimulationReport:
     """Run a job once per seed, and check that its collected results are exactly the right ones.
 
-    Each seed decides the order in which everything happens, and which workers are killed, paused or cut
-    off, which writes fail, and when. Besides the results it is checked that the job ends, that no failure
-    has another reason than the injected faults, and that checkpoints and watermarks never go back.
+    Each seed decides the order in which everything happens, and what goes wrong when: workers are killed,
+    paused or cut off; writes fail, hang, or find no space; control messages are late, lost or come twice;
+    drivers die and are started again, or meet another one. Besides the results it is checked that the job
+    ends, that no failure has another reason than the injected faults, that checkpoints and watermarks never
+    go back, and that every completed checkpoint and savepoint is whole at all times.
 
     Args:
         build: adds a bounded job to the Environment that it is given; results that count go to
@@ -65,6 +79,11 @@ def simulate(
         expected: uid of a collecting sink -> its records, in any order; by default what the job gives
             when it runs undisturbed with parallelism 1.
         faults: whether anything goes wrong; otherwise only the order changes.
+        drivers: whether that includes the driver: it dies, stands still, or another one is started.
+        requests: whether checkpoints and savepoints are asked for at random moments, and the job is stopped
+            or cancelled and started from where it was.
+        rescale: whether the parallelism changes while the job runs. For jobs whose results do not depend on
+            the order in which splits are read.
 
     Raises:
         SimulationError: a seed broke one of these promises.
@@ -80,15 +99,22 @@ def simulate(
         right, _ = _run(build, 0, 1, config, None, NO_FAULTS)
     else:
         right = {uid: Counter(map(_hashable, records)) for uid, records in expected.items()}
-    mix = ALL_FAULTS if faults else NO_FAULTS
+    mix = _mix(drivers, requests, rescale) if faults else NO_FAULTS
     outcomes = [_run(build, seed, parallelism, config, right, mix)[1] for seed in seeds]
     return SimulationReport(
         seeds=len(outcomes),
         faults=sum(len(outcome.faults) for outcome in outcomes),
+        drivers=sum(outcome.drivers for outcome in outcomes),
         restarts=sum(outcome.restarts for outcome in outcomes),
         checkpoints=sum(outcome.checkpoints for outcome in outcomes),
         digests={outcome.seed: outcome.digest for outcome in outcomes},
     )
+
+
+def _mix(drivers: bool, requests: bool, rescale: bool) -> FaultMix:
+    kinds = ALL_KINDS if drivers else WITHOUT_DRIVERS.kinds
+    asked = [kind for kind in WISHES if (rescale if kind == "rescale" else requests)]
+    return FaultMix((*kinds, *asked))
 
 
 Results = dict[str, Counter[Any]]
@@ -131,7 +157,7 @@ def _run(
     checks = _Collected(env, right)
     outcome = World(job, seed, mix, checks, story_max=40).run()
     if outcome.violation is not None:
-        story = "\n".join(outcome.story)
+        story = "\n".join([*outcome.story, *outcome.checkpoint_story])
         done = "; ".join(outcome.faults) or "none"
         raise SimulationError(
             f"seed {seed}, parallelism {parallelism}: {outcome.violation}\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.keys import group_of, groups_range
@@ -97,7 +97,7 @@ class VersionedValues:
         """See :class:`Layout`."""
         return self.versions.encode((decoded(self.versions, where(stored), data),))[0]
 
-    def at_cut(self) -> VersionedValues:
+    def at_cut(self) -> Self:
         """See :class:`Layout`."""
         return type(self)(self.versions.at_cut())
 

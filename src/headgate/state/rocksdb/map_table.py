@@ -264,7 +264,9 @@ class RocksMapTable:
         start = b""
         while True:
             found = 0
-            for row in self.layout.maps(self._store, start, BEYOND_ALL_KEYS, ahead=False):
+            # What is handed out late may be of a type that is forgotten by then.
+            layout = self.layout.at_cut()
+            for row in layout.maps(self._store, start, BEYOND_ALL_KEYS, ahead=False):
                 yield key_of(row.stored), row.value
                 start, found = behind(row.stored), found + row.weight
                 if found >= _PORTION_ENTRIES:

@@ -172,9 +172,11 @@ class RocksTable:
         self.flush()
         part = self._store.portion(None, _PORTION_ENTRIES)
         while part:
+            # What is handed out late may be of a type that is forgotten by then.
+            versions = self._versions.at_cut()
             for stored, data in part:
                 key = key_of(stored)
-                yield key, self._decoded(key, data)
+                yield key, decoded(versions, f"key {key!r}", data)
             part = self._store.portion(part[-1][0], _PORTION_ENTRIES)
 
     def empty(self) -> bool:

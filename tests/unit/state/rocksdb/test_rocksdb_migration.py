@@ -101,6 +101,31 @@ def test_g10_nothing_is_rewritten_before_processing(bench: NativeBench) -> None:
     assert dict(made.scan("v")) == {n: V2(str(n), 7) for n in range(100)}
 
 
+@pytest.mark.parametrize("kind", ["value", "map"])
+def test_a_scan_that_began_before_the_rewriting_ends_behind_it(bench: NativeBench, kind: str) -> None:
+    """The removal of entries that are over scans in small steps; what was read ahead is of an older type."""
+
+    def of(type_: Any) -> dict[str, StateDescriptor]:
+        types = (type_,) if kind == "value" else (int, type_)
+        return {"v": StateDescriptor("v", kind, types, lambda: None)}
+
+    old = bench.backend(states=of(int))
+    for n in range(20):
+        old.bind(n)
+        handle: Any = old.handles["v"]
+        if kind == "value":
+            handle.value = n
+        else:
+            handle.put(n, n)
+        old.store()
+    made = bench.backend(stored=[keyed(bench.snapshot(old, 1))], states=of(float))
+    scan = made.scan("v")
+    first = next(scan)
+    settle(made)
+    found = dict([first, *scan])
+    assert found == ({n: n for n in range(20)} if kind == "value" else {n: {n: n} for n in range(20)})
+
+
 def test_eager_migration_rewrites_everything_in_the_restore(bench: NativeBench) -> None:
     """As the option says; nothing is left to be done beside the processing."""
     old = bench.backend(states=state(V1))

@@ -1,0 +1,76 @@
+"""Checkpoints of a job master and their storage: where numbers go on, and how a checkpoint becomes whole."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headgate.checkpoint.savepoints import SavepointFolder, is_outside
+from headgate.checkpoint.service import CheckpointService
+from headgate.checkpoint.store.log import CommitPermit
+from headgate.common.ids import CheckpointId
+from headgate.common.ports import Randomness
+from headgate.core.checkpoint.coordinator import CheckpointCoordinator
+from headgate.core.checkpoint.effects import RequestKind
+from headgate.core.checkpoint.requests import CheckpointSettings
+from headgate.runtime.committers import Committers
+from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
+
+ENUMERATORS: Final = "enumerators"
+"""The hook that comes before the tasks: the split enumerators' snapshot."""
+
+
+def make_coordinator(
+    settings: CheckpointSettings, service: CheckpointService | None, randomness: Randomness
+) -> CheckpointCoordinator[SubtaskSnapshot]:
+    """The pure machine, which goes on behind what the log holds."""
+    first = CheckpointId(1) if service is None else service.next_checkpoint_id()
+    logged = [] if service is None else service.completed()
+    known = [CheckpointId(entry.checkpoint) for entry in logged]
+    if service is not None and (claimed := service.claimed()) is not None:
+        known.insert(0, claimed)
+    unowned = [CheckpointId(entry.checkpoint) for entry in logged if is_outside(entry.metadata)]
+    return CheckpointCoordinator(settings, first, known, randomness.uniform, [ENUMERATORS], unowned)
+
+
+def make_whole(
+    kind: RequestKind,
+    metadata: CheckpointMetadata,
+    folder: SavepointFolder | None,
+    committers: Committers,
+    service: CheckpointService | None,
+    permit: CommitPermit | None,
+) -> None:
+    """Write the metadata of a checkpoint or savepoint, then say so in the log. Beside the loop.
+
+    Args:
+        kind: what it is wanted for.
+        metadata: all of it.
+        folder: of a savepoint; None for a checkpoint.
+        committers: of the sinks, which keep what a savepoint holds.
+        service: of the job's checkpoints; None where it takes none.
+        permit: to change the log.
+
+    Raises:
+        StorageError: it could not be written.
+        FencedError: another job master has taken over.
+    """
+    sha256 = None if folder is None else _savepoint(kind, metadata, folder, committers)
+    if service is None or permit is None or not kind.is_logged:
+        return
+    if folder is None or sha256 is None:
+        service.store(permit, metadata)
+    else:
+        service.store_savepoint(permit, metadata, folder.metadata_uri, sha256)
+
+
+def _savepoint(
+    kind: RequestKind, metadata: CheckpointMetadata, folder: SavepointFolder, committers: Committers
+) -> str:
+    """Make it whole, and have the sinks keep what it holds; gives the digest of its metadata."""
+    if not kind.is_logged:
+        committers.hold(metadata.operators)
+        return folder.write(metadata)
+    # A stop does not count before the log has it. What it prepared goes when it cannot be written.
+    sha256 = folder.write(metadata)
+    committers.hold(metadata.operators)
+    return sha256
