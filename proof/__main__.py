@@ -1,6 +1,7 @@
 """Exactly once, proved with real processes: python -m proof [--smoke] [--seed N] [--only abcdefgh].
 
-Then everything that decodes stored bytes is fuzzed; alone with python -m proof fuzz.
+Then everything that decodes stored bytes is fuzzed, alone with python -m proof fuzz, and the simulator goes
+on with its seeds.
 
 Jobs run on local Spark (files, event time, shuffle by key, state and timers, exactly-once files)
 while workers and drivers are killed and stopped, code raises, and disks refuse, with checkpoints
@@ -29,7 +30,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from proof import checks, fuzz, plans
+from proof import checks, fuzz, plans, simulation
 from proof.drivers import Chain, ChainRun
 from proof.faults import SPARK_KILLS_S
 from proof.job import Answer, Place, write_input
@@ -62,6 +63,7 @@ class Proof:
         self._temporary = root / "tmp"
         self.results: list[RunResult] = []
         self.fuzzing: dict[str, Any] | None = None
+        self.simulation: dict[str, Any] | None = None
 
     def carry_out(self) -> None:
         """One run after the other, with a display."""
@@ -153,6 +155,10 @@ class Proof:
         processes = fuzz.smoke() if self._smoke else fuzz.whole(minutes)
         self.fuzzing = fuzz.carry_out(processes, self._seed, CONSOLE)
 
+    def simulate(self, minutes: float) -> None:
+        """Go on with the simulator's seeds."""
+        self.simulation = simulation.carry_out(self._smoke, minutes, CONSOLE)
+
     def finish(self) -> bool:
         """Show the table and the stories, write the record; True when all held."""
         took_s = time.monotonic() - self._began
@@ -164,11 +170,12 @@ class Proof:
         CONSOLE.print(_modes(self.results))
         CONSOLE.print(f"{took_s:.0f} s")
         if self._record is not None:
-            path = write_record(self.results, self._seed, self._smoke, took_s, self._record, self.fuzzing)
+            found = self.fuzzing, self.simulation
+            path = write_record(self.results, self._seed, self._smoke, took_s, self._record, *found)
             CONSOLE.print(f"record in {path}", soft_wrap=True)
         if broken:
             CONSOLE.print(f"again: python -m proof --seed {self._seed}{' --smoke' if self._smoke else ''}")
-        return not broken and not (self.fuzzing and self.fuzzing["findings"])
+        return not broken and not any(part and part["findings"] for part in (self.fuzzing, self.simulation))
 
 
 def _fault_line(fault: FaultResult) -> str:
@@ -226,6 +233,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--run", action="append", help='carry out only this run of the seed, such as "run 3"')
     parser.add_argument("--keep", action="store_true", help="keep the folder of a run with violations")
     parser.add_argument("--minutes", type=float, default=fuzz.MINUTES, help="of fuzzing, in a whole proof")
+    parser.add_argument(
+        "--simulation-minutes", type=float, default=simulation.MINUTES, help="of new seeds, in a whole proof"
+    )
     parser.add_argument("--record", type=Path, help="folder for the record; a partial proof leaves none")
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
@@ -242,6 +252,7 @@ def main(arguments: Sequence[str]) -> int:
         proof.end_spark()
         if not part:
             proof.fuzz(options.minutes)
+            proof.simulate(options.simulation_minutes)
         held = proof.finish()
     finally:
         if options.keep:

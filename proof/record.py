@@ -160,6 +160,7 @@ def write_record(
     took_s: float,
     folder: Path,
     fuzzing: dict[str, Any] | None = None,
+    simulation: dict[str, Any] | None = None,
 ) -> Path:
     """Write the JSON record; gives its name."""
     head, changed = commit()
@@ -181,6 +182,7 @@ def write_record(
         "versions": {"python": platform.python_version(), **{name: version(name) for name in VERSIONS}},
         "summary": summary(runs),
         "fuzzing": fuzzing,
+        "simulation": simulation,
         "runs": [asdict(run) for run in runs],
     }
     folder.mkdir(parents=True, exist_ok=True)

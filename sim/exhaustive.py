@@ -45,7 +45,9 @@ class Crash:
         """A failure with everything that is needed to look into it."""
         how = f"{'with' if self.elects else 'without'} election{', silently' if self.silently else ''}"
         story = "\n".join((*self.outcome.story, *self.outcome.checkpoint_story))
-        return f"{story}\nseed {self.outcome.seed}, {self.phase} {self.step}, {how}:\n  {self.outcome.violation}"
+        return (
+            f"{story}\nseed {self.outcome.seed}, {self.phase} {self.step}, {how}:\n  {self.outcome.violation}"
+        )
 
 
 @lru_cache(maxsize=2)

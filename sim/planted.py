@@ -155,7 +155,7 @@ class Bug:
     Attributes:
         patches: what makes it.
         mix: the mix of faults that finds it best.
-        first: the first seed of that mix that shows it, as measured; a search begins a little before.
+        first: the first seed of that mix that shows it, as measured; a search begins there.
     """
 
     patches: tuple[Patch, ...]
@@ -165,8 +165,12 @@ class Bug:
 
 BUGS: dict[str, Bug] = {
     "no barrier alignment": Bug(((AlignedBarrierHandler, "barrier", _trigger_on_first_barrier),)),
-    "records of an aborted transaction are dropped": Bug(((SinkOperator, "snapshot", _forget_unconfirmed),)),
-    "sink commits at the snapshot": Bug(((StoreWriter, "prepare_commit", _publish_at_once),)),
+    "records of an aborted transaction are dropped": Bug(
+        ((SinkOperator, "snapshot", _forget_unconfirmed),), "storage", first=1
+    ),
+    "sink commits at the snapshot": Bug(
+        ((StoreWriter, "prepare_commit", _publish_at_once),), "coordinator", first=1
+    ),
     "source position off by one": Bug(((EventReader, "snapshot", _one_record_late),)),
     "acknowledgements of an old attempt are accepted": Bug(
         (
@@ -175,15 +179,14 @@ BUGS: dict[str, Bug] = {
             (CheckpointCoordinator, "start", _start_with_used_ids),
         ),
         "messages",
+        first=9,
     ),
     "the second-latest checkpoint is restored": Bug(
-        ((checkpoint_master, "open_logged", _open_second_latest),)
+        ((checkpoint_master, "open_logged", _open_second_latest),), "messages", first=1
     ),
     "prepared transactions are forgotten at a restore": Bug(((Committers, "recommit", _recommit_nothing),)),
-    "a repeated commit commits again": Bug(((Store, "publish", _publish_again),)),
-    "commit before the log holds it": Bug(
-        ((checkpoint_master, "make_whole", _commit_then_store),)
-    ),
+    "a repeated commit commits again": Bug(((Store, "publish", _publish_again),), first=1),
+    "commit before the log holds it": Bug(((checkpoint_master, "make_whole", _commit_then_store),)),
     "snapshots alias live state": Bug(((LayeredTable, "freeze", _freeze_nothing),)),
     "no fencing of leaders": Bug(
         (
@@ -192,9 +195,14 @@ BUGS: dict[str, Bug] = {
             (Leadership, "require", _leads_always),
         ),
         "coordinator",
+        first=11,
     ),
-    "splits counted twice in a cut": Bug(((SourceTask, "splits_assigned", _assign_then_draw),)),
-    "recovery ends with a failed commit": Bug(((JobMaster, "recovery_failed", _only_note),), "storage"),
+    "splits counted twice in a cut": Bug(
+        ((SourceTask, "splits_assigned", _assign_then_draw),), "messages", first=1
+    ),
+    "recovery ends with a failed commit": Bug(
+        ((JobMaster, "recovery_failed", _only_note),), "storage", first=13
+    ),
     "who was replaced clears up after its successor": Bug(
         (
             (StoreCommitter, "_is_over", _everything_is_over),
@@ -202,6 +210,7 @@ BUGS: dict[str, Bug] = {
             (Leadership, "require", _leads_always),
         ),
         "coordinator",
+        first=27,
     ),
 }
 """What -> how."""

@@ -17,14 +17,14 @@ from sim.runs import run_seed, run_without_faults
 from sim.store import EventSource
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = range(24)
+SEEDS = range(10)
 SEEDS_MAX = 150
 """A planted bug must be found within so many, counted from where it was found first."""
 WITH_DRIVERS = 5
 """A seed in which a driver dies."""
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_jobs_run_undisturbed(seed: int) -> None:
     """Without faults a job ends in its first attempt with the batch answer, whatever the order of events."""
     outcome = run_without_faults(seed)
@@ -43,7 +43,7 @@ def test_jobs_survive_faults() -> None:
 @pytest.mark.parametrize("kind", [*ALL_KINDS, *WISHES])
 def test_each_kind_of_fault_alone(kind: str) -> None:
     """Each kind of fault is really injected, and survived."""
-    outcomes = [run_seed(seed, FaultMix((kind,), 4)) for seed in range(3)]
+    outcomes = [run_seed(seed, FaultMix((kind,), 4)) for seed in range(2)]
     assert [outcome.violation for outcome in outcomes if outcome.violation] == []
     assert any(outcome.faults for outcome in outcomes)
 
@@ -51,30 +51,29 @@ def test_each_kind_of_fault_alone(kind: str) -> None:
 def test_same_seed_same_trace() -> None:
     """A seed decides everything: the same one gives the same trace, another one another."""
     assert run_seed(3).digest == run_seed(3).digest
-    assert len({run_seed(seed).digest for seed in range(8)}) == 8
+    assert len({run_seed(seed).digest for seed in range(4)}) == 4
 
 
 def test_same_seed_same_trace_when_drivers_die() -> None:
     """Also which driver dies where, who is elected next, and where it goes on."""
     mix = MIXES["coordinator"]
-    outcomes = [run_seed(seed, mix) for seed in range(6)]
-    assert [run_seed(seed, mix).digest for seed in range(6)] == [outcome.digest for outcome in outcomes]
+    outcomes = [run_seed(seed, mix) for seed in range(4)]
+    assert [run_seed(seed, mix).digest for seed in range(4)] == [outcome.digest for outcome in outcomes]
     assert sum(outcome.drivers for outcome in outcomes) > 2 * len(outcomes)
 
 
 @pytest.mark.parametrize("mix", ["coordinator", "storage", "messages"])
 def test_jobs_survive_each_mix(mix: str) -> None:
     """Mostly drivers, mostly storage, mostly messages."""
-    outcomes = [run_seed(seed, MIXES[mix]) for seed in range(1_000, 1_008)]
+    outcomes = [run_seed(seed, MIXES[mix]) for seed in range(1_000, 1_003)]
     assert [(outcome.seed, outcome.violation) for outcome in outcomes if outcome.violation] == []
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "12345"])
-def test_same_trace_in_another_process(hash_seed: str) -> None:
+def test_same_trace_in_another_process() -> None:
     """Neither the process nor its hash seed shows in a trace."""
     code = "from sim.runs import run_seed; print(run_seed(SEED).digest)".replace("SEED", str(WITH_DRIVERS))
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": paths}
+    environment = os.environ | {"PYTHONHASHSEED": "12345", "PYTHONPATH": paths}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
     )
@@ -106,7 +105,7 @@ def test_every_planted_bug_is_found(bug: str) -> None:
 
 def test_the_driver_dies_at_some_steps_of_a_checkpoint() -> None:
     """Whatever a driver was about to do or had just done, its successor finds a whole checkpoint."""
-    crashes = list(driver_crashes(every=9))
+    crashes = list(driver_crashes(every=13))
     assert [crash.tell() for crash in crashes if crash.outcome.violation is not None] == []
     assert {(crash.phase, crash.elects) for crash in crashes if crash.struck} == {
         (phase, elects) for phase in ("before", "after") for elects in (False, True)
@@ -114,13 +113,19 @@ def test_the_driver_dies_at_some_steps_of_a_checkpoint() -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("seed", range(2))
 def test_the_driver_dies_at_every_step_of_a_checkpoint(seed: int) -> None:
     """From the trigger to the deletion of its predecessor, before and after each effect."""
     crashes = list(driver_crashes(seed))
     assert [crash.tell() for crash in crashes if crash.outcome.violation is not None] == []
     steps = "\n".join(crash.step for crash in crashes if crash.struck)
-    for word in ("create-if-absent simulated/log/", "_metadata", "message, worker", "delete simulated/chk-1"):
+    for word in (
+        "create-if-absent simulated/log/",
+        "_metadata",
+        "message, worker",
+        "delete simulated/chk-1/_metadata",
+    ):
         assert word in steps
 
 
@@ -146,9 +151,10 @@ def test_simulate_a_program() -> None:
 
 def test_simulate_without_drivers_and_requests() -> None:
     """What is not wanted does not happen."""
-    report = simulate(squares, seeds=range(6), drivers=False, requests=False)
-    assert (report.drivers, report.seeds) == (6, 6)
-    assert report.faults > 0
+    everything = simulate(squares, seeds=range(6), rescale=True)
+    less = simulate(squares, seeds=range(6), drivers=False, requests=False)
+    assert 0 < less.faults
+    assert less.seeds <= less.drivers < everything.drivers
 
 
 def test_simulate_names_the_seed() -> None:

@@ -139,7 +139,9 @@ class Checks:
         if master.state is not JobState.FINISHED:
             raise Violation(f"the job ended as {master.state.value}: {master.error}")
         for driver in world.supervisor.drivers:
-            waiting = [what for number, what in driver.asked.items() if (driver.name, number) not in self._answered]
+            waiting = [
+                what for number, what in driver.asked.items() if (driver.name, number) not in self._answered
+            ]
             if waiting and driver.master is not None and driver.master.state.terminal:
                 raise Violation(f"{driver.name} has ended without an answer to who asked for {waiting}")
         self.stored.demand_savepoints_whole()
@@ -154,7 +156,9 @@ class Checks:
             raise Violation(f"files without an owner are left: {sorted(orphans)}")
         strays = {name for name in self.stored.strays(job)}
         if strays and len(world.supervisor.drivers) == 1:
-            raise Violation(f"completed checkpoints of {job} have files that they do not need: {sorted(strays)}")
+            raise Violation(
+                f"completed checkpoints of {job} have files that they do not need: {sorted(strays)}"
+            )
         copy = SimFiles()
         copy.files, copy.torn = dict(world.files.files), dict(world.files.torn)
         service = CheckpointService(SimDisk(copy), JobId(job))

@@ -16,7 +16,6 @@ _NAMED: Final = re.compile(r"checkpoint (\d+)")
 _SILENT: Final = ("read", "size", "list")
 
 
-
 class Chronicle:
     """What happened to each checkpoint.
 

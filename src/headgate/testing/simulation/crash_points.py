@@ -1,8 +1,8 @@
 """Kills a driver at a step that is counted, not drawn: for trying every step of one checkpoint in turn.
 
 A step is one operation on the disk, by whomever, or one control message that arrives, between the
-moment a checkpoint is triggered and that of the next one: by then it is stored, committed and told, and
-its predecessor was deleted.
+moment a checkpoint is triggered and the one when its predecessor was deleted: in between it is stored,
+committed and told.
 """
 
 from __future__ import annotations
@@ -42,10 +42,15 @@ class CrashPoints:
     _driver: DriverProcess | None = None
 
     def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
-        """The first task was asked for a checkpoint: the steps begin, or end with those of the next one."""
+        """The first task was asked for a checkpoint: the steps begin, or end where its predecessor stays."""
         if checkpoint == self.checkpoint and self._driver is None:
             self._open, self._driver = True, driver
-        elif checkpoint > self.checkpoint and self._driver is driver:
+        elif checkpoint > self.checkpoint + 1 and self._driver is driver:
+            self._open = False
+
+    def reached(self, process: Process, place: str) -> None:
+        """A process is at a named place: when the predecessor was deleted the steps end."""
+        if process is self._driver and place == "checkpoint.retired":
             self._open = False
 
     def disk(self, process: Process, operation: str, name: str) -> int | None:

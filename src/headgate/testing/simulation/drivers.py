@@ -104,7 +104,8 @@ class DriverProcess(Process):
         self._within = self._proving = False
         self._wake_at: int | None = world.now()
         self._prove_at = 0
-        self._marker = f"marker{number}"
+        # Not that of any other driver, also where a job begins on the disk that another one left behind.
+        self._marker = f"marker{number}of" + "".join(filter(str.isalnum, submission.job_id))
         self._links: list[SimLink] = []
         self.leadership: SimLeadership | None = None
         if elects:

@@ -76,6 +76,8 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Wishes):
     def reached(self, process: Process, place: str) -> None:
         """A process is at a named place."""
         self._world.note(f"{process.name} is at {place}")
+        if self._world.crash_points is not None:
+            self._world.crash_points.reached(process, place)
         if process.background.busy and place in DRIVER_PLACES:
             self._world.interleave(process)
         strike = self._armed.pop(place, None)

@@ -237,4 +237,3 @@ class StoredFiles:
         if known is None or known[0] != data:
             known = self._entries[name] = (data, decode_entry(data, name))
         return known
-

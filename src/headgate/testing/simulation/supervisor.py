@@ -133,4 +133,3 @@ class Supervisor:
         if latest.metadata.startswith(URI):
             return self._opened(latest.metadata.rpartition("/")[0])
         return RestorePoint(load_metadata(disk, latest.metadata, latest.sha256), URI)
-

@@ -1,0 +1,54 @@
+"""The simulator's share of the proof: seeds, counted over many runs in `docs/proof/simulation.json`.
+
+One proof does not have the time for all of them. It goes on where the last one on the same source stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from proof.record import FOLDER, ROOT
+
+SEEDS = 20_000
+SMOKE_SEEDS = 20
+MINUTES = 20.0
+LEDGER = FOLDER / "simulation.json"
+
+
+def carry_out(smoke: bool, minutes: float, console: Console, ledger: Path = LEDGER) -> dict[str, Any]:
+    """Simulate seeds, and every crash of a driver; gives the figures.
+
+    Args:
+        smoke: a few seeds and steps, which are written nowhere.
+        minutes: after which no new seed is begun.
+        console: gets the progress, and the story of what failed.
+        ledger: remembers what was done.
+    """
+    console.rule("simulator")
+    if smoke:
+        wanted = ["--seeds", str(SMOKE_SEEDS)]
+    else:
+        wanted = ["--seeds", str(SEEDS), "--seconds", str(minutes * 60), "--ledger", str(ledger)]
+    figures = json.loads(_simulated([*wanted, "--keep-going", "--json"], console))
+    crashes = _simulated(["--exhaustive", "driver-crash", "--every", "20" if smoke else "1"], console)
+    failed = figures.get("all_failed", figures["failed"])
+    return figures | {"driver_crashes": crashes, "findings": len(failed) + (" 0 violations" not in crashes)}
+
+
+def _simulated(arguments: list[str], console: Console) -> str:
+    """Run the simulator; shows what it says, and gives the last line."""
+    command = [sys.executable, "-m", "sim", *arguments]
+    line = ""
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            console.print(line.rstrip(), markup=False, soft_wrap=True)
+    if process.returncode not in (0, 1):
+        raise RuntimeError(f"the simulator ended with {process.returncode}; its messages are above")
+    return line.strip()
