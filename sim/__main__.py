@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
 import sys
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.testing.simulation.faults import MIXES
-from sim.campaign import Tally, Wanted, campaign, runs_of
+from sim.campaign import Tally, Wanted, be_quiet, campaign, runs_of
 from sim.exhaustive import driver_crashes
 from sim.ledger import Ledger, fingerprint
 from sim.topology_runs import MODES
@@ -29,7 +28,7 @@ TELL_S: Final = 10.0
 def main() -> int:
     """Run what was asked for; the exit code says whether all held."""
     options = _parser().parse_args()
-    logging.getLogger("headgate").setLevel(logging.CRITICAL)
+    be_quiet()
     wanted = Wanted(options.jobs, options.mode, options.mix)
     if options.exhaustive is not None:
         return _exhaustive(options.first, options.every)

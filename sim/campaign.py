@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -139,19 +140,33 @@ def runs_of(seed: int, wanted: Wanted, story_max: int | None = STORY) -> Iterato
 
 def run_part(seeds: range, wanted: Wanted) -> Tally:
     """Simulate some seeds, one after the other; stops behind the first that fails."""
-    # Disks fail here by design, thousands of times.
-    logging.getLogger("headgate").setLevel(logging.CRITICAL)
-    # A simulation's garbage is cheap to keep and dear to look for while it runs.
-    gc.disable()
     tally = Tally()
-    for seed in seeds:
-        for run in runs_of(seed, wanted):
-            tally.take(run)
-        tally.seeds += 1
-        if tally.failures:
-            break
-    gc.collect()
+    with _garbage_kept():
+        for seed in seeds:
+            for run in runs_of(seed, wanted):
+                tally.take(run)
+            tally.seeds += 1
+            if tally.failures:
+                break
     return tally
+
+
+@contextmanager
+def _garbage_kept() -> Iterator[None]:
+    """What a few simulations leave is cheap to keep, and dear to look for while they run."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect()
+        if enabled:
+            gc.enable()
+
+
+def be_quiet() -> None:
+    """Disks fail here by design, thousands of times: nothing of that is logged."""
+    logging.getLogger("headgate").setLevel(logging.CRITICAL)
 
 
 def parts_of(spans: Iterable[range]) -> Iterator[range]:
@@ -177,7 +192,7 @@ def campaign(
     if processes == 1:
         yield from ((part, run_part(part, wanted)) for part in parts)
         return
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), be_quiet) as pool:
         waiting: dict[Future[Tally], range] = {}
         for part in parts:
             waiting[pool.submit(run_part, part, wanted)] = part

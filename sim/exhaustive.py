@@ -1,4 +1,4 @@
-"""The driver dies at every step of one checkpoint, one simulation per step; afterwards everything must hold."""
+"""The driver dies at every step of one checkpoint, a simulation for each; afterwards everything must hold."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_records_in_flight_to_an_operator_that_is_gone_are_refused() -> None:
     topology = shape("forward", 2)
     renamed = [replace(step, uid="three") if step.uid == "two" else step for step in topology.steps]
     renamed[-1] = replace(renamed[-1], feeds=(Feed("three"),))
-    with pytest.raises(AssertionError, match="did not start: UsageError: .*'two'"):
+    with pytest.raises(AssertionError, match=r"did not start: UsageError: .*'two'"):
         go_on(replace(topology, steps=tuple(renamed)), "unaligned", 4, stopped)
 
 

@@ -84,6 +84,7 @@ def test_sc17_enumerators_that_fail_or_are_slow_trigger_no_task(
     assert desk.trigger().checkpoint == record.checkpoint + 1
 
 
+@pytest.mark.ci
 def test_requests_that_fail_one_after_the_other_do_not_nest(tmp_path: Path) -> None:
     """As many as may wait, and every one is answered."""
     desk = HookedDesk(tmp_path, slow)

@@ -154,7 +154,7 @@ class Checks:
         orphans = self.stored.orphans(job)
         if orphans and not world.faults.done:
             raise Violation(f"files without an owner are left: {sorted(orphans)}")
-        strays = {name for name in self.stored.strays(job)}
+        strays = self.stored.strays(job)
         if strays and len(world.supervisor.drivers) == 1:
             raise Violation(
                 f"completed checkpoints of {job} have files that they do not need: {sorted(strays)}"

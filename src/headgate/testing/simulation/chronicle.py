@@ -50,9 +50,8 @@ class Chronicle:
         if found is not None and operation not in _SILENT:
             result = "" if verdict == "works" else f" {verdict}"
             self.note(int(found[1]), now_ms, f"{who}: {operation} {name}{result}")
-        elif "/log/" in name and operation != "list" and self._stories:
-            if operation not in _SILENT:
-                self.note(next(reversed(self._stories)), now_ms, f"{who}: {operation} {name} {verdict}")
+        elif "/log/" in name and self._stories and operation not in _SILENT:
+            self.note(next(reversed(self._stories)), now_ms, f"{who}: {operation} {name} {verdict}")
 
     def note(self, checkpoint: int, now_ms: int, text: str) -> None:
         """Something happened to a checkpoint."""

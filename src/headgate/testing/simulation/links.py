@@ -8,7 +8,6 @@ from typing import Any
 
 from headgate.runtime.control.wire import decode_from_worker, decode_to_worker, encode_message
 
-
 Tamper = Callable[[Any, bytes], str]
 """(message, its bytes) -> "lost" or anything else; may have the message repeated."""
 

@@ -1,4 +1,4 @@
-"""Whoever starts drivers in a simulation: starts a dead one again, and goes on with a job that was stopped."""
+"""Whoever starts drivers in a simulation: a dead one once more, and a job that was stopped on purpose."""
 
 from __future__ import annotations
 
@@ -88,9 +88,7 @@ class Supervisor:
             self._go_on(self._opened(master.savepoint))
         elif how == "cancelled":
             self._go_on(self._latest(driver.job_id))
-        elif how == "finished":
-            self.finished = self.finished or driver
-        elif how == "failed" and master is not None and not master.goes_on and world.checks.leads(driver):
+        elif how == "finished" or (how == "failed" and self._is_final(driver)):
             self.finished = self.finished or driver
         if self.done:
             self._send_home()
@@ -103,6 +101,11 @@ class Supervisor:
         self._planned -= 1
         if not self.done and not self.living():
             self.start()
+
+    def _is_final(self, driver: DriverProcess) -> bool:
+        """Whether nobody else goes on with the job that failed."""
+        master = driver.master
+        return master is not None and not master.goes_on and self._world.checks.leads(driver)
 
     def _send_home(self) -> None:
         """Who has not even looked at the election would take what is over for a new job."""

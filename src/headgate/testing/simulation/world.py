@@ -14,7 +14,6 @@ from headgate.checkpoint.storage import reachability
 from headgate.common.ports import Probe
 from headgate.runtime.job_master import JobMaster
 from headgate.runtime.job_settings import job_settings
-from headgate.runtime.master_ports import RestorePoint
 from headgate.runtime.network.frames import Frame
 from headgate.testing.simulation.checks import Checks, Violation
 from headgate.testing.simulation.chronicle import Chronicle
@@ -78,7 +77,7 @@ class World:
         checks: what must hold; told of everything that can be seen from outside.
         story_max: lines of story to keep; None keeps all.
         crash_points: kills the driver at a place that is counted and not drawn.
-        elects: whether drivers win an election before they lead; None: as the seed says, where drivers change.
+        elects: whether drivers win an election before they lead; None: the seed says, where drivers change.
 
     Attributes:
         files: what is durable.

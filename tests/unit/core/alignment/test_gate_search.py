@@ -146,7 +146,14 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+LONG = {"unaligned", "alternating-timeout", "alternating-savepoint"}
+"""Searches of many seconds."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.ci) if name in LONG else name for name in SEARCHES],
+)
 def test_all_invariants_hold_in_every_state(name: str) -> None:
     """No move in any reachable state violates an invariant, and the states were met.
 
