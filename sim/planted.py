@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from headgate.api.sink import SinkWriterContext
 from headgate.api.source import Split
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.store.entries import Completed
@@ -49,6 +50,7 @@ _open_logged = checkpoint_master.open_logged
 _publish = Store.publish
 _make_whole = checkpoint_master.make_whole
 _snapshot = EventReader.snapshot
+_init_writer = StoreWriter.__init__
 _prepare = StoreWriter.prepare_commit
 _assigned = SourceTask.splits_assigned
 _take_inputs = GateTask._take_inputs
@@ -140,6 +142,10 @@ def _leads_always(_self: Any, *_rest: Any) -> None:
     """Nobody asks who leads."""
 
 
+def _name_without_generation(self: StoreWriter, name: str, context: SinkWriterContext) -> None:
+    _init_writer(self, name, replace(context, generation=1))
+
+
 def _everything_is_over(_self: StoreCommitter, _part: str) -> bool:
     return True
 
@@ -202,6 +208,9 @@ BUGS: dict[str, Bug] = {
     ),
     "recovery ends with a failed commit": Bug(
         ((JobMaster, "recovery_failed", _only_note),), "storage", first=13
+    ),
+    "every driver names parts alike": Bug(
+        ((StoreWriter, "__init__", _name_without_generation),), "coordinator", first=1
     ),
     "who was replaced clears up after its successor": Bug(
         (

@@ -224,8 +224,8 @@ EXTERNALIZED_RETENTION: Final = ConfigOption[ExternalizedRetention | None](
     OptionalKind(Choice(ExternalizedRetention), word="unset"),
     None,
     "Whose last completed checkpoints are kept when the job is over: DELETE_ON_CANCELLATION those of a "
-    "failed job, RETAIN_ON_CANCELLATION those of a cancelled one too, NO_EXTERNALIZED_CHECKPOINTS nobody's; unset "
-    "keeps them however the job ended.",
+    "failed job, RETAIN_ON_CANCELLATION those of a cancelled one too, NO_EXTERNALIZED_CHECKPOINTS nobody's; "
+    "unset keeps them however the job ended.",
 )
 UNALIGNED: Final = ConfigOption(
     "execution.checkpointing.unaligned.enabled",

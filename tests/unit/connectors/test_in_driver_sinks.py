@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -70,6 +71,20 @@ def test_collect_is_exactly_once_over_restarts() -> None:
     again.write([3, 4])
     committer.commit(again.prepare_commit())
     assert sink.results == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("make", [collect_sink, discard_sink])
+def test_attempts_of_two_drivers_are_told_apart(make: Callable[[], CollectSink | CountingSink]) -> None:
+    """A driver that goes on with a job counts attempts from 1 again; nothing of it is taken for a repeat."""
+    sink = make()
+    committer = sink.create_committer()
+    for generation in (1, 2, 2):
+        context = SinkWriterContext("s", 0, 1, attempt=1, job="job", generation=generation)
+        writer = sink.create_writer(context, [])
+        writer.write(["a", "b"])
+        committer.commit(writer.prepare_commit())
+    taken = len(sink.results) if isinstance(sink, CollectSink) else sink.count
+    assert taken == 4
 
 
 def test_nothing_written_makes_no_committable() -> None:
