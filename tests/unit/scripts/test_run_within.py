@@ -24,6 +24,7 @@ orphan = subprocess.run(
 ).stdout
 print(os.getpid(), own_session.pid, int(orphan), flush=True)
 """
+ENDS = FAMILY.replace("print(os", "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(3))\nprint(os")
 DEAF = FAMILY.replace("print(os", "signal.signal(signal.SIGINT, signal.SIG_IGN)\nprint(os")
 COUNTS = FAMILY.replace(
     "print(os", "heard = []\nsignal.signal(signal.SIGINT, lambda *_: heard.append(1))\nprint(os"
@@ -57,10 +58,11 @@ def left(processes: list[psutil.Process]) -> list[psutil.Process]:
 
 def test_a_program_that_ends_has_its_exit_code_and_leaves_nothing() -> None:
     """Neither a process in a session of its own nor one without a parent."""
-    with started(60, FAMILY + "\nsys.exit(3)") as process:
+    with started(60, ENDS + WAITS) as process:
         processes = family(process)
+        processes[0].send_signal(signal.SIGUSR1)  # it ends by itself, once all of them were looked at
         assert process.wait() == 3
-    assert processes
+    assert len(processes) == 3
     assert left(processes) == []
 
 
