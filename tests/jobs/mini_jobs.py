@@ -56,6 +56,36 @@ def json_lines(folder: Path) -> list[Any]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
+class ListEnumerator(hg.SplitEnumerator):
+    """Hands out the lists of a source, one to whoever asks."""
+
+    def __init__(self, left: Iterable[int]) -> None:
+        self.left = list(left)
+
+    def next_splits(self, subtask: int) -> list[hg.Split] | None:
+        return [hg.Split(str(self.left.pop(0)))] if self.left else None
+
+    def snapshot(self) -> Any:
+        return list(self.left)
+
+
+class ListReader(hg.SourceReader[Any]):
+    """Knows its splits and how far each was read; what it gives is the source's own business."""
+
+    def __init__(self, source: Any) -> None:
+        self.bad_records = []
+        self.source, self.splits, self.final = source, [], False
+
+    def add_splits(self, splits: Sequence[hg.Split]) -> None:
+        self.splits += [[split.id, split.position or 0] for split in splits]
+
+    def no_more_splits(self) -> None:
+        self.final = True
+
+    def snapshot(self) -> list[hg.Split]:
+        return [hg.Split(name, position) for name, position in self.splits]
+
+
 class Halting(hg.Source[Any]):
     """Lists of records, one per split; a reader that gets to `at` in its list waits there until a checkpoint
     that holds its position is complete, and then raises - once per split in the life of this process.
@@ -69,34 +99,16 @@ class Halting(hg.Source[Any]):
         self.name, self.at, self.splits = name, at, [list(split) for split in splits]
 
     def create_enumerator(self, restored: Any) -> hg.SplitEnumerator:
-        return _HaltingEnumerator(range(len(self.splits)) if restored is None else restored)
+        return ListEnumerator(range(len(self.splits)) if restored is None else restored)
 
     def create_reader(self, context: hg.SourceReaderContext) -> hg.SourceReader[Any]:
         return _HaltingReader(self)
 
 
-class _HaltingEnumerator(hg.SplitEnumerator):
-    def __init__(self, left: Iterable[int]) -> None:
-        self.left = list(left)
-
-    def next_splits(self, subtask: int) -> list[hg.Split] | None:
-        return [hg.Split(str(self.left.pop(0)))] if self.left else None
-
-    def snapshot(self) -> Any:
-        return list(self.left)
-
-
-class _HaltingReader(hg.SourceReader[Any]):
+class _HaltingReader(ListReader):
     def __init__(self, source: Halting) -> None:
-        self.bad_records = []
-        self.source, self.splits, self.final = source, [], False
+        super().__init__(source)
         self.drawn_here, self.completed_here = False, 0
-
-    def add_splits(self, splits: Sequence[hg.Split]) -> None:
-        self.splits += [[split.id, split.position or 0] for split in splits]
-
-    def no_more_splits(self) -> None:
-        self.final = True
 
     def poll(self, max_records: int) -> Any:
         if not self.splits:
@@ -119,7 +131,7 @@ class _HaltingReader(hg.SourceReader[Any]):
 
     def snapshot(self) -> list[hg.Split]:
         self.drawn_here = bool(self.splits) and self.splits[0][1] == self.source.at
-        return [hg.Split(name, position) for name, position in self.splits]
+        return super().snapshot()
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:
         # The first one may have been drawn before; the next was triggered after that. Others than

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
+
+from mini_jobs import ListEnumerator, ListReader
 
 import headgate as hg
 
@@ -39,35 +41,14 @@ class Valve(hg.Source[Any]):
         Valve.limits[self.number] = limit
 
     def create_enumerator(self, restored: Any) -> hg.SplitEnumerator:
-        return _ValveEnumerator(range(len(self.splits)) if restored is None else restored)
+        return ListEnumerator(range(len(self.splits)) if restored is None else restored)
 
     def create_reader(self, context: hg.SourceReaderContext) -> hg.SourceReader[Any]:
         return _ValveReader(self)
 
 
-class _ValveEnumerator(hg.SplitEnumerator):
-    def __init__(self, left: Iterable[int]) -> None:
-        self.left = list(left)
-
-    def next_splits(self, subtask: int) -> list[hg.Split] | None:
-        return [hg.Split(str(self.left.pop(0)))] if self.left else None
-
-    def snapshot(self) -> Any:
-        return list(self.left)
-
-
-class _ValveReader(hg.SourceReader[Any]):
+class _ValveReader(ListReader):
     """Reads its splits in turn, so that all of them come as far as the valve lets them."""
-
-    def __init__(self, source: Valve) -> None:
-        self.bad_records = []
-        self.source, self.splits, self.final = source, [], False
-
-    def add_splits(self, splits: Sequence[hg.Split]) -> None:
-        self.splits += [[split.id, split.position or 0] for split in splits]
-
-    def no_more_splits(self) -> None:
-        self.final = True
 
     def poll(self, max_records: int) -> Any:
         limit = Valve.limits[self.source.number]
@@ -82,6 +63,3 @@ class _ValveReader(hg.SourceReader[Any]):
                 found, split[1] = records[split[1] : stop], stop
                 return found
         return hg.NOTHING_AVAILABLE
-
-    def snapshot(self) -> list[hg.Split]:
-        return [hg.Split(name, position) for name, position in self.splits]
