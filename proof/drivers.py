@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,23 +219,33 @@ class ChainRun:
         return at_s
 
     def _check(self) -> None:
-        result = self.result
-        for driver in self._drivers:
-            completed = driver.watcher.checkpoints()
-            result.checkpoints += len(completed)
-            result.violations += checks.check_order(completed)
-            result.restored.add(restored_by(driver.watcher))
-        result.violations += check_restored(self.plan.mode, result.restored)
-        result.restarts = len(self._drivers) - 1
-        ended = self.watcher.named("ended")
-        if not ended or ended[-1].facts["state"] != "finished":
-            result.violations.append(f"the last driver ended as {ended}")
-            return
-        completed = self.watcher.checkpoints()
-        result.violations += [
-            *checks.check_output(self._answer, self._place),
-            *checks.check_storage(
-                self._place.storage, completed[-1] if completed else None, killed_drivers=result.restarts
-            ),
-        ]
-        result.lines = sum(self._answer.values())
+        check_drivers(self.result, self.plan.mode, self._drivers, self._answer, self._place)
+
+
+def check_drivers(
+    result: RunResult, mode: Mode, drivers: Sequence[Driver], answer: Answer, place: Place
+) -> list[int] | None:
+    """What must hold of drivers of which each but the last was killed; it is noted in `result`.
+
+    Returns:
+        the checkpoints that the last driver told of; None where it did not finish the job.
+    """
+    completed: list[int] = []
+    for driver in drivers:
+        completed = driver.watcher.checkpoints()
+        result.checkpoints += len(completed)
+        result.violations += checks.check_order(completed)
+        result.restored.add(restored_by(driver.watcher))
+    result.violations += check_restored(mode, result.restored)
+    result.restarts = len(drivers) - 1
+    ended = drivers[-1].watcher.named("ended")
+    if not ended or ended[-1].facts["state"] != "finished":
+        result.violations.append(f"the last driver ended as {ended}")
+        return None
+    last = completed[-1] if completed else None
+    result.violations += [
+        *checks.check_output(answer, place),
+        *checks.check_storage(place.storage, last, killed_drivers=result.restarts),
+    ]
+    result.lines = sum(answer.values())
+    return completed

@@ -25,9 +25,9 @@ from headgate.checkpoint.verifying import verify
 from headgate.common.ids import JobId
 from proof import checks
 from proof.driver import Order
-from proof.drivers import START_S, STRIKE_S, Driver
+from proof.drivers import START_S, STRIKE_S, Driver, check_drivers
 from proof.job import Answer, Place
-from proof.modes import Mode, check_restored, restored_by
+from proof.modes import Mode
 from proof.record import FaultResult, RunResult
 from proof.strikes import FOLDER_VARIABLE, KILL_SELF, Strikes
 from proof.watcher import Event, Watcher
@@ -331,28 +331,13 @@ class RelayRun:
     # -- checks ----------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        result = self.result
-        for driver in self._drivers:
-            completed = driver.watcher.checkpoints()
-            result.checkpoints += len(completed)
-            result.violations += checks.check_order(completed)
-            result.restored.add(restored_by(driver.watcher))
-        result.violations += check_restored(self.plan.mode, result.restored)
-        result.restarts = len(self._drivers) - 1
-        ended = self.watcher.named("ended")
-        if not ended or ended[-1].facts["state"] != "finished":
-            result.violations.append(f"the last driver ended as {ended}")
-            return
-        last = self.watcher.checkpoints()
-        result.violations += [
-            *checks.check_output(self._answer, self._place),
-            *checks.check_storage(
-                self._place.storage, last[-1] if last else None, killed_drivers=result.restarts
-            ),
-            *check_nothing_lost(self._found, look(self._place.storage, result.violations), last),
-            *_check_markers(self._place.storage),
-        ]
-        result.lines = sum(self._answer.values())
+        result, storage = self.result, self._place.storage
+        last = check_drivers(result, self.plan.mode, self._drivers, self._answer, self._place)
+        if last is not None:
+            result.violations += [
+                *check_nothing_lost(self._found, look(storage, result.violations), last),
+                *_check_markers(storage),
+            ]
 
     def _tidy(self) -> None:
         for driver in self._drivers:
