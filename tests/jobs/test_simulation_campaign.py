@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sim.campaign import PART, Tally, Wanted, campaign, mix_of, parts_of, run_part, runs_of
-from sim.ledger import KEPT, Ledger, fingerprint
+from sim.ledger import KEPT, NOT_RUN, Ledger, fingerprint
 from sim.planted import planted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,8 +88,27 @@ def test_the_fingerprint_is_that_of_the_source(tmp_path: Path) -> None:
     before = fingerprint(tmp_path)
     (tmp_path / "src" / "notes.txt").write_text("x")
     assert fingerprint(tmp_path) == before
+    beside = tmp_path / NOT_RUN[0]
+    beside.mkdir(parents=True)
+    (beside / "c.py").write_text("")
+    assert fingerprint(tmp_path) == before
     (tmp_path / "sim" / "b.py").write_text("")
     assert fingerprint(tmp_path) != before
+
+
+def test_what_the_fingerprint_leaves_out_is_not_run() -> None:
+    """After simulations in a new process, none of it is loaded."""
+    script = (
+        "import sys; from sim.campaign import Wanted, run_part; run_part(range(4), Wanted());"
+        "print(*(m.__file__ for m in list(sys.modules.values()) if getattr(m, '__file__', None)), sep='\\n')"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd=ROOT, check=True
+    )
+    loaded = [line.removeprefix(f"{ROOT}/") for line in ran.stdout.splitlines()]
+    assert "src/headgate/runtime/worker.py" in loaded
+    assert [name for name in loaded if name.startswith(NOT_RUN)] == []
 
 
 def test_a_failure_is_told_with_the_story_of_its_checkpoint() -> None:
