@@ -20,8 +20,6 @@ NOT_RUN: Final = tuple(
         "connectors",
         "deploy",
         "offline",
-        "runtime/endpoint",
-        "state/rocksdb",
         "testing/suites",
     )
 )
