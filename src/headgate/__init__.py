@@ -85,6 +85,7 @@ from headgate.api.source import (
     Source,
     SourceReader,
     SourceReaderContext,
+    SourceReport,
     Split,
     SplitEnumerator,
 )
@@ -214,6 +215,7 @@ __all__ = [
     "Source",
     "SourceReader",
     "SourceReaderContext",
+    "SourceReport",
     "Split",
     "SplitEnumerator",
     "StateTtl",

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from headgate.api.source import SourceReport
 from headgate.common.config import Config
 from headgate.common.errors import HeadgateError
 from headgate.common.ids import EdgeId
@@ -85,6 +86,7 @@ class JobStatus(msgspec.Struct, frozen=True):
         last_checkpoint_failure: of the latest failed checkpoint, in words, or None.
         savepoint: URI of the one that the job was stopped with, or None.
         vertices: what runs.
+        sources: uid -> how the source does, of those that get their input in epochs.
     """
 
     job_id: str
@@ -107,6 +109,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     last_checkpoint_failure: str | None
     savepoint: str | None
     vertices: list[VertexStatus]
+    sources: dict[str, SourceReport] = {}
 
 
 class JobControl(Protocol):

@@ -143,11 +143,30 @@ class SourceReader(ABC, Generic[T]):
         """Release files and connections; also called after a failure."""
 
 
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """How a source does that gets its input in epochs, for people.
+
+    Attributes:
+        epoch: the newest one whose records were handed out; None before the first.
+        rows: in that epoch.
+        rate_per_s: rows of it per second, from its planning to its staging.
+        latency_ms: from planning to the checkpoint, of the newest epoch that is in one.
+        waiting: what the source waits for now, in words; empty for nothing.
+    """
+
+    epoch: int | None = None
+    rows: int = 0
+    rate_per_s: float = 0.0
+    latency_ms: float = 0.0
+    waiting: str = ""
+
+
 class SplitEnumerator(ABC):
     """Finds splits and hands them out; lives in the driver, one per source.
 
-    All methods are called from one thread. After a failure the enumerator is created anew from the
-    restored checkpoint's state.
+    All methods are called from one thread, and none may block for long. After a failure the enumerator is
+    created anew from the restored checkpoint's state.
     """
 
     @abstractmethod
@@ -161,8 +180,41 @@ class SplitEnumerator(ABC):
     def snapshot(self) -> Plain:
         """State that does not include any split already handed out."""
 
+    def snapshot_for(self, checkpoint_id: int) -> Plain:
+        """As :meth:`snapshot`, which is all it does by default, told what for.
+
+        Args:
+            checkpoint_id: of the checkpoint or savepoint that is drawn now.
+        """
+        return self.snapshot()
+
+    def ready_to_snapshot(self) -> bool:
+        """Whether a checkpoint may be drawn now; asked right before :meth:`snapshot_for`.
+
+        A source whose cut must fall between two groups of records says False until all readers are
+        through with the present group. It is asked again until the checkpoint times out.
+        """
+        return True
+
+    def wants_checkpoint(self) -> bool:
+        """Whether the source waits for a checkpoint; one is drawn as soon as the limits allow it.
+
+        Asked often. Without periodic checkpoints nothing follows.
+        """
+        return False
+
+    def report(self) -> SourceReport | None:
+        """How the source does, for the job's status; None: nothing is told."""
+        return None
+
     def checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027 - optional hook
         """The checkpoint is durable; what precedes it may be committed or trimmed at the origin."""
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027 - optional hook
+        """Nothing may be trimmed for it: it came to nothing, or it was a savepoint, which is the user's.
+
+        A later one holds what it would have held.
+        """
 
     def close(self) -> None:  # noqa: B027 - optional hook
         """Release connections."""

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from headgate.api.executor import JobStatus
 from headgate.api.remote_job import RemoteJob
+from headgate.api.source import SourceReport
 from headgate.common.errors import HeadgateError
 from headgate.common.job_files import KnownJob
 
@@ -123,6 +124,7 @@ def shown(status: JobStatus, color: bool = False) -> str:
     ]
     remarks = {"last failure": status.last_failure, "last failed checkpoint": status.last_checkpoint_failure}
     lines += [f"{name}: {escape(text)}" for name, text in remarks.items() if text]
+    lines += [_epochs(uid, report) for uid, report in status.sources.items()]
     table = _table(["operators", "uids", ">parallelism", ">records in", ">records out", ">busy", "watermark"])
     for vertex in status.vertices:
         table.add_row(
@@ -135,6 +137,17 @@ def shown(status: JobStatus, color: bool = False) -> str:
             "-" if vertex.watermark is None else _watermark(vertex.watermark),
         )
     return _text([*lines, table], color)
+
+
+def _epochs(uid: str, report: SourceReport) -> str:
+    if report.epoch is None:
+        told = "no epoch yet"
+    else:
+        told = f"epoch {report.epoch:,} of {report.rows:,} rows ({report.rate_per_s:,.0f} rows/s)"
+    if report.latency_ms:
+        told += f", {report.latency_ms / 1000:.2f} s from its planning to its checkpoint"
+    waiting = f"; waits for {report.waiting}" if report.waiting else ""
+    return f"source {escape(repr(uid))}: {told}{escape(waiting)}"
 
 
 def _state(state: str) -> str:

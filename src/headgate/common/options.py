@@ -586,6 +586,33 @@ RESERVED_SLOTS: Final = ConfigOption(
     1,
     "Slots kept free beside the gang for Spark tasks that feed the job, drain it or read its state.",
 )
+SLOTS_TIMEOUT: Final = ConfigOption(
+    "headgate.spark.slots-timeout",
+    Duration(low_ms=1),
+    30 * SECONDS,
+    "How long executors of a cluster may take to come, at the start of the application and after some were "
+    "lost, before that counts as a failure.",
+)
+SHIP_CODE: Final = ConfigOption(
+    "headgate.spark.ship-code",
+    Boolean(),
+    True,
+    "Whether executors of a cluster get Headgate and the program's own modules from the driver; false: they "
+    "have the same versions of both.",
+)
+RESCALE_TIMEOUT: Final = ConfigOption(
+    "headgate.rescale-timeout",
+    Duration(low_ms=1),
+    60 * SECONDS,
+    "How long a job may take to run at another parallelism before it goes back to the one that it had.",
+)
+SPARK_STAGING_DIR: Final = ConfigOption[str | None](
+    "headgate.spark.staging-dir",
+    OptionalKind(Text()),
+    None,
+    "Folder for rows on their way between Spark and the dataflow, which the driver and all workers reach "
+    "under the same path; by default beside the checkpoints.",
+)
 REDEPLOY_TIMEOUT: Final = ConfigOption(
     "headgate.spark.redeploy-timeout",
     Duration(low_ms=1),

@@ -75,7 +75,7 @@ class Attempts:
         self.number, self.planned, self.point = 0, planned, point
         self.queries = StateQueries(planned.plan)
         self._job, self._roster, self._storage, self._marker = job, roster, storage, marker
-        self._enumerators = Enumerators.none()
+        self.sources = Enumerators.none()
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -104,7 +104,7 @@ class Attempts:
         """
         self.number += 1
         restored = {} if self.point is None else self.point.checkpoint.enumerators
-        self._enumerators = Enumerators.of(self.plan, restored, self._job, self.number)
+        self.sources = Enumerators.of(self.plan, restored, self._job, self.number)
 
     def messages(self, generation: int) -> dict[int, m.Deploy]:
         """Slot -> what its worker is to build.
@@ -159,7 +159,7 @@ class Attempts:
         Raises:
             Exception: whatever the enumerator raises.
         """
-        splits = self._enumerators.next_splits(request.vertex, request.subtask)
+        splits = self.sources.next_splits(request.vertex, request.subtask)
         message = m.AssignSplits(self.number, request.vertex, request.subtask, splits)
         self._member(slot).link.send(message)
 
@@ -174,18 +174,10 @@ class Attempts:
         if member is not None:  # else the attempt is about to end, and the question with it
             member.link.send(message)
 
-    def snapshot_enumerators(self) -> dict[str, Any]:
-        """Their states at this instant."""
-        return self._enumerators.snapshot()
-
-    def enumerators_complete(self, checkpoint: int) -> None:
-        """`checkpoint` is in the log."""
-        self._enumerators.checkpoint_complete(checkpoint)
-
     def end(self) -> list[Exception]:
         """The attempt is over; gives what went wrong in closing its enumerators."""
         self.queries.end(self.number)
-        enumerators, self._enumerators = self._enumerators, Enumerators.none()
+        enumerators, self.sources = self.sources, Enumerators.none()
         return enumerators.close()
 
     def _member(self, slot: int) -> Member:

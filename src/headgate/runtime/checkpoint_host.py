@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from headgate.common.errors import FencedError
 from headgate.core.checkpoint.effects import RequestKind
+from headgate.runtime.enumerators import Enumerators
 
 
 class CheckpointHost(Protocol):
@@ -15,12 +16,9 @@ class CheckpointHost(Protocol):
         """Send to every worker of the attempt."""
         ...
 
-    def snapshot_enumerators(self) -> dict[str, Any]:
-        """The enumerators' states at this instant."""
-        ...
-
-    def enumerators_complete(self, checkpoint: int) -> None:
-        """Tell the enumerators."""
+    @property
+    def sources(self) -> Enumerators:
+        """The enumerators of the present attempt."""
         ...
 
     def checkpoint_done(

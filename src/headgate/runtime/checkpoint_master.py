@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headgate.checkpoint.history_file import HistoryFile
@@ -40,18 +39,10 @@ from headgate.runtime.control import messages as m
 from headgate.runtime.job_settings import JobSettings
 from headgate.runtime.master_ports import MasterPorts, RestorePoint
 from headgate.runtime.savepoints import Savepoints
+from headgate.runtime.source_snapshots import RETRY_MS, Begun, SourceSnapshots
 from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
 
 _LOG: Final = logging.getLogger("headgate.checkpoints")
-
-
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """A checkpoint under way: when it began (monotonic), with what, and the wall clock at its trigger."""
-
-    began_ms: int
-    enumerators: dict[str, Any]
-    trigger_ms: int = 0
 
 
 class CheckpointMaster:
@@ -94,7 +85,7 @@ class CheckpointMaster:
         self._committers = Committers(job, self.generation, plan, settings.older_snapshot)
         file = None if service is None else HistoryFile(service.disk, job, job_name, _logged_in(service))
         self.history = CheckpointHistory(plan, file, ports.clock, ports.background)
-        self._begun: dict[int, _Begun] = {}
+        self._sources = SourceSnapshots(host)
         self._busy = self._attempt = 0
         self._readers: set[tuple[int, int]] = set()
 
@@ -114,7 +105,7 @@ class CheckpointMaster:
         self, attempt: int, tasks: Sequence[tuple[int, int]], totals: Mapping[str, tuple[int, int]]
     ) -> None:
         """All tasks of an attempt run; `totals` are the records up to where it began."""
-        self._begun.clear()
+        self._sources.clear()
         self._savepoints.forget_kept()
         self._contents.totals = totals
         self._attempt = attempt
@@ -144,12 +135,15 @@ class CheckpointMaster:
     def tick(self) -> None:
         """Time passed."""
         self.perform(self.coordinator.tick(self._clock.monotonic_ms()))
+        self._attend_sources()
         self._cleaning.tick()
         self.history.write_if_due()
 
     def next_wakeup(self) -> int | None:
         """When to call :meth:`tick` at the latest (monotonic ms)."""
-        times = (self.coordinator.next_wakeup(), self._cleaning.next_wakeup())
+        times = [self.coordinator.next_wakeup(), self._cleaning.next_wakeup()]
+        if self._sources.waiting is not None:
+            times.append(self._clock.monotonic_ms() + RETRY_MS)
         return min((time for time in times if time is not None), default=None)
 
     def request_final(self) -> None:
@@ -284,21 +278,29 @@ class CheckpointMaster:
         the enumerator and a reader would both have in the checkpoint.
         """
         self.history.begun(effect)
-        checkpoint, began_ms = effect.checkpoint, self._clock.monotonic_ms()
+        return self._snapshot_sources(effect.checkpoint, self._clock.monotonic_ms())
+
+    def _snapshot_sources(self, checkpoint: int, began_ms: int) -> Sequence[e.Effect[SubtaskSnapshot]]:
+        ident = CheckpointId(checkpoint)
         try:
-            enumerators = self._host.snapshot_enumerators()
+            taken = self._sources.take(checkpoint, began_ms)
         except Exception as error:
             reason = CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE
             said = str(error) if isinstance(error, HeadgateError) else repr(error)
-            return self.coordinator.abort(checkpoint, reason, self._clock.monotonic_ms(), said)
-        self._begun[checkpoint] = _Begun(began_ms, enumerators)
-        return self.coordinator.hooks_done(checkpoint, self._clock.monotonic_ms(), [ENUMERATORS])
+            return self.coordinator.abort(ident, reason, self._clock.monotonic_ms(), said)
+        return self.coordinator.hooks_done(ident, self._clock.monotonic_ms(), [ENUMERATORS]) if taken else []
+
+    def _attend_sources(self) -> None:
+        """A checkpoint may wait for sources, and sources for a checkpoint."""
+        if self._sources.waiting is not None:
+            self.perform(self._snapshot_sources(*self._sources.waiting))
+        if self._sources.wanted():
+            self.perform(self.coordinator.request(e.RequestKind.PERIODIC, self._clock.monotonic_ms()))
 
     def _trigger(self, effect: e.TriggerCheckpoint) -> None:
         order = self._savepoints.begun(effect.checkpoint, effect.ticket)
         trigger_ms = self._clock.now_ms()
-        begun = self._begun[effect.checkpoint]
-        self._begun[effect.checkpoint] = replace(begun, trigger_ms=trigger_ms)
+        self._sources.of(effect.checkpoint).trigger_ms = trigger_ms
         completed = self.coordinator.latest or 0
         barrier = self._alignment.barrier(effect.checkpoint, trigger_ms, order, completed)
         trigger = m.Trigger(
@@ -314,7 +316,7 @@ class CheckpointMaster:
         self._ports.probe.reached("checkpoint.triggered")
 
     def _finalize(self, effect: e.Finalize[SubtaskSnapshot]) -> None:
-        begun = self._begun[effect.checkpoint]
+        begun = self._sources.of(effect.checkpoint)
         order, folder = self._savepoints.order(effect.checkpoint), self._savepoints.folder(effect.checkpoint)
         line = self._committers.lineage
         metadata = self._contents.metadata(effect, begun.trigger_ms, begun.enumerators, order, line)
@@ -355,7 +357,7 @@ class CheckpointMaster:
     def _savepoint_done(self, checkpoint: CheckpointId) -> None:
         """It is the user's from now on; nothing is committed or told to the tasks."""
         self.history.committed(checkpoint)
-        took_ms = self._took_ms(checkpoint)
+        took_ms = self._took_ms(self._sources.saved(checkpoint))
         self._ports.listener.savepoint_completed(checkpoint, self.requests.uri(checkpoint), took_ms)
         self._savepoints.over(checkpoint)
 
@@ -395,22 +397,20 @@ class CheckpointMaster:
 
     def _complete(self, effect: e.NotifyComplete) -> None:
         self.history.committed(effect.checkpoint)
-        took_ms = self._took_ms(effect.checkpoint)
         folder = self._savepoints.folder(effect.checkpoint)
         self._host.broadcast(m.CheckpointComplete(self._attempt, effect.checkpoint))
-        self._host.enumerators_complete(effect.checkpoint)
+        took_ms = self._took_ms(self._sources.completed(effect.checkpoint))
         self._ports.probe.reached("checkpoint.notified")
         uri = None if folder is None else folder.uri
         self._host.checkpoint_done(effect.checkpoint, effect.kind, took_ms, uri)
 
     def _aborted(self, effect: e.NotifyAbort) -> None:
-        self._begun.pop(effect.checkpoint, None)
+        self._sources.aborted(effect.checkpoint)
         self._savepoints.over(effect.checkpoint)
         self.history.failed(effect.checkpoint, effect.reason, effect.detail)
         self._host.broadcast(m.CheckpointAborted(self._attempt, effect.checkpoint))
 
-    def _took_ms(self, checkpoint: CheckpointId) -> int:
-        begun = self._begun.pop(checkpoint, None)
+    def _took_ms(self, begun: Begun | None) -> int:
         return 0 if begun is None else self._clock.monotonic_ms() - begun.began_ms
 
     def _clean(self, effect: e.Discard[SubtaskSnapshot] | e.Retire | e.DiscardCompleted) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.api.source import SplitEnumerator
+from headgate.api.source import SourceReport, SplitEnumerator
 from headgate.common.errors import InternalError
 from headgate.graph.logical import SourceNode
 from headgate.graph.physical import PhysicalPlan
@@ -55,12 +55,28 @@ class Enumerators:
             splits = enumerator.next_splits(subtask)
         return None if splits is None else [(split.id, split.position) for split in splits]
 
-    def snapshot(self) -> dict[str, Any]:
+    def ready(self) -> bool:
+        """Whether every source may be snapshotted now."""
+        for place, enumerator in self._by_vertex.values():
+            with blamed(place, "in ready_to_snapshot()"):
+                if not enumerator.ready_to_snapshot():
+                    return False
+        return True
+
+    def want_checkpoint(self) -> bool:
+        """Whether a source waits for a checkpoint."""
+        for place, enumerator in self._by_vertex.values():
+            with blamed(place, "in wants_checkpoint()"):
+                if enumerator.wants_checkpoint():
+                    return True
+        return False
+
+    def snapshot(self, checkpoint: int) -> dict[str, Any]:
         """Source uid -> state without what was handed out."""
         states = {}
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in snapshot()"):
-                states[place.uid] = enumerator.snapshot()
+                states[place.uid] = enumerator.snapshot_for(checkpoint)
         return states
 
     def checkpoint_complete(self, checkpoint: int) -> None:
@@ -68,6 +84,17 @@ class Enumerators:
         for place, enumerator in self._by_vertex.values():
             with blamed(place, f"at the completion of checkpoint {checkpoint}"):
                 enumerator.checkpoint_complete(checkpoint)
+
+    def checkpoint_aborted(self, checkpoint: int) -> None:
+        """`checkpoint` came to nothing."""
+        for place, enumerator in self._by_vertex.values():
+            with blamed(place, f"at the end of checkpoint {checkpoint}"):
+                enumerator.checkpoint_aborted(checkpoint)
+
+    def reports(self) -> dict[str, SourceReport]:
+        """Source uid -> how it does, of those that tell."""
+        found = {place.uid: enumerator.report() for place, enumerator in self._by_vertex.values()}
+        return {uid: report for uid, report in found.items() if report is not None}
 
     def close(self) -> list[Exception]:
         """Release connections; gives what went wrong, because closing must not stop anything else."""

@@ -32,6 +32,7 @@ from headgate.runtime.attempts import Attempts, PlannedJob, Replan
 from headgate.runtime.checkpoint_master import CheckpointMaster
 from headgate.runtime.checkpoint_storing import make_coordinator
 from headgate.runtime.control import messages as m
+from headgate.runtime.enumerators import Enumerators
 from headgate.runtime.gang_keeper import GangKeeper
 from headgate.runtime.job_settings import JobSettings
 from headgate.runtime.master_ports import MasterPorts, RestorePoint
@@ -89,7 +90,13 @@ class JobMaster:
             self, self._gang, self._attempts, self.checkpoints, ports, settings.redeploy_timeout_ms
         )
         self._rescaling = Rescaling(
-            self, self._attempts, self.checkpoints, ports, replan, has_storage=service is not None
+            self,
+            self._attempts,
+            self.checkpoints,
+            ports,
+            replan,
+            has_storage=service is not None,
+            start_ms=settings.rescale_timeout_ms,
         )
 
     @property
@@ -435,16 +442,10 @@ class JobMaster:
         """Send to every worker of the attempt."""
         self._gang.broadcast(message)
 
-    def snapshot_enumerators(self) -> dict[str, Any]:
-        """The enumerators' states at this instant."""
-        return self._attempts.snapshot_enumerators()
-
-    def enumerators_complete(self, checkpoint: int) -> None:
-        """Tell the enumerators."""
-        try:
-            self._attempts.enumerators_complete(checkpoint)
-        except Exception as error:
-            self.attempt_failed(error)
+    @property
+    def sources(self) -> Enumerators:
+        """The enumerators of the present attempt."""
+        return self._attempts.sources
 
     def checkpoint_done(
         self, checkpoint: int, kind: RequestKind, took_ms: int, savepoint: str | None

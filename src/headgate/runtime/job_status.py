@@ -43,6 +43,7 @@ def status_of(master: JobMaster, started_ms: int) -> JobStatus:
         last_checkpoint_failure=checkpoints.last_failure,
         savepoint=master.savepoint,
         vertices=[_vertex(vertex, counters) for vertex in plan.vertices],
+        sources=master.sources.reports(),
     )
 
 

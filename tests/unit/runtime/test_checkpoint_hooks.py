@@ -13,6 +13,7 @@ from headgate.core.checkpoint.queue import QUEUED_MAX
 from headgate.core.execution import JobState
 from headgate.runtime.control import messages as m
 from headgate.runtime.savepoints import SavepointWish
+from headgate.runtime.source_snapshots import RETRY_MS
 
 TIMEOUT_MS = 5_000
 
@@ -24,7 +25,7 @@ class HookedDesk(AskedDesk):
         timeout = {"execution.checkpointing.timeout": f"{TIMEOUT_MS}ms"}
         super().__init__(folder, **timeout, **config)
         self.running()
-        self.master.snapshot_enumerators = lambda: enumerators(self)  # type: ignore[method-assign]
+        self.master.sources.snapshot = lambda _: enumerators(self)  # type: ignore[method-assign]
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -79,9 +80,84 @@ def test_sc17_enumerators_that_fail_or_are_slow_trigger_no_task(
     assert list(tmp_path.glob("savepoint-*/*")) == []
     record = desk.master.checkpoints.history.records[-1]
     assert (record.status.value, record.reason) == ("failed", reason)
-    desk.master.snapshot_enumerators = dict  # type: ignore[method-assign]
+    desk.master.sources.snapshot = lambda _: {}  # type: ignore[method-assign]
     desk.saves()
     assert desk.trigger().checkpoint == record.checkpoint + 1
+
+
+class Boundary:
+    """A source of epochs at a desk: a checkpoint may be drawn between two of them only."""
+
+    def __init__(self, desk: HookedDesk) -> None:
+        self.desk, self.between, self.wants = desk, False, False
+        self.told: list[tuple[str, int]] = []
+        sources: Any = desk.master.sources
+        sources.ready = lambda: self.between
+        sources.want_checkpoint = lambda: self.wants
+        sources.checkpoint_complete = lambda checkpoint: self.told.append(("complete", checkpoint))
+        sources.checkpoint_aborted = lambda checkpoint: self.told.append(("aborted", checkpoint))
+
+    def turn(self, passed_ms: int = RETRY_MS) -> None:
+        """Time passes."""
+        self.desk.clock.now += passed_ms
+        self.desk.master.tick()
+        self.desk.settle()
+
+
+def test_a_checkpoint_waits_until_every_source_is_between_two_epochs(tmp_path: Path) -> None:
+    """No task is triggered before; it is asked again soon, and the sources hear how it ended."""
+    drawn: list[tuple[int, ...]] = []
+
+    def snapshot(desk: HookedDesk) -> Any:
+        drawn.append(desk.pending)
+        return {"in": 7}
+
+    desk = HookedDesk(tmp_path, snapshot)
+    source = Boundary(desk)
+    asked = desk.saves()
+    source.turn()
+    assert (drawn, desk.trigger()) == ([], None)
+    assert desk.master.checkpoints.next_wakeup() == desk.clock.monotonic_ms() + RETRY_MS
+    source.between = True
+    source.turn()
+    checkpoint = desk.trigger().checkpoint
+    assert drawn == [(checkpoint,)]
+    desk.acknowledge(checkpoint)
+    desk.settle()
+    # A savepoint is the user's: nothing may be trimmed for it.
+    assert asked.answer
+    assert source.told == [("aborted", checkpoint)]
+
+
+def test_a_checkpoint_that_waits_too_long_for_its_sources_is_given_up(tmp_path: Path) -> None:
+    """It is never drawn later, and the sources are told."""
+    drawn: list[int] = []
+    desk = HookedDesk(tmp_path, lambda _: drawn.append(1))
+    source = Boundary(desk)
+    asked = desk.saves()
+    source.turn(TIMEOUT_MS)
+    assert "CHECKPOINT_EXPIRED" in asked.error
+    source.between = True
+    source.turn()
+    assert (drawn, desk.trigger(), [what for what, _ in source.told]) == ([], None, ["aborted"])
+
+
+def test_a_source_that_wants_a_checkpoint_gets_a_periodic_one_at_once(tmp_path: Path) -> None:
+    """And one only, though it is asked at every turn."""
+    desk = HookedDesk(tmp_path, lambda _: {}, **{"execution.checkpointing.interval": "1h"})
+    source = Boundary(desk)
+    source.between = True
+    source.turn()
+    first = desk.trigger().checkpoint
+    desk.acknowledge(first)
+    desk.settle()
+    source.turn()
+    assert (desk.trigger().checkpoint, desk.pending, source.told) == (first, (), [("complete", first)])
+    source.wants = True
+    source.turn()
+    source.wants = False
+    source.turn()
+    assert desk.pending == (desk.trigger().checkpoint,) == (first + 1,)
 
 
 @pytest.mark.ci
@@ -94,7 +170,7 @@ def test_requests_that_fail_one_after_the_other_do_not_nest(tmp_path: Path) -> N
     for answers in everybody:
         requests.savepoint(SavepointWish(), answers)
     desk.settle()
-    desk.master.snapshot_enumerators = lambda: failing(desk)  # type: ignore[method-assign]
+    desk.master.sources.snapshot = lambda _: failing(desk)  # type: ignore[method-assign]
     desk.master.tick()
     desk.settle()
     assert all("TRIGGER_CHECKPOINT_FAILURE" in answers.error for answers in everybody)
