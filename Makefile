@@ -10,7 +10,7 @@ SEEDS ?= 300
 TEST_LIMIT_S ?= 300
 HEADGATE_DEMO_ARGS ?=
 
-.PHONY: help setup java demo test test-zookeeper sim check format bench proof docs pins clean
+.PHONY: help setup java demo test test-cluster test-zookeeper test-kafka sim check format bench proof docs pins clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -26,6 +26,9 @@ demo: java setup ## Twenty seconds of real events, a killed worker, and the proo
 
 test: java setup ## All tests and the examples in docstrings, under 5 minutes
 	@$(PY) scripts/run_within.py $(TEST_LIMIT_S) $(PY) -m pytest tests -m "not ci" -n 2 --dist loadfile $(ARGS)
+
+test-cluster: java setup ## Jobs on a standalone cluster of Spark: executors, machines and code that come and go
+	@$(PY) -m pytest -q tests/integration/cluster $(ARGS)
 
 test-zookeeper: java setup ## The store and the election against a real ZooKeeper, from PySpark's own jars
 	@$(PY) -m pytest -q tests/integration/zookeeper $(ARGS)

@@ -17,7 +17,17 @@ from rich.console import Console
 
 from bench import machine, report
 from bench.plan import SECTIONS, Plan, chosen
-from bench.sections import barriers, checkpoint_cost, headgate_jobs, j2, savepoints, state
+from bench.sections import (
+    barriers,
+    checkpoint_cost,
+    headgate_jobs,
+    j2,
+    savepoints,
+    spark_bootstrap,
+    spark_border,
+    spark_state,
+    state,
+)
 
 _PAGE_CELLS = 130
 
@@ -31,6 +41,9 @@ MEASURES: dict[str, Callable[[Plan, Callable[[str], None]], dict[str, Any]]] = {
     "state": state.measure,
     "state-large": state.large,
     "savepoints": savepoints.measure,
+    "spark-state": spark_state.measure,
+    "spark-bootstrap": spark_bootstrap.measure,
+    "spark-border": spark_border.measure,
 }
 
 

@@ -14,6 +14,9 @@ SECTIONS = (
     "state",
     "state-large",
     "savepoints",
+    "spark-border",
+    "spark-state",
+    "spark-bootstrap",
 )
 
 
@@ -51,6 +54,13 @@ class Plan:
         state_large_keys: under a bound of memory; 0: left out.
         state_large_updates: at random among them.
         savepoint_keys: whose savepoints are written, verified and restored.
+        border_rows: that go through a bounded DataFrame in and out.
+        border_rounds: of these, each beside one of Spark alone.
+        spark_state_keys: in a savepoint that is read into Spark.
+        spark_state_entries: in checkpoints that are.
+        spark_state_rounds: of these reads.
+        spark_bootstrap_keys: of a DataFrame that becomes a savepoint.
+        spark_bootstrap_rounds: of these writes.
         timeout_s: for one job, whatever it is, besides its intended length.
     """
 
@@ -83,6 +93,13 @@ class Plan:
     state_large_keys: int = 50_000_000
     state_large_updates: int = 1_000_000
     savepoint_keys: int = 1_000_000
+    border_rows: int = 3_000_000
+    border_rounds: int = 7
+    spark_state_keys: int = 10_000_000
+    spark_state_entries: int = 300_000
+    spark_state_rounds: int = 5
+    spark_bootstrap_keys: int = 10_000_000
+    spark_bootstrap_rounds: int = 3
     timeout_s: float = 300.0
 
 
@@ -115,6 +132,13 @@ SMOKE = Plan(
     state_large_keys=0,
     state_large_updates=0,
     savepoint_keys=20_000,
+    border_rows=20_000,
+    border_rounds=1,
+    spark_state_keys=100_000,
+    spark_state_entries=20_000,
+    spark_state_rounds=1,
+    spark_bootstrap_keys=100_000,
+    spark_bootstrap_rounds=1,
     timeout_s=90.0,
 )
 

@@ -29,7 +29,7 @@ def show(record: dict[str, Any], console: Console) -> None:
         _show_costs(sections["checkpoint-cost"], console)
     if sections.get("barriers", {}).get("rows"):
         _show_barriers(sections["barriers"], console)
-    for name in ("state", "state-large", "savepoints"):
+    for name in ("state", "state-large", "savepoints", "spark-state", "spark-bootstrap", "spark-border"):
         if sections.get(name, {}).get("rows"):
             _show_state(name, sections[name], console)
     if any(name in _PHRASES for name in sections):

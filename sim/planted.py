@@ -20,7 +20,7 @@ from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler import TriggerSnapshot
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.execution import JobState
-from headgate.runtime import checkpoint_master, deployment
+from headgate.runtime import checkpoint_master, deployment, latest
 from headgate.runtime.committers import Committers
 from headgate.runtime.control import messages as m
 from headgate.runtime.drawing import Drawing
@@ -46,7 +46,7 @@ _sink_snapshot = SinkOperator.snapshot
 _message = JobMaster.message
 _acknowledge = CheckpointCoordinator.acknowledge
 _start = CheckpointCoordinator.start
-_open_logged = checkpoint_master.open_logged
+_open_logged = latest.open_logged
 _publish = Store.publish
 _make_whole = checkpoint_master.make_whole
 _snapshot = EventReader.snapshot
@@ -188,7 +188,7 @@ BUGS: dict[str, Bug] = {
         first=9,
     ),
     "the second-latest checkpoint is restored": Bug(
-        ((checkpoint_master, "open_logged", _open_second_latest),), "messages", first=1
+        ((latest, "open_logged", _open_second_latest),), "messages", first=1
     ),
     "prepared transactions are forgotten at a restore": Bug(((Committers, "recommit", _recommit_nothing),)),
     "a repeated commit commits again": Bug(((Store, "publish", _publish_again),), first=1),

@@ -1,8 +1,9 @@
-"""Spark's own Python state: transformWithState on rows, RocksDB, a running count per auction.
+"""Spark's own Python state, in RocksDB: a running count per auction.
 
-    spark_state.py FOLDER
+    spark_state.py FOLDER [rows | pandas | apply]
 
-Reads the files in micro-batches and ends when all are read; a micro-batch is its checkpoint.
+With transformWithState on rows, transformWithStateInPandas, or applyInPandasWithState. Reads the files in
+micro-batches and ends when all are read; a micro-batch is its checkpoint.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ SCHEMA = "auction bigint, bidder bigint, price bigint, channel string, url strin
 STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
+OUTPUT = "auction bigint, number bigint"
+
+
 class RunningCount(StatefulProcessor):
     """One value state per auction."""
 
@@ -45,6 +49,40 @@ class RunningCount(StatefulProcessor):
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+class PandasCount(RunningCount):
+    """The same on frames of Pandas."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+        """One output per bid."""
+        import pandas as pd
+
+        number = self._count.get()[0] if self._count.exists() else 0
+        for frame in rows:
+            yield pd.DataFrame({"auction": key[0], "number": range(number + 1, number + 1 + len(frame))})
+            number += len(frame)
+        self._count.update((number,))
+
+
+def pandas_count(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
+    """The same as a function of key, frames and state."""
+    import pandas as pd
+
+    number = state.get[0] if state.exists else 0
+    for frame in frames:
+        yield pd.DataFrame({"auction": key[0], "number": range(number + 1, number + 1 + len(frame))})
+        number += len(frame)
+    state.update((number,))
+
+
+def counted(keyed: Any, how: str) -> Any:
+    """The running counts."""
+    if how == "apply":
+        return keyed.applyInPandasWithState(pandas_count, OUTPUT, "count bigint", "update", "NoTimeout")
+    if how == "pandas":
+        return keyed.transformWithStateInPandas(PandasCount(), OUTPUT, "update", "none")
+    return keyed.transformWithState(RunningCount(), OUTPUT, "update", "none")
 
 
 def session() -> SparkSession:
@@ -77,7 +115,7 @@ def main() -> None:
     checkpoints = tempfile.mkdtemp(prefix="bench-spark-state-")
     bids = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", FILES_PER_BATCH).parquet(sys.argv[1])
     keyed = bids.select("auction", "price").groupBy("auction")
-    counts = keyed.transformWithState(RunningCount(), "auction bigint, number bigint", "update", "none")
+    counts = counted(keyed, sys.argv[2] if len(sys.argv) > 2 else "rows")
     sums = [f.count("*").alias("records"), f.sum("number").alias("total"), f.max("number").alias("highest")]
     writer = counts.observe("sums", *sums).writeStream.format("noop").outputMode("update")
     began = time.time()

@@ -84,6 +84,32 @@ STATE = Engine(
 )
 PEERS = (BYTEWAX, BYTEWAX_PLAIN, PATHWAY, STATE)
 
+SPARK_FED = Engine(
+    "headgate-fed-by-spark",
+    "Headgate, fed by Structured Streaming",
+    "parquet_seq",
+    lambda folder, _: ["-m", "bench.jobs.spark_fed_count", str(folder)],
+    reduced=True,
+)
+STATE_PANDAS = Engine(
+    "transform-with-state-in-pandas",
+    "Spark transformWithStateInPandas",
+    "parquet_seq",
+    _script("spark_state.py", "pandas"),
+    e.SPARK,
+    reduced=True,
+)
+APPLY_PANDAS = Engine(
+    "apply-in-pandas-with-state",
+    "Spark applyInPandasWithState",
+    "parquet_seq",
+    _script("spark_state.py", "apply"),
+    e.SPARK,
+    reduced=True,
+)
+ON_ONE_STREAM = (SPARK_FED, STATE_PANDAS, APPLY_PANDAS)
+"""What keeps state on the same stream of Spark's."""
+
 
 def data_for(engine: Engine, plan: Plan) -> DataSet:
     """The data set that an engine reads, with its layout in place."""

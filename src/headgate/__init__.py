@@ -126,6 +126,7 @@ from headgate.common.stored_as import avro, json, pickled
 from headgate.common.time import DAYS, HOURS, MILLISECONDS, MINUTES, SECONDS
 
 if TYPE_CHECKING:
+    from headgate import spark
     from headgate.api.built_in_serializers import DescribedSnapshot, serializer_for
     from headgate.api.remote_job import RemoteJob, connect
     from headgate.records.row import Row
@@ -250,6 +251,7 @@ __all__ = [
     "pickled",
     "reducing_state",
     "serializer_for",
+    "spark",
     "value_state",
 ]
 
@@ -265,6 +267,8 @@ _LATER: Final = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "spark":
+        return importlib.import_module("headgate.spark")
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module 'headgate' has no attribute {name!r}")

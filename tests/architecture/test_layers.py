@@ -31,17 +31,18 @@ OURS = {
         "common", "serde", "records", "metrics", "core", "graph", "api", "state", "checkpoint", "ha",
         "usercode", "runtime", "connectors",
     ],
-    "offline": ["common", "serde", "core", "graph", "api", "state", "checkpoint", "runtime"],
-    "stateprocessor": ["common", "serde", "records", "api", "state", "checkpoint"],
+    "offline": ["common", "serde", "records", "core", "graph", "api", "state", "checkpoint", "runtime"],
+    "spark": ["connectors.dataframe.writers", "stateprocessor"],
+    "stateprocessor": ["common", "serde", "records", "api", "state", "checkpoint", "offline"],
     "cli": [
-        "common", "api", "graph", "checkpoint", "state.snapshots", "deploy", "offline",
+        "common", "api", "graph", "checkpoint", "state.snapshots", "deploy", "offline", "stateprocessor",
         "runtime.logs", "runtime.progress", "runtime.progress_json", "runtime.progress_status",
     ],
     "testing": [
         "common", "serde", "records", "metrics", "core", "graph", "api", "state", "checkpoint", "ha",
         "usercode", "runtime", "connectors",
     ],
-    "": ["common", "api", "records.row"],
+    "": ["common", "api", "records.row", "spark"],
 }  # fmt: skip
 
 CORE_STDLIB = {

@@ -196,8 +196,38 @@ def test_a_driver_that_ends_before_it_deletes_leaves_that_to_the_next(tmp_path: 
     assert found == running_counts(WORDS[:40])
 
 
+@pytest.mark.parametrize("which", ["newest", "older"])
+def test_the_checkpoint_of_a_job_that_is_seen_to_run_is_not_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """Neither to go on as that job nor to own one checkpoint of it; the job does not notice."""
+    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
+
+    def program(valve: Valve, **config: Any) -> hg.Environment:
+        env = environment(1, {**TINY, "restart-strategy.type": "none", "rest.enabled": True, **config})
+        env.checkpoints(every="10ms", storage=str(tmp_path / "checkpoints"))
+        counted = env.from_source(valve, uid="in").key_by(lambda word: word).process(Everything(), uid="all")
+        counted.write_json(str(tmp_path / "out"), uid="out")
+        return env
+
+    valve = Valve(1491 + (which == "older"), 20, WORDS[:40])
+    keep = {"execution.checkpointing.num-retained": 1000}
+    with program(valve, **keep).execute_async("everything") as handle:
+        wait_until(lambda: handle.done or handle.status().checkpoints_completed > 1, "checkpoints complete")
+        (job,) = [each for each in (tmp_path / "checkpoints").iterdir() if each.name[0] != "."]
+        older = min(job.glob("chk-*/_metadata"), key=lambda path: int(path.parent.name[4:])).parent
+        second = program(Valve(1493, float("inf"), WORDS[:40]), **CLAIM)
+        with pytest.raises(hg.UsageError, match=f"the job is running .*headgate stop {job.name}"):
+            second.execute("everything", restore_from=str(job if which == "newest" else older))
+        valve.open_to()
+        assert handle.result().restarts == 0
+    assert older.exists()
+    found = sorted((line["word"], line["n"]) for line in json_lines(tmp_path / "out"))
+    assert found == running_counts(WORDS[:40])
+
+
 def test_claiming_the_checkpoint_of_a_running_job_stops_that_job_first(tmp_path: Path) -> None:
-    """It completes nothing more; its other checkpoints stay whole when the claimed one is deleted."""
+    """Where nobody sees that it runs. It completes nothing more; its other checkpoints stay whole."""
 
     def program(valve: Valve, **config: Any) -> hg.Environment:
         env = environment(1, {**TINY, "restart-strategy.type": "none", **config})

@@ -86,6 +86,7 @@ class JobStatus(msgspec.Struct, frozen=True):
         last_checkpoint_failure: of the latest failed checkpoint, in words, or None.
         savepoint: URI of the one that the job was stopped with, or None.
         vertices: what runs.
+        links: name -> address of pages about the job; "spark_ui" is Spark's own, where that is on.
         sources: uid -> how the source does, of those that get their input in epochs.
     """
 
@@ -110,6 +111,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     savepoint: str | None
     vertices: list[VertexStatus]
     sources: dict[str, SourceReport] = {}
+    links: dict[str, str] = {}
 
 
 class JobControl(Protocol):

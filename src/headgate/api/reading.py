@@ -148,21 +148,27 @@ class Readers(ABC):
         source = load(Kind.CONNECTOR, "collection_source")(kept)
         return self._begin(source, "from_collection", uid, inference.common_scalar(kept))
 
-    def from_spark(self, dataframe: Any, uid: str | None = None) -> DataStream[Row]:
-        """Begin a stream with the rows of a bounded Spark DataFrame.
+    def from_spark(
+        self, dataframe: Any, uid: str | None = None, trigger: str | None = None
+    ) -> DataStream[Row]:
+        """Begin a stream with the rows of a Spark DataFrame, bounded or streaming.
 
-        The rows are computed once, when the job is executed; they stay columnar up to the first
-        per-record function. A checkpoint's position in them is good for restarts of the same run
-        only: to go on from a checkpoint in another run, write Parquet and use :meth:`read_parquet`.
+        They stay columnar up to the first per-record function. The rows of a bounded one are computed once,
+        when the job is executed. Those of a streaming one come epoch by epoch, as Spark plans them, and every
+        checkpoint lies between two epochs.
 
         Args:
-            dataframe: a ``pyspark.sql.DataFrame`` of a classic session.
+            dataframe: a ``pyspark.sql.DataFrame`` of a classic session; a streaming one with stateless
+                SQL only.
             uid: names the position; needed when checkpoints are on.
+            trigger: of a streaming DataFrame: when Spark looks for input. "available-now" reads what is there
+                and ends, "processing-time 1s" looks once a second; None looks all the time.
 
         Raises:
-            UsageError: it is something else, a streaming DataFrame, or one of Spark Connect.
+            UsageError: it is something else, one of Spark Connect, stateful, or has a column of a type that
+                would not come through unchanged; or the trigger is none.
         """
-        source = load(Kind.CONNECTOR, "dataframe_source")(dataframe)
+        source = load(Kind.CONNECTOR, "spark_source")(dataframe, uid or "from_spark", trigger)
         return self._begin(source, "from_spark", uid, None)
 
     def generate(

@@ -26,7 +26,7 @@ T = TypeVar("T", default=Any)
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A snapshot that another job began from.
+    """Which snapshot, told by who drew it and when: one that another job began from, or a savepoint.
 
     Attributes:
         job: id of the job that drew it.
@@ -193,10 +193,29 @@ class SinkCommitter(ABC):
         """
         raise OperatingError(f"{type(self).__name__} cannot take back what it has committed")
 
-    def hold(self, committables: Sequence[Plain]) -> None:  # noqa: B027 - optional hook
+    def hold(self, committables: Sequence[Plain], savepoint: Fork) -> None:  # noqa: B027 - optional hook
         """A savepoint is about to be whole that holds these; whoever restores it commits them.
 
-        So :meth:`abandon` must leave them, whatever becomes of this job.
+        So :meth:`abandon` must leave them, whatever becomes of this job, until they are released.
+
+        Args:
+            committables: what the savepoint holds of this sink.
+            savepoint: which one; several may hold the same committables.
+        """
+
+    def release(self, committables: Sequence[Plain], savepoint: Fork) -> None:  # noqa: B027 - optional hook
+        """The savepoint came to nothing or was deleted: it does not hold these any more.
+
+        What no other savepoint holds may go with the next :meth:`abandon`; until then nothing is removed,
+        because a checkpoint may have it too. Again is harmless. Also called without :meth:`begin`, by
+        ``headgate savepoint delete``, where no job runs.
+
+        Args:
+            committables: what :meth:`hold` was, or was about to be, called with.
+            savepoint: as there.
+
+        Raises:
+            OperatingError: not all of it could be done.
         """
 
     @abstractmethod
@@ -214,6 +233,9 @@ class SinkCommitter(ABC):
         Args:
             committed_through: the committables of the restored checkpoint, already committed.
         """
+
+    def interrupt(self) -> None:  # noqa: B027 - optional hook
+        """Another driver has the job: a commit that runs is to end soon. Called from another thread."""
 
     def close(self) -> None:  # noqa: B027 - optional hook
         """Release connections."""

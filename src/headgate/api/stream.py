@@ -369,6 +369,27 @@ class DataStream(Operator, Generic[T]):
         self._environment.execute(job_name)
         return later.dataframe
 
+    def to_spark(self, write: Any, uid: str | None = None, schema: Any = None) -> StreamSink:
+        """Hand the records to Spark epoch by epoch: what each checkpoint completes is one DataFrame.
+
+        Epochs come in order, each when its checkpoint is complete. With a writer of ``headgate.spark``
+        each is there exactly once. A function may get an epoch again after a failure: under the same
+        lineage and number and with the same rows, so that it can tell. It runs in the driver, and its
+        failure restarts the job.
+
+        Args:
+            write: ``headgate.spark.parquet(path)``, ``.jdbc(url, table)``, ``.delta(path)`` or
+                ``.iceberg(table)``; or a function of (frame, epoch), where the epoch is a ``SparkEpoch``.
+            uid: names the sink's state; needed when checkpoints are on.
+            schema: a ``StructType`` or its text, such as ``"author string, commits long"``; None takes the
+                columns of the first records.
+
+        Raises:
+            UsageError: `write` or `schema` is something else.
+        """
+        sink = load(Kind.CONNECTOR, "spark_sink")(write, schema)
+        return self.sink_to(sink, uid=uid, name="to_spark")
+
     def to_dataframe_later(self, schema: Any = None, uid: str | None = None) -> DataFrameLater:
         """Have this stream's committed records made a Spark DataFrame by ``execute()``."""
         uid = uid or self._environment.free_uid("to_dataframe")

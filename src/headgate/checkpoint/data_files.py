@@ -16,7 +16,7 @@ from typing import Final
 from headgate.checkpoint.copied_disk import best_of
 from headgate.checkpoint.local_copies import CopyFolder
 from headgate.checkpoint.storage.base import RandomAccess
-from headgate.common.errors import StorageError
+from headgate.common.errors import DamagedFileError, StorageError
 from headgate.common.ports import Disk
 from headgate.state.snapshots import FileRange, Inline, StateHandle
 
@@ -121,7 +121,8 @@ def read_handle(disk: Disk, handle: StateHandle) -> bytes:
     """The bytes of a handle, verified.
 
     Raises:
-        StorageError: the file is missing, too short, or its bytes changed; the message names it.
+        DamagedFileError: the file is missing, too short, or its bytes changed; the message names it and them.
+        StorageError: it cannot be read now.
     """
     if isinstance(handle, Inline):
         return handle.data
@@ -137,7 +138,7 @@ def _read(disk: Disk, handle: FileRange) -> bytes:
         else:
             data = disk.read(handle.file)[handle.offset : handle.offset + handle.length]
     except FileNotFoundError:
-        raise _missing(where) from None
+        raise _missing(where, handle) from None
     if len(data) != handle.length:
         raise _truncated(where, handle.offset + len(data), handle)
     if zlib.crc32(data) != handle.crc32:
@@ -149,7 +150,8 @@ def verified_pieces(disk: Disk, handle: StateHandle) -> Iterator[bytes]:
     """The bytes of a handle in order, a piece at a time; they may be trusted once all have been read.
 
     Raises:
-        StorageError: the file is missing, too short, or its bytes changed; the message names it.
+        DamagedFileError: the file is missing, too short, or its bytes changed; the message names it and them.
+        StorageError: it cannot be read now.
     """
     if isinstance(handle, Inline) or not isinstance(disk, RandomAccess):
         yield read_handle(disk, handle)
@@ -161,7 +163,7 @@ def verified_pieces(disk: Disk, handle: StateHandle) -> Iterator[bytes]:
         try:
             piece = disk.read_range(handle.file, handle.offset + done, min(PIECE_BYTES, handle.length - done))
         except FileNotFoundError:
-            raise _missing(where) from None
+            raise _missing(where, handle) from None
         if not piece:
             raise _truncated(where, handle.offset + done, handle)
         crc32 = zlib.crc32(piece, crc32)
@@ -230,16 +232,23 @@ def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
 class StoredBytes:
     """The bytes of a handle, readable in parts; verified as a whole when it is made.
 
+    Attributes:
+        size: how many there are.
+        where: what errors call the file that they are in.
+        begins: where in it the first of them is.
+
     Raises:
         StorageError: see :func:`verified_pieces`.
     """
 
     def __init__(self, disk: Disk, handle: StateHandle) -> None:
         self._disk: RandomAccess | None = None
+        self.where, self.begins = "state in the metadata", 0
         if isinstance(handle, Inline):
             self._data, self.size = handle.data, len(handle.data)
         else:
             self._handle, self.size = handle, handle.length
+            self.where, self.begins = disk.describe(handle.file), handle.offset
             self._disk, self._data = best_of(disk, handle, lambda source: _opened(source, handle))
 
     def read(self, offset: int, length: int) -> bytes:
@@ -275,40 +284,42 @@ def check_present(disk: Disk, ranges: Sequence[FileRange], names: frozenset[str]
         _check_bounds(item, where)
         if not isinstance(disk, RandomAccess):
             if names is not None and item.file not in names:
-                raise _missing(where)
+                raise _missing(where, item)
             continue
         if item.file not in sizes:
             try:
                 sizes[item.file] = disk.size(item.file)
             except FileNotFoundError:
-                raise _missing(where) from None
+                raise _missing(where, item) from None
         if sizes[item.file] < item.offset + item.length:
             raise _truncated(where, sizes[item.file], item)
 
 
 def _check_bounds(item: FileRange, where: str) -> None:
     if item.offset < 0 or item.length < 0:
-        raise StorageError(
-            f"a checkpoint refers to {item.length} bytes at {item.offset} of {where}; neither may be negative"
+        raise DamagedFileError(
+            f"a checkpoint refers to {item.length} bytes at byte {item.offset} of {where}; neither may be "
+            "negative; use an older checkpoint"
         )
 
 
-def _damaged(where: str, item: FileRange) -> StorageError:
-    return StorageError(
+def _damaged(where: str, item: FileRange) -> DamagedFileError:
+    return DamagedFileError(
         f"{where} is damaged: bytes {item.offset} to {item.offset + item.length} do not match their "
         "checksum; restore the file from a copy or use an older checkpoint"
     )
 
 
-def _missing(where: str) -> StorageError:
-    return StorageError(
-        f"{where} is missing but a checkpoint refers to it; likely causes: it was deleted by hand, or the "
-        "checkpoint was moved without its files; use an older checkpoint"
+def _missing(where: str, item: FileRange) -> DamagedFileError:
+    return DamagedFileError(
+        f"{where} is missing but a checkpoint refers to it, bytes {item.offset} to "
+        f"{item.offset + item.length}; likely causes: it was deleted by hand, or the checkpoint was moved "
+        "without its files; use an older checkpoint"
     )
 
 
-def _truncated(where: str, size: int, item: FileRange) -> StorageError:
-    return StorageError(
+def _truncated(where: str, size: int, item: FileRange) -> DamagedFileError:
+    return DamagedFileError(
         f"{where} is truncated: it ends at byte {size}, a checkpoint needs it up to "
         f"{item.offset + item.length}; use an older checkpoint"
     )

@@ -19,8 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from headgate.checkpoint.layout import job_folder
-from headgate.checkpoint.storage.local import LocalDisk
-from headgate.checkpoint.storage.uris import local_path
+from headgate.checkpoint.storage.base import TellsAge
+from headgate.checkpoint.storage.uris import local_path, open_disk, scheme_of, split_uri
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
@@ -39,6 +39,7 @@ __all__ = [
     "History",
     "HistoryFile",
     "Hop",
+    "KeptHistory",
     "SlowestPath",
     "SubtaskRecord",
     "amount",
@@ -58,6 +59,7 @@ RECORDS_MAX: Final = 50
 """Checkpoints that are kept: the newest."""
 
 _FILE: Final = "checkpoints.json"
+_INSIDE: Final = f"{FOLDER}/{_FILE}"
 _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
@@ -90,7 +92,7 @@ def history_name(job: JobId) -> str:
         >>> history_name(JobId("streaks"))
         'streaks/history/checkpoints.json'
     """
-    return f"{job_folder(job)}/{FOLDER}/{_FILE}"
+    return f"{job_folder(job)}/{_INSIDE}"
 
 
 def encode_history(history: History) -> bytes:
@@ -185,41 +187,83 @@ def _settled(record: CheckpointRecord, logged: bool) -> CheckpointRecord:
     return record
 
 
-def find_histories(uri: str) -> list[Path]:
+@dataclass(frozen=True, slots=True)
+class KeptHistory:
+    """Where a history is.
+
+    Attributes:
+        disk: that it is on.
+        name: of its file there.
+        job: id of the job.
+    """
+
+    disk: Disk
+    name: str
+    job: str
+
+    @property
+    def where(self) -> str:
+        """The path of a local file, the URI of any other."""
+        uri = self.disk.describe(self.name)
+        return local_path(uri) if scheme_of(uri) == "file" else uri
+
+
+def find_histories(uri: str) -> list[KeptHistory]:
     """The histories below a path, that of the job that wrote last first.
 
     Args:
-        uri: path or ``file:`` URI of a checkpoint directory, a job's folder, or a checkpoint's folder.
+        uri: path or URI of a checkpoint directory, a job's folder, or a checkpoint's folder.
 
     Raises:
         ConfigError: the scheme is not supported.
-        StorageError: there is no such path, or no history in it.
+        StorageError: it cannot be listed, or there is no history in it.
     """
-    path = Path(local_path(uri))
-    if not path.exists():
+    disk = open_disk(uri)
+    shown = local_path(uri) if scheme_of(uri) == "file" else disk.describe()
+    if scheme_of(uri) == "file" and not Path(shown).exists():
         raise StorageError(
-            f"{path} does not exist; give the checkpoint directory of a job, or the job's folder in it"
+            f"{shown} does not exist; give the checkpoint directory of a job, or the job's folder in it"
         )
-    inside = f"{FOLDER}/{_FILE}"
-    found = [place for place in (path / inside, path.parent / inside) if place.is_file()][:1]
+    above, folder = split_uri(disk.describe(), 1)
+    found = _in_job(disk, folder) or _in_job(open_disk(above), split_uri(above, 1)[1])
     if not found:
-        found = sorted(path.glob(f"*/{inside}"), key=lambda place: place.stat().st_mtime_ns, reverse=True)
+        found = _in_storage(disk)
     if not found:
         raise StorageError(
-            f"{path} holds no history of checkpoints (expected <job>/{inside}); a job writes it as soon as "
+            f"{shown} holds no history of checkpoints (expected <job>/{_INSIDE}); a job writes it as soon as "
             "it has checkpoints switched on and has triggered one"
         )
     return found
 
 
-def read_history(file: Path) -> History:
-    """The history in a file that :func:`find_histories` found.
+def read_history(kept: KeptHistory) -> History:
+    """A history that :func:`find_histories` found.
 
     Raises:
         StorageError: it cannot be read, is damaged, or has another format version.
     """
     try:
-        data = LocalDisk(file.parent).read(file.name)
+        data = kept.disk.read(kept.name)
     except FileNotFoundError:
-        raise StorageError(f"{file} does not exist any more") from None
-    return decode_history(data, str(file))
+        raise StorageError(f"{kept.where} does not exist any more") from None
+    return decode_history(data, kept.where)
+
+
+def _in_job(disk: Disk, job: str) -> list[KeptHistory]:
+    return [KeptHistory(disk, _INSIDE, job)] if _INSIDE in disk.list(FOLDER) else []
+
+
+def _in_storage(disk: Disk) -> list[KeptHistory]:
+    names = [name for name in disk.list("") if name.partition("/")[2] == _INSIDE]
+    found = [KeptHistory(disk, name, name.partition("/")[0]) for name in names]
+    return sorted(found, key=_written_ms, reverse=True)
+
+
+def _written_ms(kept: KeptHistory) -> int:
+    """When a history was written last; where the storage does not tell, when its last checkpoint began."""
+    try:
+        if isinstance(kept.disk, TellsAge):
+            return kept.disk.modified_ms(kept.name)
+        return max((record.trigger_ms for record in read_history(kept).records), default=0)
+    except (StorageError, FileNotFoundError):
+        return 0

@@ -2,22 +2,27 @@
 
 The file names in a checkpoint are relative to the storage root, two folders above its `_metadata`; those in a
 savepoint to the folder of its `_metadata`, which can therefore be moved and copied.
+
+One that is damaged is refused, with the next older one that is whole: every byte of that was read before it
+is named.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 from urllib.parse import unquote
 
 from headgate.checkpoint.data_files import check_present, verify_handle
-from headgate.checkpoint.layout import LOG, METADATA
+from headgate.checkpoint.layout import LOG, METADATA, checkpoint_number
 from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.savepoints import is_outside
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.entries import Completed, digest
-from headgate.checkpoint.store.log import CompletedCheckpointLog
-from headgate.common.errors import StorageError
+from headgate.checkpoint.store.log import CompletedCheckpointLog, readable_entries
+from headgate.common.errors import DamagedFileError, HeadgateError, StorageError
 from headgate.common.format_config import differences
 from headgate.common.ports import Disk
 from headgate.state.snapshots import CheckpointMetadata, FileRange, InFlightStream
@@ -42,11 +47,18 @@ def in_flight_ranges(stream: InFlightStream) -> Iterator[FileRange]:
 SAVEPOINT: Final = "savepoint"
 """The kind of metadata whose file names are relative to its own folder."""
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+VERIFYING_THREADS: Final = 8
+"""That read at the same time where a job verifies a snapshot before it begins."""
+
+Disks = Callable[[str], Disk]
 
 
 def open_checkpoint(
-    uri: str, fell_back: Callable[[str], None] | None = None
+    uri: str,
+    fell_back: Callable[[str], None] | None = None,
+    *,
+    whole: bool = False,
+    disks: Disks = open_disk,
 ) -> tuple[Disk, CheckpointMetadata]:
     """A checkpoint or savepoint anywhere, with the disk that its file names refer to.
 
@@ -54,24 +66,38 @@ def open_checkpoint(
         uri: path or URI of a checkpoint's or savepoint's folder, of its `_metadata`, or of a job's folder
             (the latest that its log says is complete).
         fell_back: of a job's folder, leave to take an older one; see :func:`open_logged`.
+        whole: whether every byte of it is read first.
+        disks: opens the disk below a URI.
 
     Raises:
         ConfigError: the scheme is not supported.
-        StorageError: there is no such checkpoint, or it cannot be trusted; says which file and why.
+        DamagedFileError: it is damaged; says which bytes of which file, and which older one is whole.
+        StorageError: there is no such checkpoint, or it cannot be read.
     """
-    disk = open_disk(uri)
+    disk = disks(uri)
     above, last = _cut(disk.describe())
     if last == METADATA:
-        disk = open_disk(above)
+        disk = disks(above)
         above, last = _cut(above)
     try:
         data = disk.read(METADATA)
     except FileNotFoundError:
-        return _latest(disk, above, fell_back)
+        return _latest(disk, above, fell_back, disks, whole=whole)
+    try:
+        found = _named(disk, data, above, last, disks)
+        if whole:
+            verify_files(*found, VERIFYING_THREADS)
+        return found
+    except DamagedFileError as error:
+        raise _with(error, offer_beside(above, last, disks)) from error
+
+
+def _named(disk: Disk, data: bytes, above: str, last: str, disks: Disks) -> tuple[Disk, CheckpointMetadata]:
+    """What the metadata of a folder belongs to; a checkpoint's names begin two folders above."""
     metadata = decode_metadata(data, disk.describe(METADATA))
     if metadata.kind != SAVEPOINT:
         root, job = _cut(above)
-        disk = open_disk(root)
+        disk = disks(root)
         return disk, load_metadata(disk, f"{job}/{last}/{METADATA}")
     _check(disk, metadata, disk.describe(METADATA))
     return disk, metadata
@@ -84,13 +110,16 @@ def _cut(place: str) -> tuple[str, str]:
 
 
 def _latest(
-    disk: Disk, above: str, fell_back: Callable[[str], None] | None
+    disk: Disk, above: str, fell_back: Callable[[str], None] | None, disks: Disks, *, whole: bool
 ) -> tuple[Disk, CheckpointMetadata]:
     """What is latest in a job's folder."""
-    completed = CompletedCheckpointLog(disk, LOG).completed()
+    try:
+        completed = CompletedCheckpointLog(disk, LOG).completed()
+    except DamagedFileError as error:
+        raise damaged_log(error, disks(above), f"{_cut(disk.describe())[1]}/{LOG}") from error
     if not completed:
         raise _nothing_in(disk.describe())
-    return open_logged(open_disk(above), completed, fell_back=fell_back)
+    return open_logged(disks(above), completed, disks, fell_back, whole=whole)
 
 
 def load_named(disk: Disk, name: str) -> CheckpointMetadata:
@@ -120,8 +149,10 @@ def _nothing_in(where: str) -> StorageError:
 def open_logged(
     disk: Disk,
     completed: list[Completed],
-    disks: Callable[[str], Disk] = open_disk,
+    disks: Disks = open_disk,
     fell_back: Callable[[str], None] | None = None,
+    *,
+    whole: bool = False,
 ) -> tuple[Disk, CheckpointMetadata]:
     """The last entry of a log, with the disk that its file names refer to: a savepoint's may be elsewhere.
 
@@ -130,40 +161,109 @@ def open_logged(
         completed: its entries, at least one.
         disks: opens the disk of a savepoint that is elsewhere.
         fell_back: leave to take an older entry when one is damaged, for which every byte of it is read
-            first; told in words each time.
+            first; told in words each time. One that cannot be read at the moment is not passed over.
+        whole: whether every byte is read in any case.
 
     Raises:
-        StorageError: it cannot be trusted; the message offers the older ones.
+        DamagedFileError: it is damaged; the message offers the next older one that is whole.
+        StorageError: it cannot be read.
     """
     for place in range(len(completed) - 1, -1, -1):
         try:
             found = _open_entry(disk, completed[place], disks)
-            if fell_back is not None:
+            if whole or fell_back is not None:
                 verify_files(*found)
             return found
-        except StorageError as error:
-            older = [_named(disk, entry) for entry in completed[:place][::-1]]
+        except DamagedFileError as error:
+            older = completed[:place][::-1]
             if fell_back is None or not older:
-                offer = f"older checkpoints to restore from: {', '.join(older)}"
-                raise StorageError(f"{error}; {offer if older else 'there is no older one'}") from error
+                raise _with(error, offer(disk, older, disks)) from error
             fell_back(
                 f"checkpoint {completed[place].checkpoint} cannot be restored: {error}; going back to "
-                f"{older[0]}; execution.sinks.older-snapshot says what becomes of output committed since"
+                f"{_uri_of(disk, older[0])}; execution.sinks.older-snapshot says what becomes of output "
+                "committed since"
             )
     raise _nothing_in(disk.describe())
 
 
-def _open_entry(
-    disk: Disk, entry: Completed, disks: Callable[[str], Disk]
-) -> tuple[Disk, CheckpointMetadata]:
+def _open_entry(disk: Disk, entry: Completed, disks: Disks) -> tuple[Disk, CheckpointMetadata]:
     place, name = disk, entry.metadata
-    if _SCHEME.match(name):
+    if is_outside(name):
         place, name = disks(_cut(name)[0]), METADATA
-    return place, load_metadata(place, name, entry.sha256)
+    return place, load_metadata(place, name, entry.sha256 or None)
 
 
-def _named(disk: Disk, entry: Completed) -> str:
-    return entry.metadata if _SCHEME.match(entry.metadata) else disk.describe(entry.metadata)
+# -- which older one to take -----------------------------------------------------------------------
+
+
+def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> str:
+    """Which older checkpoint can be restored, in words.
+
+    Args:
+        disk: the storage that their log is in.
+        older: entries, the newest first; one without a digest was found by its name.
+        disks: opens the disk of a savepoint that is elsewhere.
+    """
+    for entry in older:
+        try:
+            verify_files(*_open_entry(disk, entry, disks))
+        except HeadgateError:
+            continue
+        return f"the next older checkpoint that is whole: --from {_uri_of(disk, entry)}"
+    if not older:
+        return "there is no older checkpoint"
+    return f"none of the older checkpoints ({len(older)}) is whole"
+
+
+def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
+    """Which checkpoint of the same job is older than one and can be restored, in words.
+
+    Args:
+        above: URI of the job's folder.
+        last: name of the checkpoint's folder in it; another folder is a savepoint's.
+        disks: opens the disk below a URI.
+    """
+    number = checkpoint_number(last)
+    if number is None:
+        return "a savepoint stands by itself: begin from another one, or from a checkpoint of its job"
+    root, job = _cut(above)
+    try:
+        disk = disks(root)
+        logged = readable_entries(disk, f"{job}/{LOG}") or _by_folders(disk, job)
+    except HeadgateError as error:
+        return f"whether an older checkpoint is whole cannot be told: {error}"
+    return offer(disk, [entry for entry in reversed(logged) if entry.checkpoint < number], disks)
+
+
+def damaged_log(error: DamagedFileError, disk: Disk, folder: str) -> DamagedFileError:
+    """What is told of a damaged entry: which checkpoint of another entry can be restored.
+
+    Args:
+        error: says which entry.
+        disk: the storage.
+        folder: of the log.
+    """
+    return _with(error, offer(disk, readable_entries(disk, folder)[::-1]))
+
+
+def _by_folders(disk: Disk, job: str) -> list[Completed]:
+    """Checkpoints with metadata where the log is somewhere else, oldest first."""
+    folders = {name.rpartition("/")[0] for name in disk.list(job) if name.rpartition("/")[2] == METADATA}
+    numbers = sorted(n for folder in folders if (n := checkpoint_number(folder.rpartition("/")[2])))
+    return [Completed(0, "", number, f"{job}/chk-{number}/{METADATA}", "") for number in numbers]
+
+
+def _uri_of(disk: Disk, entry: Completed) -> str:
+    """What a checkpoint is restored by."""
+    name = entry.metadata.removesuffix(f"/{METADATA}")
+    return name if is_outside(name) else disk.describe(name)
+
+
+def _with(error: DamagedFileError, offered: str) -> DamagedFileError:
+    return DamagedFileError(f"{error}; {offered}")
+
+
+# -- one checkpoint --------------------------------------------------------------------------------
 
 
 def load_logged(disk: Disk, completed: list[Completed]) -> CheckpointMetadata:
@@ -184,18 +284,22 @@ def load_metadata(disk: Disk, name: str, sha256: str | None = None) -> Checkpoin
         sha256: what the log says of it, when it was found through the log.
 
     Raises:
-        StorageError: missing, damaged, of another format, or a file it refers to is missing or short.
+        DamagedFileError: it, or a file that it refers to, is missing, cut short or changed.
+        StorageError: it is of another format, or cannot be read.
     """
     where = disk.describe(name)
     try:
         data = disk.read(name)
     except FileNotFoundError:
-        raise StorageError(
+        raise DamagedFileError(
             f"{where} does not exist; a checkpoint without it was never completed, or was deleted"
         ) from None
     metadata = decode_metadata(data, where)
     if sha256 is not None and digest(data) != sha256:
-        raise StorageError(f"{where} is not the file that the log of completed checkpoints names")
+        raise DamagedFileError(
+            f"{where} is not the file that the log of completed checkpoints names: bytes 0 to {len(data)} "
+            "have another digest"
+        )
     _check(disk, metadata, where)
     return metadata
 
@@ -214,11 +318,23 @@ def _check(disk: Disk, metadata: CheckpointMetadata, where: str) -> None:
     check_present(disk, ranges, names)
 
 
-def verify_files(disk: Disk, metadata: CheckpointMetadata) -> None:
+def verify_files(disk: Disk, metadata: CheckpointMetadata, threads: int = 1) -> None:
     """Read everything that a checkpoint refers to and compare checksums.
 
+    Args:
+        disk: the storage that its file names refer to.
+        metadata: of the checkpoint.
+        threads: how many files are read at the same time.
+
     Raises:
-        StorageError: a file is missing, short or damaged; the message names it.
+        DamagedFileError: a file is missing, short or damaged; the message names it and the bytes.
+        StorageError: a file cannot be read.
     """
-    for item in referenced_ranges(metadata):
-        verify_handle(disk, item)
+    ranges: Iterable[FileRange] = dict.fromkeys(referenced_ranges(metadata))
+    if threads == 1:
+        for item in ranges:
+            verify_handle(disk, item)
+        return
+    with ThreadPoolExecutor(threads, "headgate-verifying") as pool:
+        for _ in pool.map(partial(verify_handle, disk), ranges):
+            pass

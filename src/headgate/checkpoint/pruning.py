@@ -12,13 +12,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from headgate.checkpoint.inventory import JobFiles, job_files, look_at
 from headgate.checkpoint.layout import METADATA, checkpoint_of, log_folder
 from headgate.checkpoint.metadata.registry import decode_metadata
 from headgate.checkpoint.opening import referenced_ranges
 from headgate.checkpoint.savepoints import is_outside
+from headgate.checkpoint.storage.base import TellsAge
 from headgate.checkpoint.store.entries import Completed, decode_entry
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import StorageError, UsageError
@@ -29,15 +30,6 @@ OLDER_THAN_MS: Final = 3_600_000
 """How long a file of a possibly pending checkpoint must have been there; six times the default timeout."""
 
 _AGE_PROBE: Final = ".headgate-probe/age-"
-
-
-@runtime_checkable
-class TellsAge(Protocol):
-    """A disk that knows when a file was written, by one clock for all files."""
-
-    def modified_ms(self, name: str) -> int:
-        """Milliseconds since 1970, by the clock of the storage; FileNotFoundError when there is none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,15 @@ class CheckpointService:
             used.append(claimed)
         return self._log.first_checkpoint_id(CheckpointId(max(used, default=0) + 1))
 
+    def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
+        """No other job master will use an id below `end`, also of checkpoints that leave no trace.
+
+        Raises:
+            FencedError: another one has claimed the job.
+            StorageError: that could not be written down.
+        """
+        self._log.reserve_ids(permit, end)
+
     def own(self, deed: Deed) -> None:
         """The job owns a snapshot from elsewhere: it counts as this job's oldest checkpoint from here on.
 

@@ -13,6 +13,12 @@ from headgate.cli.exit_codes import ExitCode, ending_of
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.time import duration_ms
 
+Define = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--define", "-D", metavar="KEY=VALUE", help="A setting of the storage, such as s3.endpoint."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")]
 
 
@@ -23,14 +29,17 @@ def verify_stored(
             metavar="PATH", help="A storage, a job's folder, a checkpoint, a savepoint or a `_metadata`."
         ),
     ],
+    define: Define = None,
     as_json: Json = False,
 ) -> None:
     """Read every byte that the snapshots need, and tell what is damaged or left over."""
 
     def text() -> tuple[str, int]:
         from headgate.cli.checkpoint_page import verified, verified_plain, verify_with_progress
+        from headgate.offline.storages import storage_options
 
-        report = verify_with_progress(path)
+        with storage_options(define or ()):
+            report = verify_with_progress(path)
         shown = json.dumps(verified_plain(report), indent=2) if as_json else verified(report)
         return shown, ExitCode.FINISHED if report.clean else ExitCode.DAMAGED
 
@@ -48,6 +57,7 @@ def prune_stored(
             help="For files of checkpoints that may be on their way: longer than any may take.",
         ),
     ] = "1h",
+    define: Define = None,
     as_json: Json = False,
 ) -> None:
     """Delete files that certainly no checkpoint refers to, now or later; jobs may be running."""
@@ -55,12 +65,14 @@ def prune_stored(
     def text() -> tuple[str, int]:
         from headgate.checkpoint.pruning import prune
         from headgate.cli.checkpoint_page import pruned, pruned_plain
+        from headgate.offline.storages import storage_options
 
         try:
             age_ms = duration_ms(older_than, "--older-than")
         except ValueError as error:
             raise UsageError(str(error)) from None
-        found = prune(path, delete=yes, older_than_ms=age_ms)
+        with storage_options(define or ()):
+            found = prune(path, delete=yes, older_than_ms=age_ms)
         return json.dumps(pruned_plain(found), indent=2) if as_json else pruned(found), ExitCode.FINISHED
 
     _ended(text)

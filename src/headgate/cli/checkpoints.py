@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from headgate.checkpoint.history_file import (
     CheckpointRecord,
     CheckpointStatus,
     History,
+    KeptHistory,
     find_histories,
     plain,
     read_history,
@@ -21,6 +21,7 @@ from headgate.cli.checkpoints_page import detail, overview
 from headgate.common import options as o
 from headgate.common.config import Config
 from headgate.common.errors import StorageError, UsageError
+from headgate.offline.storages import storage_options
 
 _JOBS_NAMED: Final = 5
 """Other jobs that are named at most."""
@@ -61,17 +62,18 @@ def show(request: CheckpointsRequest, width: int, color: bool = False) -> str:
     if request.last and request.checkpoint is not None:
         raise UsageError("--last and --id exclude each other; give one of them")
     try:
-        files = find_histories(_path(request))
-        file = files[0] if request.job is None else _of_job(files, request.job)
-        history = read_history(file)
+        with storage_options(request.options):
+            found = find_histories(_path(request))
+            kept = found[0] if request.job is None else _of_job(found, request.job)
+            history = read_history(kept)
     except StorageError as error:
         # Nothing failed but the question: no job ran here.
         raise UsageError(str(error)) from error
     record = _chosen(history, request)
     if request.as_json:
-        return json.dumps(_facts(history, file, record), indent=2)
+        return json.dumps(_facts(history, kept, record), indent=2)
     if record is None:
-        return overview(history, width, color) + _others(files, file, request)
+        return overview(history, width, color) + _others(found, kept, request)
     return detail(record, _remark(history, record, request), width, color)
 
 
@@ -86,18 +88,18 @@ def _path(request: CheckpointsRequest) -> str:
     return path
 
 
-def _of_job(files: list[Path], job: str) -> Path:
+def _of_job(found: list[KeptHistory], job: str) -> KeptHistory:
     """The newest history of a job, by its id or else by its name."""
-    for file in files:
-        if _job_id(file) == job:
-            return file
-    for file in files:
+    for kept in found:
+        if kept.job == job:
+            return kept
+    for kept in found:
         try:
-            if read_history(file).job_name == job:
-                return file
+            if read_history(kept).job_name == job:
+                return kept
         except StorageError:
             continue  # a damaged one has no name
-    raise UsageError(f"there is no history of job {job!r} here; there is one of {_named(files)}")
+    raise UsageError(f"there is no history of job {job!r} here; there is one of {_named(found)}")
 
 
 def _chosen(history: History, request: CheckpointsRequest) -> CheckpointRecord | None:
@@ -139,8 +141,8 @@ def _remark(history: History, record: CheckpointRecord, request: CheckpointsRequ
     return "; ".join(remarks)
 
 
-def _facts(history: History, file: Path, record: CheckpointRecord | None) -> dict[str, Any]:
-    facts: dict[str, Any] = {"job": history.job, "job_name": history.job_name, "file": str(file)}
+def _facts(history: History, kept: KeptHistory, record: CheckpointRecord | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {"job": history.job, "job_name": history.job_name, "file": kept.where}
     if record is None:
         return {**facts, "checkpoints": [_record_facts(each) for each in history.records]}
     return {**facts, "checkpoint": _record_facts(record), "slowest_path": plain(slowest_path(record))}
@@ -152,18 +154,14 @@ def _record_facts(record: CheckpointRecord) -> dict[str, Any]:
     return facts
 
 
-def _others(files: list[Path], shown: Path, request: CheckpointsRequest) -> str:
-    others = [file for file in files if file != shown]
+def _others(found: list[KeptHistory], shown: KeptHistory, request: CheckpointsRequest) -> str:
+    others = [kept for kept in found if kept.job != shown.job]
     if not others or request.job is not None:
         return ""
     return f"\nthe newest job is shown; choose another with --job: {_named(others)}"
 
 
-def _named(files: list[Path]) -> str:
-    names = ", ".join(_job_id(file) for file in files[:_JOBS_NAMED])
-    more = len(files) - _JOBS_NAMED
+def _named(found: list[KeptHistory]) -> str:
+    names = ", ".join(kept.job for kept in found[:_JOBS_NAMED])
+    more = len(found) - _JOBS_NAMED
     return f"{names} and {more} more" if more > 0 else names
-
-
-def _job_id(file: Path) -> str:
-    return file.resolve().parents[1].name

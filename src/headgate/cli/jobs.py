@@ -124,6 +124,7 @@ def shown(status: JobStatus, color: bool = False) -> str:
     ]
     remarks = {"last failure": status.last_failure, "last failed checkpoint": status.last_checkpoint_failure}
     lines += [f"{name}: {escape(text)}" for name, text in remarks.items() if text]
+    lines += [f"{name.replace('_', ' ')}: {escape(address)}" for name, address in status.links.items()]
     lines += [_epochs(uid, report) for uid, report in status.sources.items()]
     table = _table(["operators", "uids", ">parallelism", ">records in", ">records out", ">busy", "watermark"])
     for vertex in status.vertices:

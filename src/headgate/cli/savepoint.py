@@ -104,6 +104,10 @@ def migrate_(
     allow: Annotated[
         bool, typer.Option("--allow-non-restored-state", help="Leave behind what the program lacks.")
     ] = False,
+    spark: Annotated[
+        bool | None,
+        typer.Option("--spark/--no-spark", help="As a job of Spark; else from 1 GiB of keyed state on."),
+    ] = None,
     define: Define = None,
     form: Format = None,
     as_json: Json = False,
@@ -113,6 +117,7 @@ def migrate_(
     def text() -> str:
         from headgate.cli.savepoint_page import rewritten, with_progress
         from headgate.offline.migrating import migrate
+        from headgate.stateprocessor.ranges_rewriting import INSPECTOR
 
         keys = new_keys(rekey or ())
         made = with_progress(
@@ -127,9 +132,76 @@ def migrate_(
                 form=form,
                 allow_non_restored=allow,
                 progress=told,
+                inspector=INSPECTOR,
+                spark=spark,
             )
         )
         return rewritten(made, as_json)
+
+    _ended(text)
+
+
+@app.command("delete")
+def delete_(
+    savepoint: Annotated[str, typer.Argument(metavar="SAVEPOINT", help="Its folder, a path or URI.")],
+    program: Annotated[
+        str | None,
+        typer.Argument(metavar="JOB.PY", help="The program whose sinks let go of what it held."),
+    ] = None,
+    arguments: Arguments = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    claimed: Annotated[bool, typer.Option("--claimed", help="Also one that a job has claimed.")] = False,
+    define: Define = None,
+    as_json: Json = False,
+) -> None:
+    """Delete a savepoint; with the program its output that was never published can go, too."""
+
+    def text() -> str:
+        from headgate.cli.savepoint_page import deleted
+        from headgate.offline.deleting import delete_savepoint
+
+        if not yes:
+            _ask(savepoint)
+        made = delete_savepoint(savepoint, program, arguments or (), define or (), claimed=claimed)
+        return json.dumps(made._asdict(), indent=2) if as_json else deleted(made)
+
+    _ended(text)
+
+
+def _ask(savepoint: str) -> None:
+    """A terminal is asked; a script has to say so.
+
+    Raises:
+        UsageError: the answer is no, or there is nobody to ask.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError(f"nothing was deleted; say --yes to delete {savepoint}")
+    if not typer.confirm(f"Delete the savepoint {savepoint}?", err=True):
+        raise UsageError("nothing was deleted")
+
+
+@app.command("diff")
+def diff_(
+    before: Annotated[str, typer.Argument(metavar="A", help="A checkpoint or savepoint, a path or URI.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="The other one.")],
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="UID[/STATE]", help="Nothing but that.")
+    ] = None,
+    samples: Annotated[
+        int, typer.Option("--samples", min=0, help="Keys shown of each kind of change, for each state.")
+    ] = 5,
+    define: Define = None,
+    as_json: Json = False,
+) -> None:
+    """Tell which keys of each state were changed, added and removed between two snapshots."""
+
+    def text() -> str:
+        from headgate.cli.savepoint_diff_page import as_json as json_of
+        from headgate.cli.savepoint_diff_page import render
+        from headgate.stateprocessor.diff import compare
+
+        found = compare(before, after, state, samples, define or ())
+        return json_of(found) if as_json else render(found)
 
     _ended(text)
 

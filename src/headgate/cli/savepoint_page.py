@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
+from headgate.offline.deleting import Deleted
 from headgate.offline.rewriting import Progress as Told
 from headgate.offline.rewriting import Rewritten
 
@@ -67,6 +68,24 @@ def rewritten(made: Rewritten, as_json: bool = False) -> str:
         return json.dumps(made._asdict(), indent=2)
     lines = [f"wrote and verified {made.uri}: {made.max_parallelism} key groups, {made.entries:,} entries"]
     lines += [f"left behind: state of {', '.join(map(repr, made.left_behind))}"] if made.left_behind else []
+    return "\n".join(lines)
+
+
+def deleted(made: Deleted) -> str:
+    """What is said of a savepoint that is gone.
+
+    Example:
+        >>> print(deleted(Deleted("file:///sp/a", 3, [], {"out": 2}, [])))
+        deleted file:///sp/a: 3 files
+        'out' keeps 2 pieces of unpublished output for it: the program (JOB.PY) can let them go
+    """
+    lines = [f"deleted {made.uri}: {made.files} files"]
+    lines += [f"{uid!r} holds nothing for it any more" for uid in made.released]
+    lines += [
+        f"{uid!r} keeps {count} pieces of unpublished output for it: the program (JOB.PY) can let them go"
+        for uid, count in made.still_held.items()
+    ]
+    lines += [f"stays, as it is not of the savepoint: {name}" for name in made.left]
     return "\n".join(lines)
 
 

@@ -213,6 +213,7 @@ def validate(config: Config) -> None:
     _check_incremental(config)
     _check_changelog(config)
     _check_high_availability(config)
+    _check_savepoint_dir(config)
     _refuse_settings_of_other_strategies(config)
 
 
@@ -263,6 +264,15 @@ def _check_high_availability(config: Config) -> None:
             o.HIGH_AVAILABILITY,
             o.HA_ZOOKEEPER_QUORUM,
             "name ZooKeeper's servers as host:port",
+        )
+
+
+def _check_savepoint_dir(config: Config) -> None:
+    folder = config.get(o.SAVEPOINT_DIR)
+    if folder is not None and folder.lower().startswith("memory:"):
+        raise ConfigError(
+            f"{_shown(config, o.SAVEPOINT_DIR)}, which is gone with its process, but a savepoint outlives "
+            "its job; name a folder or an object store"
         )
 
 

@@ -11,6 +11,7 @@
     │   └── UserFunctionError     the user's function raised while processing a record
     ├── OperatingError        the world failed: a process, a disk, a peer, a damaged file
     │   ├── StorageError          a file cannot be written, read or trusted
+    │   │   └── DamagedFileError      a stored file is missing or is not what was written
     │   ├── BadRecordError        input that does not decode; names file and line
     │   ├── ProtocolError         a peer spoke out of turn, out of date or unauthenticated
     │   ├── FencedError           this process was replaced and must stop
@@ -87,6 +88,13 @@ class OperatingError(HeadgateError):
 
 class StorageError(OperatingError):
     """A file cannot be written, read or trusted."""
+
+
+class DamagedFileError(StorageError):
+    """A stored file is missing, cut short, or not what was written; to read it again is of no use.
+
+    The message names the file and the bytes that were found to be wrong.
+    """
 
 
 class BadRecordError(OperatingError):

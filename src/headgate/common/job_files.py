@@ -44,6 +44,7 @@ class JobFile(msgspec.Struct, frozen=True):
         address: such as ``http://127.0.0.1:40123``.
         secret: to be shown with every request.
         certificate: of the endpoint, as PEM, where it speaks TLS.
+        storage: URI of its checkpoints; None where it takes none.
         version: of this format.
     """
 
@@ -55,6 +56,7 @@ class JobFile(msgspec.Struct, frozen=True):
     address: str
     secret: str
     certificate: str | None = None
+    storage: str | None = None
     version: int = FORMAT_VERSION
 
     def __repr__(self) -> str:

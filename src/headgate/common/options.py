@@ -589,7 +589,7 @@ RESERVED_SLOTS: Final = ConfigOption(
 SLOTS_TIMEOUT: Final = ConfigOption(
     "headgate.spark.slots-timeout",
     Duration(low_ms=1),
-    30 * SECONDS,
+    60 * SECONDS,
     "How long executors of a cluster may take to come, at the start of the application and after some were "
     "lost, before that counts as a failure.",
 )

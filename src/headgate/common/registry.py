@@ -46,7 +46,9 @@ BUILT_IN: Final[Mapping[Kind, Mapping[str, str]]] = {
         "throttled": "headgate.connectors.generator:throttled",
         "discard_sink": "headgate.connectors.discard:discard_sink",
         "dataframe_source": "headgate.connectors.dataframe:dataframe_source",
+        "spark_source": "headgate.connectors.dataframe:spark_source",
         "dataframe_sink": "headgate.connectors.dataframe:dataframe_sink",
+        "spark_sink": "headgate.connectors.dataframe.to_spark:spark_sink",
     },
 }
 """Name -> ``module:attribute`` of what Headgate brings along."""

@@ -28,7 +28,7 @@ from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.offline.forms import DeclaredForms
 from headgate.offline.keyed import targets_of
-from headgate.offline.rewriting import Progress, Rewritten, rewrite
+from headgate.offline.rewriting import KeyedEngine, Progress, Rewritten, rewrite
 from headgate.offline.sorting import Rekey
 from headgate.offline.storages import absolute, refuse_unreadable, storage_options
 from headgate.offline.upgrade import outcome
@@ -59,6 +59,8 @@ def migrate(
     form: str | None = None,
     allow_non_restored: bool = False,
     progress: Progress | None = None,
+    inspector: str = _INSPECTOR,
+    spark: bool | None = False,
 ) -> Rewritten:
     """Write a snapshot again as a savepoint whose values are all of the types that a program declares.
 
@@ -78,6 +80,8 @@ def migrate(
         form: "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native one.
         allow_non_restored: whether state that the program lacks is left behind.
         progress: is told what is done, how much of it, and of how much.
+        inspector: what does it in the program's process; see `stateprocessor.ranges_rewriting.INSPECTOR`.
+        spark: for an inspector that knows Spark: whether it is to be used; None: where the state is large.
 
     Raises:
         UsageError: program and snapshot do not fit, two keys would become one, or the program cannot be
@@ -94,9 +98,10 @@ def migrate(
             "form": form,
             "allow_non_restored": allow_non_restored,
             "progress": str(told),
+            "spark": spark,
         }
         with nullcontext() if progress is None else _passed_on(told, progress):
-            facts = capture(program, arguments, options, None, Inspection(_INSPECTOR, request))
+            facts = capture(program, arguments, options, None, Inspection(inspector, request))
         return Rewritten(*outcome(facts, str(program))["rewritten"])
 
 
@@ -125,10 +130,20 @@ def _passed_on(file: Path, progress: Progress) -> Iterator[None]:
 # -- in the program's process
 
 
+EngineOf = Callable[[CheckpointMetadata, Config], KeyedEngine | None]
+
+
 def inspect(
     request: Mapping[str, Any], _nodes: Sequence[Node], plan: PhysicalPlan, config: Config
 ) -> dict[str, Any]:
     """An `api.capture.Inspection`: "rewritten", or "error" with class and message of what went wrong."""
+    return inspected(request, plan, config, lambda _metadata, _config: None)
+
+
+def inspected(
+    request: Mapping[str, Any], plan: PhysicalPlan, config: Config, engine_of: EngineOf
+) -> dict[str, Any]:
+    """The same, and what writes keyed state is chosen for the snapshot; None: this process."""
     file, wait = Path(request["progress"]), _Wait()
 
     def progress(what: str, done: int, of: int) -> None:
@@ -141,14 +156,13 @@ def inspect(
         use_storage_settings(storage_settings(config))
         functions = _functions(request["rekey"], plan)
         snapshot = request["snapshot"]
+        metadata = open_checkpoint(snapshot)[1]
         change = Migration(
-            open_checkpoint(snapshot)[1],
-            plan,
-            functions,
-            request["max_parallelism"],
-            request["allow_non_restored"],
+            metadata, plan, functions, request["max_parallelism"], request["allow_non_restored"]
         )
-        return {"rewritten": list(rewrite(snapshot, request["target"], change, request["form"], progress))}
+        engine = engine_of(metadata, config)
+        made = rewrite(snapshot, request["target"], change, request["form"], progress, engine)
+        return {"rewritten": list(made)}
     except HeadgateError as error:
         return {"error": [type(error).__name__, str(error)]}
     except RecursionError as error:

@@ -19,7 +19,7 @@ from headgate.checkpoint.data_files import DataFileWriter, verified_pieces
 from headgate.checkpoint.layout import METADATA
 from headgate.checkpoint.metadata.registry import encode_metadata
 from headgate.checkpoint.opening import open_checkpoint, verify_files
-from headgate.checkpoint.storage.uris import open_disk
+from headgate.checkpoint.storage.uris import open_disk, refuse_fleeting
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.keygroups import MAX_PARALLELISM_LIMIT
 from headgate.common.ports import Disk
@@ -104,8 +104,68 @@ class Rewritten(NamedTuple):
     left_behind: list[str]
 
 
+class KeyedWork(NamedTuple):
+    """The keyed state of one operator, to be written anew.
+
+    Attributes:
+        disk: of the snapshot.
+        to: of the new savepoint.
+        uid: of the operator.
+        number: of the operator among those of the savepoint, for names of files.
+        stored: what its subtasks have, in their order.
+        parallelism: number of subtasks, also of the new savepoint.
+        forms: how its values pass.
+        rekey: its new keys; None: they stay.
+        old_groups: number of key groups that it was stored with.
+        groups: the new number.
+        format: "canonical" or "native".
+    """
+
+    disk: Disk
+    to: Disk
+    uid: str
+    number: str
+    stored: Sequence[KeyedStateHandle]
+    parallelism: int
+    forms: Forms
+    rekey: Rekey | None
+    old_groups: int
+    groups: int
+    format: str
+
+
+class KeyedWritten(NamedTuple):
+    """What came of it.
+
+    Attributes:
+        handles: one for each subtask.
+        entries: entries and timers, read back and counted.
+    """
+
+    handles: list[KeyedStateHandle]
+    entries: int
+
+
+class KeyedEngine(Protocol):
+    """Writes keyed state anew somewhere else than in this process."""
+
+    def rewritten(self, work: KeyedWork) -> KeyedWritten:
+        """The state of one operator, written and verified; what an error leaves behind is removed.
+
+        Raises:
+            UsageError: it cannot be rewritten so; says why.
+            StorageError: the snapshot is damaged, or a disk refused.
+        """
+        ...
+
+
 def rewrite(
-    snapshot: str, target: str, change: Change, form: str | None = None, progress: Progress | None = None
+    snapshot: str,
+    target: str,
+    change: Change,
+    form: str | None = None,
+    progress: Progress | None = None,
+    engine: KeyedEngine | None = None,
 ) -> Rewritten:
     """Write a snapshot again.
 
@@ -115,13 +175,16 @@ def rewrite(
         change: what becomes of the state.
         form: "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native one.
         progress: is told how far it is.
+        engine: writes keyed state; None: this process does.
 
     Raises:
         UsageError: it cannot be rewritten so; says why. Nothing is left in the target.
+        ConfigError: the target is in memory.
         StorageError: the snapshot is damaged, or a disk refused. What was written is removed.
     """
     if form not in (None, *FORMATS):
         raise UsageError(f"a savepoint has no format {form!r}; expected {' or '.join(FORMATS)}")
+    refuse_fleeting(target)
     disk, metadata = open_checkpoint(snapshot)
     metadata = msgspec.structs.replace(metadata, format=form or metadata.format or NATIVE)
     to = open_disk(target)
@@ -130,7 +193,7 @@ def rewrite(
     groups = metadata.max_parallelism if change.max_parallelism is None else change.max_parallelism
     _check(metadata, change, groups)
     with tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
-        job = _Rewriting(disk, metadata, to, change, groups, Path(folder), progress or _untold)
+        job = _Rewriting(disk, metadata, to, change, groups, Path(folder), progress or _untold, engine)
         try:
             return job.run(snapshot)
         except BaseException:
@@ -175,7 +238,9 @@ class _Rewriting:
         groups: int,
         folder: Path,
         progress: Progress,
+        engine: KeyedEngine | None = None,
     ) -> None:
+        self._engine, self._entries_elsewhere = engine, dict[str, int]()
         self._disk, self._metadata, self._to = disk, metadata, to
         self._change, self._groups, self._folder, self._progress = change, groups, folder, progress
         self._format = metadata.format or NATIVE
@@ -234,6 +299,8 @@ class _Rewriting:
         stored = _keyed(states)
         if not stored:
             return [None] * len(states)
+        if self._engine is not None:
+            return list(self._elsewhere(self._engine, uid, number, states))
         size = sum(keyed.size for keyed in stored)
         sorter = Sorter(self._folder, self._groups, len(states), size, self._change.rekey(uid))
         try:
@@ -249,6 +316,30 @@ class _Rewriting:
             ]
         finally:
             sorter.close()
+
+    def _elsewhere(
+        self, engine: KeyedEngine, uid: str, number: int, states: Sequence[OperatorSubtaskState]
+    ) -> list[KeyedStateHandle]:
+        work = KeyedWork(
+            self._disk,
+            self._to,
+            uid,
+            f"o{number}",
+            _keyed(states),
+            len(states),
+            self._change.forms(uid),
+            self._change.rekey(uid),
+            self._metadata.max_parallelism,
+            self._groups,
+            self._format,
+        )
+        made = engine.rewritten(work)
+        self._entries_elsewhere[uid] = made.entries
+        self._names += [
+            file.file for keyed in made.handles for file in keyed.handles() if isinstance(file, FileRange)
+        ]
+        self._advance(uid, sum(keyed.size for keyed in work.stored))
+        return made.handles
 
     def _advance(self, uid: str, size: int) -> None:
         self._done = min(self._total, self._done + size)
@@ -292,12 +383,13 @@ class _Rewriting:
         found = 0
         for number, (uid, states) in enumerate(made.operators.items()):
             self._progress(f"verifying {uid}", number, len(made.operators))
-            found += sum(count_entries(disk, keyed, self._groups) for keyed in _keyed(states))
+            if uid not in self._entries_elsewhere:
+                found += sum(count_entries(disk, keyed, self._groups) for keyed in _keyed(states))
         if found != self._keyed.entries:
             raise InternalError(
                 f"{self._keyed.entries} entries were written and {found} are there; please report this"
             )
-        return found
+        return found + sum(self._entries_elsewhere.values())
 
 
 def _described(uri: str) -> str:

@@ -35,10 +35,11 @@ class StateWriter:
         disk: the savepoint's own folder.
         form: "canonical" or "native".
         folder: on the local disk, for what is under way.
+        mark: for names that nobody else uses, where several may write the same subtask.
     """
 
-    def __init__(self, disk: Disk, form: str, folder: Path) -> None:
-        self._disk, self._form, self._folder = disk, form, folder
+    def __init__(self, disk: Disk, form: str, folder: Path, mark: str = "") -> None:
+        self._disk, self._form, self._folder, self._mark = disk, form, folder, mark
         self.names: list[str] = []
         self.entries = 0
 
@@ -67,7 +68,7 @@ class StateWriter:
                 tables = self._tables(blob, sorter, uid, index)
                 size = sum(table.length for table in tables)
                 return KeyedStateHandle(first, last, Inline(b""), size, tables=tables)
-            name = f"data/{number}-s{index}"
+            name = f"data/{number}-s{index}{self._mark}"
             self.names.append(name)
             return KeyedStateHandle(
                 first, last, DataFileWriter(self._disk).write(name, blob.parts()), blob.size
@@ -98,7 +99,8 @@ class StateWriter:
             written = write_tables(blob, create, targets)
         tables = []
         for table in written:
-            name, path = table_name(uid, table.info.name, index), files[table.info.name]
+            whole, path = table_name(uid, table.info.name, index), files[table.info.name]
+            name = f"{whole.removesuffix('.parquet')}{self._mark}.parquet"
             self.names.append(name)
             self._disk.create(name, FileParts(path))
             path.unlink()

@@ -14,11 +14,10 @@ from typing import Any, Final
 
 from headgate.checkpoint.history_file import HistoryFile
 from headgate.checkpoint.layout import job_folder
-from headgate.checkpoint.opening import open_logged
 from headgate.checkpoint.savepoints import SavepointFolder
 from headgate.checkpoint.service import CheckpointService, may_be_published
 from headgate.checkpoint.store.log import CommitPermit
-from headgate.common.errors import FencedError, HeadgateError
+from headgate.common.errors import DamagedFileError, FencedError, HeadgateError
 from headgate.common.ids import AttemptId, CheckpointId, JobId
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.checkpoint import effects as e
@@ -31,12 +30,14 @@ from headgate.runtime.checkpoint_contents import CheckpointContents
 from headgate.runtime.checkpoint_errors import checkpoints_failed
 from headgate.runtime.checkpoint_history import CheckpointHistory
 from headgate.runtime.checkpoint_host import CheckpointHost
+from headgate.runtime.checkpoint_ids import CheckpointIds
 from headgate.runtime.checkpoint_requests import CheckpointRequests
 from headgate.runtime.checkpoint_storing import ENUMERATORS, make_whole
 from headgate.runtime.cleaning import Cleaning
 from headgate.runtime.committers import Committers
 from headgate.runtime.control import messages as m
 from headgate.runtime.job_settings import JobSettings
+from headgate.runtime.latest import latest_point, offered
 from headgate.runtime.master_ports import MasterPorts, RestorePoint
 from headgate.runtime.savepoints import Savepoints
 from headgate.runtime.source_snapshots import RETRY_MS, Begun, SourceSnapshots
@@ -70,9 +71,11 @@ class CheckpointMaster:
     ) -> None:
         self.coordinator = coordinator
         self._alignment, self._storage = settings.alignment, settings.storage
-        self._older = ports.listener.note if settings.fallback_to_older else None
+        self._fell_back = ports.listener.note if settings.fallback_to_older else None
+        self._gone_back: set[int] = set()
         self.latest: RestorePoint | None = None
         self._service, self._permit = service, permit
+        self._ids = CheckpointIds(service, permit, ports.background, ports.post)
         self._host, self._ports = host, ports
         self._clock, self._background, self._post = ports.clock, ports.background, ports.post
         self._contents = CheckpointContents(job, job_name, self.generation, plan)
@@ -194,27 +197,42 @@ class CheckpointMaster:
         def work() -> RestorePoint | None:
             if service is None:
                 return self.latest
-            logged = service.completed()
-            if not logged:
-                return None
-            disk, found = open_logged(service.disk, logged, self._ports.disks, self._older)
-            return RestorePoint(found, disk.describe())
+            return latest_point(service, self._ports.disks, self._fell_back, self._gone_back)
 
         self._run(work, then, self._host.recovery_failed)
 
-    def recommit(self, checkpoint: CheckpointMetadata | None, then: Callable[[], None]) -> None:
-        """Before a restore: commit what `checkpoint` holds once more and clean up the rest."""
+    def explain(
+        self, error: DamagedFileError, point: RestorePoint, then: Callable[[DamagedFileError], None]
+    ) -> None:
+        """Subtasks found what they restore from to be damaged: say which older checkpoint is whole."""
+        service, disks = self._service, self._ports.disks
+        self._run(
+            lambda: offered(error, point, service, disks),
+            then,
+            lambda _: then(error),  # the storage fails altogether: the first cause says more
+        )
+
+    def recommit(self, point: RestorePoint | None, then: Callable[[], None]) -> None:
+        """Before a restore: commit what `point` holds once more and clean up the rest."""
+        checkpoint = None if point is None else point.checkpoint
 
         def work() -> None:
             self._require_leadership()
             if self._service is not None and self._permit is not None:
                 # What a successor has prepared must not be taken for leftovers.
                 self._service.check(self._permit)
+            if point is not None and point.passed_over:
+                self._committers.go_back(point.checkpoint)
+                self._gone_back.update(point.passed_over)
             self._committers.recommit(checkpoint)
             if self._service is not None and self._permit is not None:
                 self._service.sweep_orphans(self._permit)
 
         self._run(work, lambda _: then(), self._host.recovery_failed)
+
+    def interrupt_commits(self) -> None:
+        """Another driver has the job: what is being committed is its business now."""
+        self._committers.interrupt()
 
     def end(self, end: JobEnd) -> None:
         """The job is over, and nothing is being stored: keep or delete its checkpoints, tell who waits."""
@@ -283,6 +301,7 @@ class CheckpointMaster:
     def _snapshot_sources(self, checkpoint: int, began_ms: int) -> Sequence[e.Effect[SubtaskSnapshot]]:
         ident = CheckpointId(checkpoint)
         try:
+            self._ids.require(checkpoint)
             taken = self._sources.take(checkpoint, began_ms)
         except Exception as error:
             reason = CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headgate.checkpoint.savepoints import SavepointFolder, is_outside
-from headgate.checkpoint.service import CheckpointService
+from headgate.checkpoint.service import CheckpointService, may_be_published
 from headgate.checkpoint.store.log import CommitPermit
 from headgate.common.ids import CheckpointId
 from headgate.common.ports import Randomness
@@ -54,13 +54,20 @@ def make_whole(
         StorageError: it could not be written.
         FencedError: another job master has taken over.
     """
-    sha256 = None if folder is None else _savepoint(kind, metadata, folder, committers)
-    if service is None or permit is None or not kind.is_logged:
+    log = None if service is None or permit is None or not kind.is_logged else (service, permit)
+    if folder is None:
+        if log is not None:
+            log[0].store(log[1], metadata)
         return
-    if folder is None or sha256 is None:
-        service.store(permit, metadata)
-    else:
-        service.store_savepoint(permit, metadata, folder.metadata_uri, sha256)
+    try:
+        sha256 = _savepoint(kind, metadata, folder, committers)
+        if log is not None:
+            log[0].store_savepoint(log[1], metadata, folder.metadata_uri, sha256)
+    except BaseException as error:
+        # Nobody was told of what is not for the log, so it comes to nothing whatever happened.
+        if log is None or not may_be_published(error):
+            committers.release(metadata)
+        raise
 
 
 def _savepoint(
@@ -68,9 +75,9 @@ def _savepoint(
 ) -> str:
     """Make it whole, and have the sinks keep what it holds; gives the digest of its metadata."""
     if not kind.is_logged:
-        committers.hold(metadata.operators)
+        committers.hold(metadata)
         return folder.write(metadata)
     # A stop does not count before the log has it. What it prepared goes when it cannot be written.
     sha256 = folder.write(metadata)
-    committers.hold(metadata.operators)
+    committers.hold(metadata)
     return sha256

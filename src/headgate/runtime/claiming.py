@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from headgate.checkpoint.ownership import check_newest, claim, goes_on_as
+from headgate.checkpoint.ownership import Disks, check_newest, claim, goes_on_as
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.common import options as o
@@ -13,6 +13,7 @@ from headgate.common.errors import UsageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
 from headgate.runtime.master_ports import RestorePoint
+from headgate.runtime.signs_of_life import refuse_running
 
 
 def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None) -> JobId | None:
@@ -24,7 +25,7 @@ def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None)
         point: what the user wants to begin from.
 
     Raises:
-        UsageError: the snapshot is to be claimed, but checkpoints are off.
+        UsageError: the snapshot is to be claimed, but checkpoints are off, or its job runs.
         StorageError: the log of that job cannot be read.
     """
     if point is None or not _claims(config):
@@ -34,11 +35,17 @@ def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None)
             f"{o.CLAIM_MODE.key} is CLAIM, but checkpoints are off, and nothing would ever replace the "
             f"snapshot; set {o.CHECKPOINTING_INTERVAL.key}, or choose NO_CLAIM"
         )
-    return goes_on_as(disk, point.storage or "", point.checkpoint)
+    job = goes_on_as(disk, point.storage or "", point.checkpoint)
+    if job is not None:
+        refuse_running(config, disk, point.checkpoint)
+    return job
 
 
 def taken_over(
-    config: Config, service: CheckpointService | None, point: RestorePoint | None
+    config: Config,
+    service: CheckpointService | None,
+    point: RestorePoint | None,
+    disks: Disks = open_disk,
 ) -> RestorePoint | None:
     """Make the snapshot that a user named the job's own, if that is wanted.
 
@@ -46,6 +53,7 @@ def taken_over(
         config: validated.
         service: of the job's checkpoints, claimed.
         point: the snapshot, with the root of its files.
+        disks: opens the disk below that root.
 
     Raises:
         UsageError: it cannot be claimed.
@@ -57,7 +65,10 @@ def taken_over(
         return point
     if point.checkpoint.job == service.job and point.checkpoint.kind == "checkpoint":
         check_newest(service.completed(), point.checkpoint)
-    service.own(claim(open_disk(point.storage or ""), point.checkpoint, service.job))
+    source = disks(point.storage or "")
+    if point.checkpoint.kind == "checkpoint" and point.checkpoint.job != service.job:
+        refuse_running(config, source, point.checkpoint)
+    service.own(claim(source, point.checkpoint, service.job))
     return dataclasses.replace(point, claimed=True)
 
 

@@ -6,10 +6,11 @@ after more was committed than it knows of, and what follows then is the user's c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from headgate.api.sink import Lineage, SinkCommitter, SinkCommitterContext
+from headgate.api.sink import Fork, Lineage, SinkCommitter, SinkCommitterContext
 from headgate.common.errors import UsageError
 from headgate.common.ids import Generation, JobId
 from headgate.common.options import OLDER_SNAPSHOT, OlderSnapshot
@@ -19,6 +20,8 @@ from headgate.runtime.lineage import lineage_of
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
 Operators = Mapping[str, Sequence[OperatorSubtaskState]]
+
+_LOG: Final = logging.getLogger("headgate.checkpoints")
 
 _CHOICES: Final = (
     f"begin from a newer snapshot, or set {OLDER_SNAPSHOT.key} to take-back (what was committed after the "
@@ -44,13 +47,7 @@ class Committers:
     ) -> None:
         self._job, self._generation, self._older = job, generation, older
         self.lineage, self._begun = Lineage(job), False
-        self._by_uid: dict[str, SinkCommitter] = {}
-        for vertex in plan.vertices:
-            for node in vertex.chain:
-                if isinstance(node, SinkNode):
-                    committer = node.sink.create_committer()
-                    if committer is not None:
-                        self._by_uid[node.uid or f"node-{node.id}"] = committer
+        self._by_uid = committers_in(plan)
 
     def recommit(self, restored: CheckpointMetadata | None) -> None:
         """An attempt begins from `restored`: commit what it holds once more, and clean up the rest.
@@ -71,6 +68,22 @@ class Committers:
         for uid, committer in self._by_uid.items():
             committer.abandon(_committables(operators.get(uid, ())))
 
+    def go_back(self, restored: CheckpointMetadata) -> None:
+        """The job's newer snapshots are damaged: follow the user's choice for what was committed since.
+
+        The line stays the same: with a new lineage what was committed since stays beside what follows.
+
+        Args:
+            restored: the snapshot of this job that an attempt is about to begin from.
+
+        Raises:
+            UsageError: sinks have committed more than `restored` knows of, and the job is not to go on.
+            OperatingError: a sink cannot tell now, or could not take back all of it.
+        """
+        lineage = lineage_of(self._job, restored)
+        history = Lineage(lineage.id, (*lineage.forks, fork_of(restored)))
+        self._settled(history, restored)
+
     def commit(self, operators: Operators) -> None:
         """Publish everything that the checkpoint holds; again is harmless."""
         for uid, committer in self._by_uid.items():
@@ -78,12 +91,27 @@ class Committers:
             if committables:
                 committer.commit(committables)
 
-    def hold(self, operators: Operators) -> None:
-        """A savepoint with these states is about to be whole: what it holds must stay."""
+    def hold(self, savepoint: CheckpointMetadata) -> None:
+        """A savepoint is about to be whole: what it holds must stay."""
         for uid, committer in self._by_uid.items():
-            committables = _committables(operators.get(uid, ()))
+            committables = committables_of(savepoint, uid)
             if committables:
-                committer.hold(committables)
+                committer.hold(committables, fork_of(savepoint))
+
+    def release(self, savepoint: CheckpointMetadata) -> None:
+        """The savepoint came to nothing; what cannot be released now stays, which does no harm."""
+        for uid, committer in self._by_uid.items():
+            committables = committables_of(savepoint, uid)
+            if committables:
+                try:
+                    committer.release(committables, fork_of(savepoint))
+                except Exception as error:
+                    _LOG.warning("sink %r keeps what a failed savepoint held: %s", uid, error)
+
+    def interrupt(self) -> None:
+        """Another driver has the job: a commit that runs is to end soon. The only call from another thread."""
+        for committer in self._by_uid.values():
+            committer.interrupt()
 
     def close(self) -> None:
         """Release connections."""
@@ -132,6 +160,23 @@ class Committers:
                 )
         for uid, committer in self._by_uid.items():
             committer.take_back(self._context(uid, lineage))
+
+
+def committers_in(plan: PhysicalPlan) -> dict[str, SinkCommitter]:
+    """A new committer for each sink that has one, by the uid under which snapshots hold its output."""
+    sinks = [node for vertex in plan.vertices for node in vertex.chain if isinstance(node, SinkNode)]
+    made = {node.uid or f"node-{node.id}": node.sink.create_committer() for node in sinks}
+    return {uid: committer for uid, committer in made.items() if committer is not None}
+
+
+def committables_of(snapshot: CheckpointMetadata, uid: str) -> list[Any]:
+    """What a snapshot holds of the prepared output of a sink."""
+    return _committables(snapshot.operators.get(uid, ()))
+
+
+def fork_of(snapshot: CheckpointMetadata) -> Fork:
+    """Which snapshot it is, as sinks are told."""
+    return Fork(snapshot.job, snapshot.generation, snapshot.attempt, snapshot.checkpoint)
 
 
 def _committables(states: Sequence[OperatorSubtaskState]) -> list[Any]:

@@ -15,12 +15,8 @@ from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage import reachability
 from headgate.checkpoint.storage.base import OfThisProcess
-from headgate.checkpoint.storage.settings import (
-    storage_settings,
-    storage_settings_in_use,
-    use_storage_settings,
-)
-from headgate.checkpoint.storage.uris import open_disk
+from headgate.checkpoint.storage.settings import storage_settings
+from headgate.checkpoint.storage.uris import disks_with
 from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
 from headgate.common import options as o
 from headgate.common.errors import JobFailedError, TerminatedError
@@ -62,10 +58,12 @@ class GangContext:
         worker: everything a worker must know; picklable.
         exited: to be called, from any thread, once all workers of a gang are gone: with the gang's
             number, and why if it was not in order.
+        restored: where the job begins; None begins empty.
     """
 
     worker: WorkerSpec
     exited: Callable[[int, str | None], None]
+    restored: RestorePoint | None = None
 
 
 def run_job(
@@ -90,7 +88,6 @@ def run_job(
         OperatingError: anything else failed and the restart strategy gave up.
         KeyboardInterrupt: the user cancelled; the job was ended first.
     """
-    use_storage_settings(storage_settings(job.config))
     with logging_for(job.name):
         return _Driver(job, listener, dies_with_parent, answers_commands).run(make_gang)
 
@@ -100,7 +97,8 @@ class _Driver:
         self, job: JobSpec, listener: JobListener, dies_with_parent: bool, answers_commands: bool
     ) -> None:
         self._job, self._dies_with_parent = job, dies_with_parent
-        self._settings = job_settings(job.config)
+        self._settings, self._storage_settings = job_settings(job.config), storage_settings(job.config)
+        self._disks = disks_with(self._storage_settings)
         self._answers = endpoint_settings(job.config, answers_commands)
         self._endpoint: Endpoint | None = None
         self._id = JobId(f"{_folder_name(job.name)}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
@@ -123,9 +121,10 @@ class _Driver:
             plan = adopt_key_groups(self._job, explicit)
             self._id = continued_job(self._job.config, disk, explicit) or self._id
             service, permit = self._claim(disk, store, opened)
-            point = taken_over(self._job.config, service, explicit)
+            point = taken_over(self._job.config, service, explicit, self._disks)
             if store is not None and service is not None:
-                point = where_to_begin(service, self._claimed_point(service))
+                explicitly = self._claimed_point(service)
+                point = where_to_begin(service, explicitly, self._disks, self._fell_back())
                 plan = adopt_key_groups(self._job, point)
             if self._answers is not None:
                 self._endpoint = Endpoint(self._answers)
@@ -137,7 +136,7 @@ class _Driver:
             server = self._serve(generation)
             opened.callback(server.close)
             worker = self._worker_spec(server.address, generation)
-            ports = self._ports(background, make_gang(GangContext(worker, self._gang_exited)))
+            ports = self._ports(background, make_gang(GangContext(worker, self._gang_exited, point)))
             program = Program(self._id, plan, self._settings.worker, self._job.record_types)
             self._master = JobMaster(
                 self._id,
@@ -165,6 +164,7 @@ class _Driver:
             post=self._mailbox.post,
             listener=self._statistics,
             require_leadership=None if self._leading is None else self._leading.require,
+            disks=self._disks,
         )
 
     def _loop(self) -> None:
@@ -213,6 +213,9 @@ class _Driver:
             plan=lambda: master.plan,
             records=lambda: master.checkpoints.history.records,
             post=self._mailbox.post,
+            storage=None
+            if self._settings.storage is None
+            else self._disks(self._settings.storage).describe(),
         )
 
     def _turn(self, wait_max_ms: float) -> None:
@@ -248,12 +251,17 @@ class _Driver:
     def _restore_point(self) -> RestorePoint | None:
         if self._job.restore_from is None:
             return None
-        fell_back = self._statistics.note if self._settings.fallback_to_older else None
-        disk, checkpoint = open_checkpoint(self._job.restore_from, fell_back)
+        # All of it is read before anything starts: no subtask may run on the part that is whole.
+        disk, checkpoint = open_checkpoint(
+            self._job.restore_from, self._fell_back(), whole=True, disks=self._disks
+        )
         return RestorePoint(checkpoint, disk.describe())
 
+    def _fell_back(self) -> Callable[[str], None] | None:
+        return self._statistics.note if self._settings.fallback_to_older else None
+
     def _claimed_point(self, service: CheckpointService) -> Callable[[], RestorePoint | None]:
-        return lambda: taken_over(self._job.config, service, self._restore_point())
+        return lambda: taken_over(self._job.config, service, self._restore_point(), self._disks)
 
     def _lead(self, disk: Disk | None, opened: ExitStack) -> CompletedCheckpointStore | None:
         """With high availability: wait until this driver leads; None also when the job has ended since."""
@@ -285,7 +293,8 @@ class _Driver:
     ) -> tuple[CheckpointService | None, CommitPermit | None]:
         if disk is None:
             return None, None
-        service = CheckpointService(disk, self._id, load_probe(self._job.config.get(o.PROBE)), store)
+        probe = load_probe(self._job.config.get(o.PROBE))
+        service = CheckpointService(disk, self._id, probe, store, self._disks)
         permit = service.claim()
         if self._marker is not None:
             if self._leading is not None:
@@ -299,7 +308,7 @@ class _Driver:
         uri = self._settings.storage
         if uri is None:
             return None
-        disk = open_disk(uri)
+        disk = self._disks(uri)
         # Workers may have another working directory: they get the whole path.
         self._settings = dataclasses.replace(self._settings, storage=disk.describe())
         reachability.probe(disk)
@@ -339,7 +348,7 @@ class _Driver:
             dies_with_parent=self._dies_with_parent,
             log_json=self._job.config.get(o.PROGRESS) is o.ProgressDisplay.JSON,
             probe=self._job.config.get(o.PROBE),
-            storage=storage_settings_in_use(),
+            storage=self._storage_settings,
         )
 
     def _gang_exited(self, gang: int, error: str | None) -> None:

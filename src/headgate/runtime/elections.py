@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.checkpoint.storage.base import KeepsTemporaries, UnsureWriteError
 from headgate.checkpoint.store.znodes import Create, Delete, RejectedError, SetData, ZNodes
 from headgate.common.errors import StorageError
 from headgate.common.ports import Clock, Disk
@@ -42,6 +42,25 @@ class Candidacy:
     leader: str = "another driver"
     ended: bool = False
     run: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """The last that was heard of a leader; two that differ were left at two times.
+
+    Attributes:
+        who: names the leader, for people.
+        run: how often the job had been brought to its end before.
+        released: whether it has made room.
+        term: of how many leaders it is the last.
+        count: how often it has left a sign.
+    """
+
+    who: str
+    run: int
+    released: bool
+    term: int
+    count: int
 
 
 class OustedError(StorageError):
@@ -139,6 +158,7 @@ class FileElection:
         self._seen: tuple[int, bytes | None] | None = None
         self._seen_ms = 0
         self._watched_a_leader = False
+        self._unfinished: tuple[int, list[str]] = 0, []
 
     @property
     def lease_ms(self) -> int:
@@ -149,6 +169,16 @@ class FileElection:
     def margin_ms(self) -> int:
         """A third: for clocks that run at different speeds, and for the way of a commit."""
         return self._lease_ms // 3
+
+    def leader(self) -> Sign | None:
+        """The last sign of a leader, whoever looks; None where there has been none.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        term = max(self._terms(), default=0)
+        beat = self._read(term) if term else None
+        return None if beat is None else Sign(beat.who, beat.run, beat.released, term, beat.count)
 
     def campaign(self) -> Candidacy:
         """Try to win the next term where the present one has lapsed, or see who leads it.
@@ -180,6 +210,7 @@ class FileElection:
             StorageError: the disk cannot be read or written.
         """
         self._write_beat()
+        self._remove_unfinished()
         later = max(self._terms(), default=0)
         if later != self._term:
             raise OustedError(
@@ -252,6 +283,18 @@ class FileElection:
         with suppress(StorageError):
             for name in self._disk.list(self._folder):
                 if name.removesuffix(BEAT) < own:
+                    self._disk.delete(name)
+            if isinstance(self._disk, KeepsTemporaries):
+                found = list(self._disk.temporaries(self._folder))
+                self._unfinished = self._clock.monotonic_ms(), found
+
+    def _remove_unfinished(self) -> None:
+        """What was half-written when this term began, and still is a lease later, is a dead driver's."""
+        since_ms, names = self._unfinished
+        if names and self._clock.monotonic_ms() - since_ms >= self._lease_ms:
+            self._unfinished = since_ms, []
+            with suppress(StorageError):
+                for name in names:
                     self._disk.delete(name)
 
     def _name(self, term: int) -> str:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.checkpoint.layout import log_folder
-from headgate.checkpoint.opening import open_logged
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.base import OfThisProcess
 from headgate.checkpoint.storage.uris import open_disk
@@ -30,6 +29,7 @@ from headgate.common.errors import ConfigError, FencedError, OperatingError
 from headgate.common.ids import JobId
 from headgate.common.ports import Clock, Disk
 from headgate.runtime.elections import FileElection, ZooKeeperElection
+from headgate.runtime.latest import latest_point
 from headgate.runtime.leadership import Leadership, LedStore
 from headgate.runtime.master_ports import RestorePoint
 
@@ -196,6 +196,7 @@ def where_to_begin(
     service: CheckpointService,
     explicit: Callable[[], RestorePoint | None],
     disks: Callable[[str], Disk] = open_disk,
+    fell_back: Callable[[str], None] | None = None,
 ) -> RestorePoint | None:
     """Where a driver that leads begins: at the last completed checkpoint of its job, if there is one.
 
@@ -205,15 +206,13 @@ def where_to_begin(
             completed none yet: a driver that is started again by machine is given the same command line
             each time, when what it names may be gone.
         disks: opens the disk of a savepoint that the job was stopped with.
+        fell_back: leave to begin at an older one when the last is damaged; see :func:`latest_point`.
 
     Raises:
-        StorageError: the last checkpoint cannot be trusted.
+        DamagedFileError: the last checkpoint is damaged; the message offers the next older whole one.
+        StorageError: it cannot be read.
     """
-    logged = service.completed()
-    if not logged:
-        return explicit()
-    disk, latest = open_logged(service.disk, logged, disks)
-    return RestorePoint(latest, disk.describe())
+    return latest_point(service, disks, fell_back) or explicit()
 
 
 def zookeeper_root(config: Config) -> str:

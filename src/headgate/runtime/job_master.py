@@ -391,6 +391,7 @@ class JobMaster:
     def fenced(self, error: FencedError) -> None:
         """Another job master has taken over: stop without touching anything."""
         if not self.state.terminal and not self.state.ending:
+            self.checkpoints.interrupt_commits()
             self._give_up(error)
 
     # -- another parallelism ---------------------------------------------------------------------

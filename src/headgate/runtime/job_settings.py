@@ -36,6 +36,7 @@ class JobSettings:
         heartbeat_timeout_ms: after which a silent worker is given up.
         lease_ms: after which a worker that hears nothing gives itself up.
         redeploy_timeout_ms: how long a living gang may take to become idle.
+        rescale_timeout_ms: how long another parallelism may take to run.
         worker: what workers need.
     """
 
@@ -50,6 +51,7 @@ class JobSettings:
     heartbeat_timeout_ms: int
     lease_ms: int
     redeploy_timeout_ms: int
+    rescale_timeout_ms: int
     worker: WorkerSettings
 
 
@@ -90,6 +92,7 @@ def job_settings(config: Config) -> JobSettings:
         heartbeat_timeout_ms=get(o.HEARTBEAT_TIMEOUT),
         lease_ms=get(o.LEASE),
         redeploy_timeout_ms=get(o.REDEPLOY_TIMEOUT),
+        rescale_timeout_ms=get(o.RESCALE_TIMEOUT),
         worker=_worker(config, alignment),
     )
 

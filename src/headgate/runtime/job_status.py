@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from headgate.api.executor import JobStatus, VertexStatus
 from headgate.common.time import WATERMARK_MIN
@@ -12,6 +13,16 @@ from headgate.runtime.control.messages import Counters
 from headgate.runtime.job_master import JobMaster
 
 
+@runtime_checkable
+class HasPages(Protocol):
+    """A gang that is shown on pages of whoever runs it."""
+
+    @property
+    def links(self) -> Mapping[str, str]:
+        """Name -> address."""
+        ...
+
+
 def status_of(master: JobMaster, started_ms: int) -> JobStatus:
     """The status now.
 
@@ -19,7 +30,7 @@ def status_of(master: JobMaster, started_ms: int) -> JobStatus:
         master: of the job.
         started_ms: wall clock at the submission.
     """
-    checkpoints = master.checkpoints.coordinator.statistics()
+    checkpoints, gang = master.checkpoints.coordinator.statistics(), master.ports.gang
     counters = master.counters()
     plan = master.plan
     return JobStatus(
@@ -44,6 +55,7 @@ def status_of(master: JobMaster, started_ms: int) -> JobStatus:
         savepoint=master.savepoint,
         vertices=[_vertex(vertex, counters) for vertex in plan.vertices],
         sources=master.sources.reports(),
+        links=dict(gang.links) if isinstance(gang, HasPages) else {},
     )
 
 

@@ -271,6 +271,11 @@ class LedStore:
         self._leadership.require()
         return self._store.first_checkpoint_id(at_least)
 
+    def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
+        """As :meth:`CompletedCheckpointStore.reserve_ids`."""
+        self._leadership.require()
+        self._store.reserve_ids(permit, end)
+
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
         """As :meth:`CompletedCheckpointStore.close`."""
         if terminal:

@@ -47,8 +47,11 @@ class RestorePoint:
         checkpoint: what is restored.
         storage: the root that its files are named from.
         claimed: whether it is another job's, or a savepoint, that this job owns.
+        passed_over: newer ones of this job that are damaged; what sinks have committed since is the user's
+            choice.
     """
 
     checkpoint: CheckpointMetadata
     storage: str | None
     claimed: bool = False
+    passed_over: tuple[int, ...] = ()

@@ -129,7 +129,7 @@ class Recovery:
     def restore_from(self, point: RestorePoint | None, then: Callable[[], None]) -> None:
         """The next attempt begins at `point`, whose committables are committed first."""
         self._attempts.point = point
-        self._checkpoints.recommit(None if point is None else point.checkpoint, then)
+        self._checkpoints.recommit(point, then)
 
     def _recover(self, event: JobEvent) -> None:
         def go_on() -> None:

@@ -21,9 +21,6 @@ from headgate.runtime.master_ports import MasterPorts
 from headgate.runtime.restore import check_compatible
 from headgate.runtime.tickets import Then
 
-START_MS: Final = 60_000
-"""How long a gang of another size may take until all its subtasks run."""
-
 
 @runtime_checkable
 class KnowsSlots(Protocol):
@@ -77,6 +74,7 @@ class Rescaling:
         ports: its doors.
         replan: makes the plan at another parallelism; None where the program's graph is not at hand.
         has_storage: whether the job takes checkpoints.
+        start_ms: how long a gang of another size may take until all its subtasks run.
 
     Attributes:
         abandoned: the last attempt that was given up for the old plan; 0 before there was one.
@@ -90,9 +88,10 @@ class Rescaling:
         ports: MasterPorts,
         replan: Replan | None,
         has_storage: bool,
+        start_ms: int,
     ) -> None:
         self._host, self._attempts, self._checkpoints, self._ports = host, attempts, checkpoints, ports
-        self._replan, self._has_storage = replan, has_storage
+        self._replan, self._has_storage, self._start_ms = replan, has_storage, start_ms
         self._wish: _Wish | None = None
         self.abandoned = 0
 
@@ -208,7 +207,7 @@ class Rescaling:
     def starting(self) -> None:
         """A gang was asked for, or subtasks were sent out."""
         if self.adopted and self._wish is not None and self._wish.deadline_ms is None:
-            self._wish.deadline_ms = self._ports.clock.monotonic_ms() + START_MS
+            self._wish.deadline_ms = self._ports.clock.monotonic_ms() + self._start_ms
 
     def running(self) -> None:
         """All subtasks run."""
@@ -239,7 +238,7 @@ class Rescaling:
             assert self._wish is not None
             slots = self._wish.planned.plan.slots
             self._host.attempt_failed(
-                OperatingError(f"{slots} workers were not running within {START_MS / 1000:.0f} s")
+                OperatingError(f"{slots} workers were not running within {self._start_ms / 1000:g} s")
             )
 
     def next_wakeup(self) -> int | None:

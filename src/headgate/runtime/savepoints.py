@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.checkpoint.savepoints import TOKEN_BYTES, SavepointFolder, prepare
+from headgate.checkpoint.storage.uris import refuse_fleeting
 from headgate.common.errors import ConfigError, StorageError
 from headgate.common.ids import JobId
 from headgate.common.options import SAVEPOINT_DIR
@@ -85,7 +86,7 @@ class Savepoints:
             then: called in the loop, with None when the savepoint may be triggered.
 
         Raises:
-            ConfigError: no such format, or nobody says where to.
+            ConfigError: no such format, nobody says where to, or the place is in memory.
         """
         target = self._target(wish)
 
@@ -182,4 +183,5 @@ class Savepoints:
         place: object = os.fspath(target) if isinstance(target, os.PathLike) else target
         if not isinstance(place, str):
             raise ConfigError(f"the savepoint's target is {target!r}; expected a path or URI")
+        refuse_fleeting(place)
         return place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from headgate.common.errors import HeadgateError
+from headgate.common.errors import DamagedFileError, HeadgateError
 from headgate.common.ports import Clock
 from headgate.core.execution import JobState
 from headgate.runtime.attempts import Attempts
@@ -97,8 +97,15 @@ class WorkerMessages:
 
     def _task_failed(self, failure: m.TaskFailed) -> None:
         error = rebuild_error(failure.kind, failure.arguments)
-        if failure.lost_peer is None:
+        point, attempt = self._attempts.point, self._attempts.number
+        if isinstance(error, DamagedFileError) and point is not None:
+            self._checkpoints.explain(error, point, lambda told: self._explained(attempt, told))
+        elif failure.lost_peer is None:
             self._host.attempt_failed(error)
         elif not self._host.state.between_attempts and self._suspicion is None:
             # A consequence, most likely: the peer, or its end, will soon tell the cause.
             self._suspicion = error, self._clock.monotonic_ms() + CAUSE_WAIT_MS
+
+    def _explained(self, attempt: int, error: DamagedFileError) -> None:
+        if attempt == self._attempts.number:
+            self._host.attempt_failed(error)

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from headgate.checkpoint.storage.settings import StorageSettings, use_storage_settings
-from headgate.checkpoint.storage.uris import open_disk
+from headgate.checkpoint.storage.uris import disks_with
 from headgate.common.ids import JobId
 from headgate.common.ports import NoProbe, Probe
 from headgate.core.liveness import Lease
@@ -118,8 +118,9 @@ class _Process:
             link = self._dial()
             opened.callback(_part, link)
             probe = load_probe(self._spec.probe)
+            disks = disks_with(self._spec.storage)
             ports = WorkerPorts(
-                self._clock, background, data, link, open_disk, probe, self._mailbox.post, UserThread
+                self._clock, background, data, link, disks, probe, self._mailbox.post, UserThread
             )
             self._worker, self._link = Worker(JobId(self._spec.job), self._slot, ports), link
             opened.callback(self._worker.close)

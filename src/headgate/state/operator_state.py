@@ -17,7 +17,7 @@ from headgate.serde.evolution import Reader, judge
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.undecodable import stored_description
 from headgate.state.operator_blob import blob_parts, read_columns
-from headgate.state.snapshots import OperatorStateHandle, StateHandle
+from headgate.state.snapshots import OperatorStateHandle, StateHandle, place_of
 from headgate.state.subscripts import Subscripts
 from headgate.state.targets import DeclaredSerializer, part_serializers, stored_reader
 
@@ -267,7 +267,7 @@ class _Target:
             encoded = read_columns(blob, len(self.serializers))
             return [read(column, stored.count) for read, column in zip(readers, encoded, strict=True)]
         except StorageError as error:
-            raise self._damaged(error) from None
+            raise self._damaged(StorageError(f"{error} ({place_of(stored.handle)})")) from None
         except UsageError as error:
             raise self._unreadable(error) from None
 

@@ -42,6 +42,18 @@ def size_of(handle: StateHandle) -> int:
     return len(handle.data) if isinstance(handle, Inline) else handle.length
 
 
+def place_of(handle: StateHandle) -> str:
+    """What errors call its bytes: by file and offset.
+
+    Example:
+        >>> place_of(FileRange("job/chk-1/a", 8, 4, 0)), place_of(Inline(b"abc"))
+        ('bytes 8 to 12 of job/chk-1/a', '3 bytes in the metadata')
+    """
+    if isinstance(handle, Inline):
+        return f"{len(handle.data)} bytes in the metadata"
+    return f"bytes {handle.offset} to {handle.offset + handle.length} of {handle.file}"
+
+
 class NativeFiles(msgspec.Struct, frozen=True):
     """Keyed state in the files of its backend, as they are.
 

@@ -65,6 +65,9 @@ class _Claimed:
         self._blob, self._body = blob, body
         self._head = preamble_and_header(msgspec.structs.replace(header, sections=kept))
         self.size = len(self._head) + header.body_length
+        # Chunks are told by where they really are, although the header before them is a shorter one.
+        self.where = getattr(blob, "where", "a keyed state blob")
+        self.begins = getattr(blob, "begins", 0) + body - len(self._head)
 
     def read(self, offset: int, length: int) -> bytes:
         """`length` bytes from `offset`; fewer where the blob ends."""

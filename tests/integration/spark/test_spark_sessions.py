@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,37 +43,53 @@ def environment(parallelism: int = 2, **config: Any) -> hg.Environment:
 
 
 def test_a_dataframe_goes_through_the_dataflow_and_comes_out(spark: Any, tmp_path: Path) -> None:
-    """Every row once, with its types; the staged input is gone and the session's settings are as before."""
+    """Every row once, with its types; the staged input is gone."""
     frame = spark.sql(
         "select id, id % 7 as k, timestamp_micros(id) as at, cast(id as string) as text "
         "from range(0, 5000, 1, 3)"
     )
-    before = spark.conf.get("spark.sql.parquet.outputTimestampType")
     env = environment()
     env.checkpoints(every="200ms", storage=str(tmp_path))
     schema = "id long, k long, at timestamp, text string"
     out = env.from_spark(frame, uid="rows").rebalance().to_dataframe(schema)
     assert out.schema.simpleString() == frame.schema.simpleString()
     assert (out.count(), out.exceptAll(frame).count()) == (5000, 0)
-    assert spark.conf.get("spark.sql.parquet.outputTimestampType") == before
-    staged = [path.name for path in tmp_path.glob(".headgate-staging-*/*")]
-    assert staged == ["1"]  # the output, which is the program's as long as it runs
+    staged = [path.parent.name for path in tmp_path.glob(".headgate-staging*/*")]
+    assert len(staged) == 1  # the output, which is the program's as long as it runs
+    assert staged[0].startswith(".headgate-staging-")
 
 
-def test_a_checkpoint_with_a_position_in_a_dataframe_is_refused_in_another_run(
-    spark: Any, tmp_path: Path
-) -> None:
-    """Nothing is staged and nothing starts; the sentence says what to do."""
-    frame = spark.range(100)
-    env = environment()
-    env.checkpoints(every="100ms", storage=str(tmp_path))
-    assert len(env.from_spark(frame, uid="rows").map(lambda row: row["id"]).collect()) == 100
-    assert env.result is not None
-    checkpoint = str(sorted((tmp_path / env.result.job_id).glob("chk-*"))[-1])
-    again = environment()
-    again.from_spark(frame, uid="rows").map(lambda row: row["id"]).collect_later()
-    with pytest.raises(UsageError, match=r"position of source 'rows' in a DataFrame.*read_parquet"):
-        again.execute("again", restore_from=checkpoint)
+def test_another_job_goes_on_in_the_staged_rows_of_a_savepoint(spark: Any, tmp_path: Path) -> None:
+    """Nothing is computed or read twice, and the rows stay as long as the savepoint may need them."""
+    storage, out = str(tmp_path / "checkpoints"), str(tmp_path / "out")
+
+    def program(frame: Any, pause_s: float) -> hg.Environment:
+        env = environment()
+        env.checkpoints(every="1h", storage=storage)
+
+        def number(row: Any) -> dict[str, int]:
+            time.sleep(pause_s)
+            return {"id": row["id"]}
+
+        env.from_spark(frame, uid="rows").map(number).write_json(out, uid="out")
+        return env
+
+    with program(spark.range(0, 3000, 1, 4), pause_s=0.005).execute_async("first") as job:
+        while job.status().state != "running" or not job.status().vertices[0].records_in:
+            time.sleep(0.05)
+        savepoint = job.stop(str(tmp_path / "savepoints"))
+    uncomputable = spark.range(1).selectExpr("raise_error('computed again') as id")
+    rest = program(uncomputable, pause_s=0)
+    rest.execute("second", restore_from=savepoint)
+    lines = [json.loads(line) for file in Path(out).glob("*.jsonl") for line in file.read_text().splitlines()]
+    assert sorted(line["id"] for line in lines) == list(range(3000))
+    assert rest.result is not None
+    assert 0 < rest.result.records_in["rows"] <= 3000
+
+    (folder,) = (tmp_path / "checkpoints" / ".headgate-staging").iterdir()
+    shutil.rmtree(folder)
+    with pytest.raises(UsageError, match=r"rows were staged in '.*', and .* is not there .*start without"):
+        program(uncomputable, pause_s=0).execute("third", restore_from=savepoint)
 
 
 def test_an_empty_stream_needs_a_schema(spark: Any) -> None:

@@ -45,7 +45,7 @@ def server() -> Iterator[S3Server]:
 
 
 def test_every_command_on_s3(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shown, judged, resliced and migrated, with the settings behind -D and none in the environment."""
+    """Shown, judged, rewritten, verified, pruned, deleted: with settings behind -D and no variables."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     keys = [f"s3.endpoint={server.endpoint}", "s3.access-key=an-id", "s3.secret-key=do-not-show"]
@@ -57,7 +57,8 @@ def test_every_command_on_s3(server: S3Server, tmp_path: Path, monkeypatch: pyte
         launch.run_program(program, arguments)
 
     def cli(*asked: Any) -> str:
-        ended = CliRunner().invoke(app, [*map(str, asked[:2]), *defined, *map(str, asked[2:])])
+        group = 1 if asked[0] == "checkpoints" else 2
+        ended = CliRunner().invoke(app, [*map(str, asked[:group]), *defined, *map(str, asked[group:])])
         assert ended.exit_code == 0, ended.output
         assert "do-not-show" not in ended.output
         return ended.output
@@ -77,3 +78,17 @@ def test_every_command_on_s3(server: S3Server, tmp_path: Path, monkeypatch: pyte
     assert "64 key groups" in cli(
         "savepoint", "reslice", moved, "s3://bucket/again", program, *arguments, "--max-parallelism", 64
     )
+    assert "intact" in cli("checkpoint", "verify", arguments[0])
+    assert "intact" in cli("checkpoint", "verify", sliced)
+    with storage_options(keys):
+        orphan = f"{job}/chk-1/left-behind"
+        open_disk(arguments[0]).create(orphan, [b"x"])
+    assert orphan in cli("checkpoint", "prune", arguments[0])
+    assert "1 files deleted" in cli("checkpoint", "prune", arguments[0], "--yes")
+    assert "nothing is left over" in cli("checkpoint", "prune", arguments[0])
+    for place in (arguments[0], snapshot, f"{snapshot}/chk-1"):
+        assert f"({job})" in cli("checkpoints", place).splitlines()[0]
+    assert cli("savepoint", "delete", moved, "--yes").startswith(f"deleted {moved}: ")
+    with storage_options(keys):
+        assert list(open_disk(moved).list("")) == []
+        assert list(open_disk(sliced).list("")) != []

@@ -161,6 +161,18 @@ class CompletedStoreSuite:
         add(new, new_permit, 3)
         assert ids(new) == [1, 2, 3]
 
+    def test_only_the_last_claimant_reserves_ids(self, medium: Medium) -> None:
+        """Which changes no entry."""
+        store = medium.open()
+        permit = store.claim()
+        add(store, permit, 1)
+        store.reserve_ids(permit, CheckpointId(500))
+        assert ids(medium.open()) == [1]
+        following = store.claim()
+        with pytest.raises(FencedError):
+            store.reserve_ids(permit, CheckpointId(600))
+        store.reserve_ids(following, CheckpointId(600))
+
     def test_ids_begin_above_all_that_were_completed(self, medium: Medium) -> None:
         """A claimant's first id is at least what it asks for, and above every completed one."""
         store = medium.open()

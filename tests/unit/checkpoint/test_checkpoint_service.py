@@ -345,7 +345,7 @@ def test_missing_short_and_damaged_data_files(tmp_path: Path) -> None:
     store(service, permit, 1)
     metadata = store(service, permit, 2)
     path = tmp_path / data_name(2)
-    older = "older checkpoints to restore from: file://.*chk-1/_metadata"
+    older = "next older checkpoint that is whole: --from file://.*chk-1$"
     path.write_bytes(b"state0X2")
     with pytest.raises(StorageError, match=f"{path} is damaged"):
         service.verify(metadata)
@@ -563,7 +563,7 @@ def test_a_log_may_end_with_a_savepoint_elsewhere(tmp_path: Path) -> None:
         assert found == metadata == service.load_latest()
         assert read_handle(opened, handle) == b"state002"
     elsewhere.delete("data/v1-s0-0")
-    with pytest.raises(StorageError, match=r"data/v1-s0-0 is missing.*older checkpoints.*cp/job/chk-1/_meta"):
+    with pytest.raises(StorageError, match=r"data/v1-s0-0 is missing.*whole: --from file.*cp/job/chk-1$"):
         open_checkpoint(str(tmp_path / "cp" / "job"))
 
 

@@ -8,9 +8,10 @@ from store_suite import CompletedStoreSuite, add, ids
 from znode_tree import TreeNodes, ZNodeTree
 
 from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.checkpoint.store.base import IDS_AHEAD
 from headgate.checkpoint.store.entries import Completed, decode_entry
 from headgate.checkpoint.store.log import CompletedCheckpointLog
-from headgate.checkpoint.store.zookeeper import IDS_AHEAD, ZooKeeperCheckpointStore
+from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
 from headgate.common.errors import ConfigError, FencedError, InternalError, StorageError
 from headgate.common.ids import CheckpointId
 from headgate.core.checkpoint.requests import CheckpointSettings
@@ -161,6 +162,21 @@ def test_the_counter_never_goes_back() -> None:
     for replaced in (first, second, tree.open()):
         with pytest.raises(FencedError):
             replaced.first_checkpoint_id(CheckpointId(1))
+
+
+def test_ids_that_were_reserved_are_not_given_again() -> None:
+    """However many checkpoints failed in between; a master that was replaced reserves nothing."""
+    tree = Tree()
+    store = tree.open()
+    permit = store.claim()
+    first = store.first_checkpoint_id(CheckpointId(1))
+    store.reserve_ids(permit, CheckpointId(first + 10 * IDS_AHEAD))
+    store.reserve_ids(permit, CheckpointId(first + IDS_AHEAD))
+    again = tree.open()
+    again.claim()
+    assert again.first_checkpoint_id(CheckpointId(1)) == first + 10 * IDS_AHEAD
+    with pytest.raises(FencedError):
+        store.reserve_ids(permit, CheckpointId(5000))
 
 
 def test_a_long_lived_master_takes_more_ids_in_time() -> None:

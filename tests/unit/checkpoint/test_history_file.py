@@ -15,6 +15,7 @@ from headgate.checkpoint.history_file import (
     RECORDS_MAX,
     History,
     HistoryFile,
+    KeptHistory,
     decode_history,
     encode_history,
     find_histories,
@@ -23,6 +24,7 @@ from headgate.checkpoint.history_file import (
 )
 from headgate.checkpoint.layout import checkpoint_of
 from headgate.checkpoint.service import CheckpointService
+from headgate.checkpoint.storage import memory
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import ConfigError, StorageError
 from headgate.common.ids import JobId
@@ -145,11 +147,31 @@ def test_histories_are_found_from_every_folder_around_them(tmp_path: Path) -> No
     """By storage folder, job's folder, checkpoint's folder or URI; the one written last comes first."""
     older, newer = written(tmp_path, "b-1", 100), written(tmp_path, "a-2", 200)
     (tmp_path / "b-1" / "chk-1").mkdir()
-    assert find_histories(str(tmp_path)) == [newer, older]
-    assert find_histories(tmp_path.as_uri()) == [newer, older]
-    assert find_histories(str(tmp_path / "b-1")) == [older]
-    assert find_histories(str(tmp_path / "b-1" / "chk-1")) == [older]
-    assert read_history(older).job_name == "b"
+    for uri, files in (
+        (str(tmp_path), [newer, older]),
+        (tmp_path.as_uri(), [newer, older]),
+        (str(tmp_path / "b-1"), [older]),
+        (str(tmp_path / "b-1" / "chk-1"), [older]),
+    ):
+        found = find_histories(uri)
+        assert [each.where for each in found] == [str(file) for file in files]
+        assert [each.job for each in found] == [file.parents[1].name for file in files]
+    assert read_history(find_histories(str(tmp_path))[1]).job_name == "b"
+
+
+def test_histories_are_found_where_nobody_tells_their_age() -> None:
+    """The job whose last checkpoint began last comes first; a damaged history is the last one."""
+    disk = memory.MemoryDisk("histories/below")
+    for job, trigger_ms in (("a-1", 5), ("b-2", 9), ("c-3", 7)):
+        HistoryFile(disk, JobId(job), job[0]).write([replace(record(1), trigger_ms=trigger_ms)])
+    disk.create(history_name(JobId("d-4")), [b"{"])
+    assert [each.job for each in find_histories("memory://histories/below")] == ["b-2", "c-3", "a-1", "d-4"]
+    (only,) = find_histories("memory://histories/below/c-3")
+    assert (only.job, read_history(only).job_name) == ("c-3", "c")
+    assert only.where == "memory://histories/below/c-3/history/checkpoints.json"
+    (same,) = find_histories("memory://histories/below/c-3/chk-1")
+    assert same.job == "c-3"
+    memory.MemoryDisk("histories").forget()
 
 
 def test_where_there_is_no_history_the_message_says_so(tmp_path: Path) -> None:
@@ -159,6 +181,6 @@ def test_where_there_is_no_history_the_message_says_so(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="holds no history of checkpoints"):
         find_histories(str(tmp_path))
     with pytest.raises(StorageError, match="does not exist any more"):
-        read_history(tmp_path / "checkpoints.json")
-    with pytest.raises(ConfigError, match="is no folder of a file system"):
-        find_histories("s3://bucket/x")
+        read_history(KeptHistory(LocalDisk(tmp_path), "checkpoints.json", "a"))
+    with pytest.raises(ConfigError, match="scheme 'ftp'"):
+        find_histories("ftp://host/x")

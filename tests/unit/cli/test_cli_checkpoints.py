@@ -165,7 +165,9 @@ def test_the_configured_directory_is_the_default(tmp_path: Path) -> None:
         (["none", "--last"], "has triggered no checkpoint yet"),
         (["none", "--id", "1"], "it keeps none"),
         (["none", "--last", "--id", "1"], "--last and --id exclude each other"),
-        (["s3://bucket/x"], "is no folder of a file system"),
+        (["memory://elsewhere"], "memory://elsewhere holds no history of checkpoints"),
+        (["ftp://host/x"], "has scheme 'ftp', which is not supported"),
+        (["s3://bucket/x", "-D", "s3.access-key=me"], "s3.access-key is set but s3.secret-key is not"),
         (["none", "-D", "no.such=1"], "does not exist"),
     ],
 )

@@ -41,13 +41,19 @@ class FakeSpark:
         self.properties: dict[str, str] = {}
         self.cancelled: list[str] = []
         self.rows: list[int] = []
+        self.call_sites: list[str | None] = []
         self._jsc = self
+        self.uiWebUrl: str | None = None
 
     def setLocalProperty(self, key: str, value: str) -> None:  # noqa: N802 - Spark's name
         self.properties[key] = value
 
     def setJobGroup(self, group: str, text: str, interruptOnCancel: bool) -> None:  # noqa: N802, N803
         self.properties["group"] = group
+        self.properties["text"] = text
+
+    def setCallSite(self, text: str | None) -> None:  # noqa: N802
+        self.call_sites.append(text)
 
     def parallelize(self, rows: Any, partitions: int) -> FakeSpark:
         self.rows = list(rows)
@@ -81,7 +87,7 @@ def gang_of(spark: FakeSpark) -> tuple[SparkGang, queue.Queue[tuple[int, str | N
     """A gang on the fake, and what it reports."""
     reports: queue.Queue[tuple[int, str | None]] = queue.Queue()
     context = GangContext(worker(), lambda gang, reason: reports.put((gang, reason)))
-    return SparkGang(spark, context, "job", False, Hold("app", Need(2, 0), "local")), reports  # type: ignore[arg-type]
+    return SparkGang(spark, context, "job", Hold("app", Need(2, 0), "local")), reports  # type: ignore[arg-type]
 
 
 def test_a_gang_that_ends_in_order_has_no_reason() -> None:
@@ -92,9 +98,19 @@ def test_a_gang_that_ends_in_order_has_no_reason() -> None:
     spark.ending.put(None)
     assert reports.get(timeout=10) == (3, None)
     assert spark.rows == [0, 1]
-    assert spark.properties == {"spark.scheduler.pool": POOL, "group": "headgate-job-1-3"}
+    title = "headgate: job, gang 3, 2 workers"
+    assert spark.properties == {"spark.scheduler.pool": POOL, "group": "headgate-job-1-3", "text": title}
+    assert title in spark.call_sites, "the stage's name"
     gang.close()
     assert spark.cancelled == []
+
+
+def test_spark_s_pages_are_linked_where_there_are_any() -> None:
+    """The status shows them."""
+    spark = FakeSpark()
+    assert gang_of(spark)[0].links == {}
+    spark.uiWebUrl = "http://10.0.0.1:4040"
+    assert gang_of(spark)[0].links == {"spark_ui": "http://10.0.0.1:4040"}
 
 
 def test_a_failed_gang_says_why() -> None:
@@ -165,6 +181,19 @@ def test_the_shipped_function_brings_its_import_path_along() -> None:
         check=False,
     )
     assert done.stdout.decode().strip() == "headgate.common.errors", done.stderr.decode()
+
+
+def test_an_executor_without_our_dependencies_is_told_so(tmp_path: Path) -> None:
+    """The error names the machine's Python and the missing package."""
+    (tmp_path / "msgspec.py").write_text("raise ImportError(\"No module named 'msgspec'\")\n")
+    shipped = cloudpickle.dumps(gang_function(worker((SOURCE,)), 1, several_hosts=True))
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, pickle; pickle.loads(sys.stdin.buffer.read())(iter([0]))"],
+        input=shipped, capture_output=True, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    said = done.stderr.decode().splitlines()[-1]
+    assert said.startswith(f"RuntimeError: {sys.executable} on ")
+    assert "cannot load Headgate: No module named 'msgspec'" in said
 
 
 def test_nothing_but_plain_values_is_shipped_with_the_function() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from headgate.common.errors import UsageError
-from headgate.deploy.spark.slots import Need, holding, too_few
+from headgate.common.errors import OperatingError, UsageError
+from headgate.deploy.spark.slots import Need, await_return, holding, too_few
 
 
 def test_jobs_of_one_application_share_its_slots() -> None:
@@ -50,3 +55,53 @@ def test_the_refusal_says_what_is_missing_and_what_to_do(
     assert f"has {available}" in sentence
     assert advice in sentence
     assert "\n" not in sentence
+
+
+class Executors:
+    """A SparkContext as far as slots are counted: how many there are, one look after the other."""
+
+    def __init__(self, *slots: int) -> None:
+        self.looks = list(slots)
+        self._jsc = self
+
+    def sc(self) -> Executors:
+        return self
+
+    def resourceProfileManager(self) -> Any:  # noqa: N802 - Spark's name
+        return SimpleNamespace(defaultResourceProfile=lambda: None)
+
+    def maxNumConcurrentTasks(self, profile: None) -> int:  # noqa: N802
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+
+def wait(executors: Executors, within_s: float, given_up: threading.Event | None = None) -> None:
+    """For a gang of three, with one slot reserved."""
+    with holding("app-5", Need(3, 1), 4, "spark://n:7077") as hold:
+        await_return(executors, hold, 3, within_s, given_up or threading.Event())  # type: ignore[arg-type]
+
+
+def test_a_gang_waits_until_lost_executors_are_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    """It says so once, and does not wait for the slots that are reserved."""
+    with caplog.at_level(logging.WARNING):
+        wait(Executors(2, 2, 3), 60)
+    (said,) = caplog.messages
+    assert said.startswith(
+        "the workers need 3 task slots, and Spark at spark://n:7077 has 2 now: executors were"
+    )
+
+
+def test_executors_that_do_not_come_back_end_the_wait_with_what_would_help() -> None:
+    """Fewer workers, if there are slots for any beside those that are reserved."""
+    with pytest.raises(
+        OperatingError, match="or with fewer: headgate rescale JOB --parallelism 1 --from-last"
+    ):
+        wait(Executors(2), 0)
+    with pytest.raises(OperatingError, match=r"goes on when they are replaced$"):
+        wait(Executors(1), 0)
+
+
+def test_a_gang_that_nobody_wants_any_more_waits_no_longer() -> None:
+    """As when the job goes on with fewer workers."""
+    given_up = threading.Event()
+    given_up.set()
+    wait(Executors(0), 60, given_up)

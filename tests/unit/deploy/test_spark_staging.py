@@ -13,10 +13,12 @@ import pytest
 from headgate.api.executor import JobSpec
 from headgate.common.config import Config
 from headgate.common.errors import UsageError
-from headgate.connectors.dataframe import DataFrameSource, dataframe_sink
-from headgate.deploy.spark.executor import reachable
+from headgate.connectors.dataframe import dataframe_sink
+from headgate.deploy.spark.executor import known_as, reachable
 from headgate.deploy.spark.session import check_interpreter, check_suitable, refuse_connect
-from headgate.deploy.spark.staging import check_restorable, connectors_of, staging_root
+from headgate.deploy.spark.staging import connectors_of, staging_root
+from headgate.runtime.driver import GangContext
+from headgate.runtime.worker_process import WorkerSpec
 
 
 def job(nodes: tuple[Any, ...] = (), **options: str) -> JobSpec:
@@ -26,13 +28,19 @@ def job(nodes: tuple[Any, ...] = (), **options: str) -> JobSpec:
 
 
 def test_staging_is_beside_the_checkpoints_or_on_this_machine(tmp_path: Path) -> None:
-    """A cluster without a shared folder is refused, naming the option."""
+    """Where the user says, else beside checkpoints on a file system; a cluster without either is refused."""
     with_checkpoints = job(execution__checkpointing__dir=f"file://{tmp_path}")
     assert staging_root(with_checkpoints, local=True) == tmp_path
     assert staging_root(with_checkpoints, local=False) == tmp_path
-    assert staging_root(job(), local=True) == Path(tempfile.gettempdir())
-    with pytest.raises(UsageError, match=r"set execution\.checkpointing\.dir"):
-        staging_root(job(), local=False)
+    asked = {
+        "headgate.spark.staging-dir": f"file://{tmp_path}/here",
+        "execution.checkpointing.dir": "s3://b/c",
+    }
+    assert staging_root(job(**asked), local=False) == tmp_path / "here"
+    for elsewhere in (job(), job(execution__checkpointing__dir="s3://bucket/checkpoints")):
+        assert staging_root(elsewhere, local=True) == Path(tempfile.gettempdir())
+        with pytest.raises(UsageError, match=r"set headgate\.spark\.staging-dir"):
+            staging_root(elsewhere, local=False)
 
 
 def test_connectors_are_found_also_inside_others() -> None:
@@ -46,22 +54,25 @@ def test_connectors_are_found_also_inside_others() -> None:
     assert connectors_of(job(nodes)) == {"a": sink, "#2": wrapped}
 
 
-def test_a_dataframe_is_refused_where_another_driver_may_have_to_go_on() -> None:
-    """Its rows come in another order there; without high availability, and for a sink, all is well."""
-    source = DataFrameSource.__new__(DataFrameSource)
-    with_it = job(**{"high-availability__type": "filesystem"})
-    with pytest.raises(UsageError, match=r"source 'clicks' reads a DataFrame.* high-availability\.type"):
-        check_restorable(with_it, {"clicks": source})
-    check_restorable(job(), {"clicks": source})
-    check_restorable(with_it, {"out": dataframe_sink()})
-
-
 def test_the_control_address_is_reachable_from_other_machines() -> None:
     """On a cluster the driver listens where Spark's driver does, unless the user chose an address."""
     key = "headgate.network.bind-host"
-    assert reachable(job(), "10.0.0.1").config.texts() == {key: "10.0.0.1"}
+    spark = {"spark.driver.host": "driver.local"}
+    ours, name = reachable(job(), spark)
+    assert (ours.config.texts(), name) == ({key: "driver.local"}, "driver.local")
+    ours, name = reachable(job(), {**spark, "spark.driver.bindAddress": "10.0.0.1"})
+    assert (ours.config.texts(), name) == ({key: "10.0.0.1"}, "driver.local")
     mine = JobSpec(name="j", nodes=(), plan=None, config=Config().with_program({key: "0.0.0.0"}))  # type: ignore[arg-type]
-    assert reachable(mine, "10.0.0.1").config.texts() == {key: "0.0.0.0"}
+    assert reachable(mine, spark) == (mine, None)
+
+
+def test_workers_call_the_driver_by_the_name_that_spark_gives_it() -> None:
+    """It may listen on another address: behind a service, or where addresses are translated."""
+    spec = WorkerSpec("unix:@hg#m,tcp:10.0.0.1:4711", b"s", "job", 1, 1000, 8000, "10.0.0.1", 1 << 20)
+    gang = GangContext(spec, lambda _, __: None)
+    worker = known_as(gang, "driver.local").worker
+    assert (worker.control_address, worker.bind_host) == ("unix:@hg#m,tcp:driver.local:4711", "driver.local")
+    assert known_as(gang, None) is gang
 
 
 def test_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

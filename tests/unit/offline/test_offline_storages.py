@@ -39,7 +39,11 @@ def test_half_of_the_credentials_is_refused() -> None:
         ["savepoint", "show", "s3://b/x"],
         ["savepoint", "reslice", "s3://b/x", "s3://b/y", "--max-parallelism", "2"],
         ["savepoint", "migrate", "s3://b/x", "s3://b/y", "job.py"],
+        ["savepoint", "delete", "s3://b/x", "--yes"],
         ["check-upgrade", "s3://b/x", "job.py"],
+        ["checkpoint", "verify", "s3://b/x"],
+        ["checkpoint", "prune", "s3://b/x"],
+        ["checkpoints", "s3://b/x"],
     ],
     ids=lambda command: " ".join(command[:2]),
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import StorageError
 from headgate.core.leadership import LeadershipState, LeadershipTerm
 from headgate.runtime.elections import Candidacy, FileElection, OustedError, ZooKeeperElection
@@ -178,6 +179,25 @@ class Shared:
 
 
 KINDS = ["files", "zookeeper"]
+
+
+def test_what_dead_drivers_left_half_written_goes_a_lease_later(tmp_path: Path) -> None:
+    """Not at once: a driver may be writing it. What comes later is not looked at."""
+    world = World()
+    clock = OwnClock(world)
+    election = FileElection(LocalDisk(tmp_path), "leaders/j", clock, LEASE)
+    folder = tmp_path / "leaders" / "j"
+    folder.mkdir(parents=True)
+    (folder / ".tmp-0123").write_bytes(b"half a be")
+    assert election.campaign().won_ms is not None
+    world.now_ms += LEASE - 1
+    election.renew()
+    assert (folder / ".tmp-0123").exists()
+    (folder / ".tmp-4567").write_bytes(b"")
+    world.now_ms += 1
+    election.renew()
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".tmp-")] == [".tmp-4567"]
+    election.renew()
 
 
 def play(kind: str, seed: int, drivers: int = 3, rounds: int = 40) -> int:

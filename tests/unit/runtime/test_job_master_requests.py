@@ -21,7 +21,7 @@ from headgate.runtime.gang_keeper import GANG_EXIT_MS
 from headgate.runtime.job_control import JobControl, request_savepoint
 from headgate.runtime.program import Program, WorkerSettings
 from headgate.runtime.recovery import FINISH_MS
-from headgate.runtime.rescaling import START_MS, Rescaling
+from headgate.runtime.rescaling import Rescaling
 from headgate.runtime.savepoints import SavepointWish
 
 
@@ -70,7 +70,13 @@ class AskedDesk(Desk):
         self.gang: SizedGang = SizedGang()
         master._gang._gang = self.gang
         master._rescaling = Rescaling(
-            master, master._attempts, master.checkpoints, master.ports, self.replan, has_storage=True
+            master,
+            master._attempts,
+            master.checkpoints,
+            master.ports,
+            self.replan,
+            has_storage=True,
+            start_ms=master.settings.rescale_timeout_ms,
         )
 
     def token(self, size: int) -> bytes:
@@ -222,7 +228,7 @@ def test_a_new_plan_that_does_not_run_is_put_back(tmp_path: Path, how: str) -> N
     desk.master.gang_exited(1, None)
     desk.settle()
     if how == "never there":
-        desk.clock.now += START_MS
+        desk.clock.now += desk.master.settings.rescale_timeout_ms
         desk.master.tick()
     else:
         desk.register(0)

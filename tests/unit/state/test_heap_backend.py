@@ -74,14 +74,17 @@ def filled() -> HeapKeyedBackend:
 
 
 def test_damage_names_its_section_and_key_group() -> None:
-    """The message says which state of which key group is damaged."""
+    """The message says which state of which key group is damaged, and in which bytes."""
     blob = blob_of(filled())
     header, body = read_header(BytesBlob(blob))
     for section in header.sections:
         chunk = section.chunks[-1]
         damaged = bytearray(blob)
         damaged[body + chunk.offset] ^= 1
-        with pytest.raises(StorageError, match=f"section '{section.name}' .* key group {chunk.group}"):
+        place = f"bytes {body + chunk.offset} to {body + chunk.offset + chunk.length} of"
+        with pytest.raises(
+            StorageError, match=rf"section '{section.name}' .* key group {chunk.group}.* {place} "
+        ):
             backend().restore([bytes(damaged)])
 
 

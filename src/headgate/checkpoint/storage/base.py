@@ -70,6 +70,15 @@ class KeepsTemporaries(Protocol):
 
 
 @runtime_checkable
+class TellsAge(Protocol):
+    """A disk that knows when a file was written, by one clock for all files."""
+
+    def modified_ms(self, name: str) -> int:
+        """Milliseconds since 1970, by the clock of the storage; FileNotFoundError when there is none."""
+        ...
+
+
+@runtime_checkable
 class OfThisProcess(Protocol):
     """A disk that other processes cannot reach: workers put all state into their acknowledgements."""
 

@@ -108,7 +108,7 @@ class LocalDisk:
             return path.stat().st_size
 
     def modified_ms(self, name: str) -> int:
-        """When a file was written, by the clock of the file system; see `pruning.TellsAge`.
+        """When a file was written, by the clock of the file system; see `base.TellsAge`.
 
         Raises:
             FileNotFoundError: there is none.

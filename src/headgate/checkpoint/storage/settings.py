@@ -82,8 +82,8 @@ _in_use = StorageSettings()
 def use_storage_settings(settings: StorageSettings) -> None:
     """From here on, storages of this process that are opened without settings of their own get these.
 
-    Drivers and workers call it once, before they open a storage: checkpoints are opened by URI in many
-    places that know no configuration. Two jobs in one process share what was set last.
+    For processes that do one thing, such as a command or a worker. A driver hands the settings of its job to
+    whatever opens a storage (`uris.disks_with`), because another job may run beside it.
     """
     global _in_use
     _in_use = settings

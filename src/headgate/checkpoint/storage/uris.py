@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -50,6 +51,16 @@ webhdfs://namenode:port/path or memory://name that the driver and all workers re
     return opener(uri, settings or storage_settings_in_use())
 
 
+def disks_with(settings: StorageSettings) -> Callable[[str], Disk]:
+    """Opens disks with the settings of one job, whatever those of other jobs in this process are.
+
+    Example:
+        >>> disks_with(StorageSettings())("memory://tests").describe("job/x")
+        'memory://tests/job/x'
+    """
+    return partial(open_disk, settings=settings)
+
+
 def scheme_of(uri: str) -> str:
     """The scheme in small letters; ``file`` for a plain path.
 
@@ -58,6 +69,27 @@ def scheme_of(uri: str) -> str:
         ('file', 's3')
     """
     return urlsplit(uri).scheme.lower() if _SCHEME.match(uri) else "file"
+
+
+def refuse_fleeting(uri: str) -> None:
+    """Refuse a place for savepoints that does not outlive this process.
+
+    Raises:
+        ConfigError: it is in memory.
+
+    Example:
+        >>> refuse_fleeting("/var/savepoints")
+        >>> refuse_fleeting("memory://savepoints")
+        Traceback (most recent call last):
+            ...
+        headgate.common.errors.ConfigError: the savepoint would go to 'memory://savepoints', which is gone \
+with its process; name a folder or an object store
+    """
+    if scheme_of(uri) == "memory":
+        raise ConfigError(
+            f"the savepoint would go to {uri!r}, which is gone with its process; name a folder or an object "
+            "store"
+        )
 
 
 def split_uri(uri: str, levels: int) -> tuple[str, str]:

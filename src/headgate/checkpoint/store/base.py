@@ -13,6 +13,9 @@ from headgate.checkpoint.store.entries import Completed
 from headgate.common.errors import InternalError
 from headgate.common.ids import CheckpointId, Generation
 
+IDS_AHEAD: Final = 64
+"""Ids that a store keeps for its claimant at once: it hears of completed checkpoints only."""
+
 CLAIMED: Final = object()
 """Shown by a store that makes a permit, to say that a claim succeeded."""
 
@@ -99,10 +102,19 @@ class CompletedCheckpointStore(Protocol):
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
         """Where the ids of the last claimant begin: `at_least` or above, and above all known to be used.
 
-        Ask after :meth:`claim`.
+        Ask after :meth:`claim`. :data:`IDS_AHEAD` ids are the claimant's; what it uses beyond, it reserves.
 
         Raises:
             FencedError: another job master has claimed the job, where the store can tell.
+            StorageError: the store cannot be read or written.
+        """
+        ...
+
+    def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
+        """From here on ids below `end` count as used: no later claimant is given one of them.
+
+        Raises:
+            FencedError: another job master has claimed the job.
             StorageError: the store cannot be read or written.
         """
         ...

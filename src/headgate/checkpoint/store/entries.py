@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.common.errors import StorageError
+from headgate.common.errors import DamagedFileError
 from headgate.serde.undecodable import UNDECODABLE
 
 
@@ -75,29 +75,39 @@ def decode_entry(data: bytes, where: str) -> Entry:
     """The entry in `data`.
 
     Raises:
-        StorageError: the bytes are damaged or of another version; the message names the file.
+        DamagedFileError: the bytes are damaged or of another version; the message names the file and where
+            in it that shows.
     """
     if len(data) < _HEADER.size:
-        raise StorageError(
-            f"log entry {where} is truncated: {len(data)} bytes, expected {_HEADER.size} or more"
+        raise DamagedFileError(
+            f"log entry {where} is truncated: it ends at byte {len(data)}, expected at least "
+            f"{_HEADER.size} bytes"
         )
     magic, version, length, crc32 = _HEADER.unpack_from(data)
     body = memoryview(data)[_HEADER.size :]
     if magic != MAGIC:
-        raise StorageError(f"{where} is no log entry: it begins with {magic!r}, expected {MAGIC!r}")
-    if version != VERSION:
-        raise StorageError(
-            f"log entry {where} has format version {version}, this program reads {VERSION}; it was written "
-            "by a newer Headgate or is damaged"
+        raise DamagedFileError(
+            f"{where} is no log entry: bytes 0 to {len(MAGIC)} are {magic!r}, expected {MAGIC!r}"
         )
-    if len(body) != length or zlib.crc32(body) != crc32:
-        raise StorageError(
-            f"log entry {where} is damaged: {len(body)} bytes of {length} expected, or a wrong checksum; "
-            "give the checkpoint to restore by its path"
+    if version != VERSION:
+        raise DamagedFileError(
+            f"log entry {where} has format version {version} in bytes {len(MAGIC)} to {len(MAGIC) + 2}, this "
+            f"program reads {VERSION}; it was written by a newer Headgate or is damaged"
+        )
+    if len(body) != length:
+        raise DamagedFileError(
+            f"log entry {where} is damaged: it ends at byte {len(data)}, expected {_HEADER.size + length} by "
+            f"its bytes {len(MAGIC) + 2} to {len(MAGIC) + 6}"
+        )
+    if zlib.crc32(body) != crc32:
+        raise DamagedFileError(
+            f"log entry {where} is damaged: the checksum in bytes {_HEADER.size - 4} to {_HEADER.size} is "
+            f"not that of bytes {_HEADER.size} to {len(data)}"
         )
     try:
         return _decoder.decode(body)
     except UNDECODABLE as error:
-        raise StorageError(
-            f"log entry {where} has a good checksum but no known structure: {error}"
+        raise DamagedFileError(
+            f"log entry {where} has a good checksum, but bytes {_HEADER.size} to {len(data)} have no known "
+            f"structure: {error}"
         ) from error

@@ -17,11 +17,11 @@ from typing import Final
 from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.checkpoint.store.base import CLAIMED, CommitPermit
 from headgate.checkpoint.store.entries import Claim, Completed, Entry, decode_entry, digest, encode_entry
-from headgate.common.errors import FencedError, StorageError
+from headgate.common.errors import DamagedFileError, FencedError, StorageError
 from headgate.common.ids import CheckpointId, Generation
 from headgate.common.ports import Disk
 
-__all__ = ["ATTEMPTS_MAX", "CommitPermit", "CompletedCheckpointLog"]
+__all__ = ["ATTEMPTS_MAX", "CommitPermit", "CompletedCheckpointLog", "readable_entries"]
 
 ATTEMPTS_MAX: Final = 64
 """Rounds of a claim or a read against others that write at the same time."""
@@ -195,6 +195,14 @@ class CompletedCheckpointLog:
         newest = max((entry.checkpoint for entry in self.completed()), default=0)
         return CheckpointId(max(at_least, newest + 1))
 
+    def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
+        """Nothing to do: beside a log lie the folders of checkpoints, and one that left none left nothing.
+
+        Raises:
+            FencedError: this permit was replaced by a newer claim of this object.
+        """
+        self._require(permit)
+
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
         """Give the log up; `terminal` removes every completed checkpoint from it.
 
@@ -300,3 +308,27 @@ class CompletedCheckpointLog:
 
     def _name(self, index: int) -> str:
         return f"{self._folder}/{index:019d}"
+
+
+def readable_entries(disk: Disk, folder: str) -> list[Completed]:
+    """The completed checkpoints of a log of which entries may be damaged, oldest first.
+
+    For advice only: what a damaged entry said, and whether what is before it follows on it, nobody knows.
+
+    Raises:
+        StorageError: the storage cannot be read.
+    """
+    found: dict[int, Completed] = {}
+    log, after = CompletedCheckpointLog(disk, folder), None
+    for index in reversed(log._indices()):
+        try:
+            place = log._read(index)
+        except DamagedFileError:
+            after = None
+            continue
+        if place is None or (after is not None and place.digest != after.previous):
+            break
+        after = place.entry
+        if isinstance(after, Completed):
+            found.setdefault(after.checkpoint, after)
+    return [found[checkpoint] for checkpoint in sorted(found)]

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from headgate.checkpoint.storage.base import UnsureWriteError
-from headgate.checkpoint.store.base import CLAIMED, CommitPermit
+from headgate.checkpoint.store.base import CLAIMED, IDS_AHEAD, CommitPermit
 from headgate.checkpoint.store.entries import Completed, decode_entry, encode_entry
 from headgate.checkpoint.store.znodes import Change, Create, Delete, RejectedError, SetData, ZNodes
 from headgate.common.errors import FencedError, InternalError, StorageError
@@ -38,9 +38,6 @@ ATTEMPTS_MAX: Final = 64
 
 BATCH: Final = 64
 """Handles that one transaction locks or removes; a transaction must stay below a megabyte."""
-
-IDS_AHEAD: Final = 64
-"""Ids that a job master takes from the counter at once: the log hears of completed checkpoints only."""
 
 MASTER_LOCK: Final = "generation-"
 """Begins the locks of job masters; those of replaced ones protect nothing."""
@@ -139,6 +136,19 @@ class ZooKeeperCheckpointStore:
         self._change(permit, self._counting_to(first + IDS_AHEAD))
         self._counter = first + IDS_AHEAD
         return CheckpointId(first)
+
+    def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
+        """Move the counter to `end` or further.
+
+        Raises:
+            FencedError: another job master has claimed the job.
+            StorageError: ZooKeeper does not answer; the counter may have moved.
+        """
+        self._settle(permit)
+        self._require(permit)
+        if end > self._counter:
+            self._change(permit, self._counting_to(end))
+            self._counter = end
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
         """Give the store up: release all locks, and remove all handles where the job has ended for good.

@@ -12,10 +12,19 @@ if TYPE_CHECKING:
 
 
 class DataFrameConnector(ABC):
-    """Goes between Spark and the dataflow through Parquet files in a staging folder.
+    """Goes between Spark and the dataflow through files in a staging folder.
 
-    An executor that has a session calls :meth:`prepare` in the driver, before workers start.
+    An executor that has a session calls :meth:`prepare` in the driver, before workers start, and
+    :meth:`finish` behind the job.
+
+    Attributes:
+        lasting_folder: set before :meth:`prepare`: a folder that outlives the run and may not exist yet; None
+            where nothing does.
+        leaves_output: whether what is staged is what the program gets, and stays behind the job.
     """
+
+    lasting_folder: str | None = None
+    leaves_output: bool = True
 
     @abstractmethod
     def prepare(self, spark: SparkSession, folder: str) -> None:
@@ -28,6 +37,9 @@ class DataFrameConnector(ABC):
         Raises:
             UsageError: the DataFrame cannot be computed, or a schema is wrong.
         """
+
+    def finish(self) -> None:  # noqa: B027 - optional hook
+        """The job is over, well or not; what runs in Spark for it is to end."""
 
 
 def unprepared(verb: str) -> UsageError:

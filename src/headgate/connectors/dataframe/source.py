@@ -1,33 +1,51 @@
-"""A DataFrame as bounded source: staged once as Parquet, then read by the Parquet files source.
+"""A bounded DataFrame as source: staged once as Arrow files, read from an exact position in them.
 
 A DataFrame cannot be read at a position: computed again, its rows may come in another order. The
-staged files can, so a job that restarts goes on exactly where its checkpoint stands.
+staged files can. A checkpoint names them, so whoever restores it, in this process or in another one,
+goes on in the same files and computes nothing again.
+
+Does not remove anything: `deploy/spark/staging.py` knows when no snapshot needs the files any more.
 """
 
 from __future__ import annotations
 
-import secrets
+import dataclasses
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
-from headgate.api.source import Plain, Source, SourceReader, SourceReaderContext, Split, SplitEnumerator
+from headgate.api.source import (
+    END_OF_INPUT,
+    NOTHING_AVAILABLE,
+    Plain,
+    PollStatus,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    Split,
+    SplitEnumerator,
+)
 from headgate.common.errors import UsageError
-from headgate.common.registry import Kind, load
 from headgate.connectors.dataframe.connector import (
     DataFrameConnector,
     first_line,
     shown_columns,
     unprepared,
 )
+from headgate.connectors.dataframe.staged_files import StagedFile, read, stage
+from headgate.connectors.dataframe.types import check_types
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-RECORDS_PER_FILE: Final = 500_000
-"""A file is a split, so one long partition still gives work to several readers."""
+BYTES_PER_FILE: Final = 16 << 20
+"""A reader looks through a whole file before it trusts it, and holds a barrier up as long: some 20 ms."""
 
-_TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
+_INSTEAD: Final = "start without the checkpoint, or from one whose rows are still there"
 
 
 def dataframe_source(frame: DataFrame) -> DataFrameSource:
@@ -38,7 +56,8 @@ def dataframe_source(frame: DataFrame) -> DataFrameSource:
             is executed; each of its partitions becomes at least one split.
 
     Raises:
-        UsageError: it is no DataFrame, a streaming one, or one of Spark Connect.
+        UsageError: it is no DataFrame, a streaming one, or one of Spark Connect, or has a column of a
+            type that would not come through unchanged.
     """
     kind = type(frame)
     if not (kind.__module__.startswith("pyspark.sql.") and kind.__name__ == "DataFrame"):
@@ -54,6 +73,7 @@ def dataframe_source(frame: DataFrame) -> DataFrameSource:
         )
     if not frame.columns:
         raise UsageError("from_spark() got a DataFrame without columns; expected at least one")
+    check_types(frame.schema, "from_spark")
     return DataFrameSource(frame)
 
 
@@ -65,76 +85,168 @@ class DataFrameSource(Source[Any], DataFrameConnector):
     """
 
     produces_columns = True
+    leaves_output = False
 
     def __init__(self, frame: DataFrame) -> None:
         self.columns = list(frame.columns)
         self._frame: DataFrame | None = frame
-        self._token = ""
-        self._files: Source[Any] | None = None
+        self._staged: Staged | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_frame": None}
+        # Readers learn from their splits where the files are.
+        return {**self.__dict__, "_frame": None, "_staged": None}
 
     @override
     def prepare(self, spark: SparkSession, folder: str) -> None:
         assert self._frame is not None, "only the program's own object is prepared"
-        session = self._frame.sparkSession
-        before = session.conf.get(_TIMESTAMPS) or "INT96"
-        # The default is a form of 96 bits, whose values would be read as nanoseconds.
-        session.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
         try:
-            self._frame.write.option("maxRecordsPerFile", RECORDS_PER_FILE).parquet(folder)
+            files = stage(self._frame, folder, max_bytes_per_file=BYTES_PER_FILE)
         except Exception as error:
             raise UsageError(
                 f"the DataFrame given to from_spark() ({shown_columns(self.columns)}) cannot be computed: "
                 f"{first_line(error)}"
             ) from error
-        finally:
-            session.conf.set(_TIMESTAMPS, before)
-        self._token = secrets.token_hex(8)
-        self._files = load(Kind.CONNECTOR, "parquet_source")(folder)
+        self._staged = Staged(folder, tuple(files))
 
     @override
     def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:
-        if self._files is None:
+        if restored is not None:
+            position = Staged.of(restored)
+            if position.files:
+                position.require()
+            return DataFrameEnumerator(position)
+        if self._staged is None:
             raise unprepared("from_spark")
-        if restored is not None and restored["staged"] != self._token:
-            raise UsageError(
-                "the checkpoint has a position in a DataFrame that another run has staged; write the "
-                "DataFrame to Parquet and use read_parquet(), or start without the checkpoint"
-            )
-        inner = self._files.create_enumerator(None if restored is None else restored["files"])
-        return DataFrameEnumerator(self._token, inner)
+        return DataFrameEnumerator(self._staged)
 
     @override
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any]:
-        if self._files is None:
-            raise unprepared("from_spark")
-        return self._files.create_reader(context)
+        return DataFrameReader()
 
     @override
     def describe(self) -> str:
         return f"DataFrame ({shown_columns(self.columns)})"
 
 
-class DataFrameEnumerator(SplitEnumerator):
-    """The enumerator of the staged files, with the mark of the staging in its state."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Staged:
+    """Rows of a DataFrame that no reader has yet, as a checkpoint names them.
 
-    def __init__(self, token: str, files: SplitEnumerator) -> None:
-        self._token, self._files = token, files
+    Attributes:
+        folder: that the DataFrame was staged in; its last name is the token of that staging.
+        files: in the order in which they are handed out.
+    """
+
+    folder: str
+    files: tuple[StagedFile, ...]
+
+    @classmethod
+    def of(cls, position: Plain) -> Staged:
+        """What a snapshot of the enumerator says.
+
+        Raises:
+            UsageError: it was drawn when staged rows did not outlive their run.
+        """
+        if "folder" not in position:
+            raise UsageError(
+                "the checkpoint has a position in a DataFrame that was staged for one run only; write the "
+                f"DataFrame to Parquet and use read_parquet(), or {_INSTEAD}"
+            )
+        return cls(position["folder"], tuple(StagedFile(*facts) for facts in position["files"]))
+
+    def position(self) -> Plain:
+        """For the checkpoint."""
+        return {"folder": self.folder, "files": [list(dataclasses.astuple(file)) for file in self.files]}
+
+    def require(self) -> None:
+        """That the staged rows are still there.
+
+        Raises:
+            UsageError: they are not.
+        """
+        missing = [file.path for file in self.files if not (Path(self.folder) / file.path).is_file()]
+        if missing or not Path(self.folder).is_dir():
+            raise UsageError(
+                f"the checkpoint has a position in a DataFrame whose rows were staged in {self.folder!r}, "
+                f"and {missing[0] if missing else 'the folder'} is not there (staged rows go when the job "
+                f"that they belong to has ended without need for them); {_INSTEAD}"
+            )
+
+
+class DataFrameEnumerator(SplitEnumerator):
+    """Hands out the staged files one at a time; its state is the list of the rest."""
+
+    def __init__(self, staged: Staged) -> None:
+        self._folder, self._remaining = staged.folder, deque(staged.files)
 
     @override
     def next_splits(self, subtask: int) -> list[Split] | None:
-        return self._files.next_splits(subtask)
+        if not self._remaining:
+            return None
+        return [split_of(self._folder, self._remaining.popleft())]
 
     @override
     def snapshot(self) -> Plain:
-        return {"staged": self._token, "files": self._files.snapshot()}
+        return Staged(self._folder, tuple(self._remaining)).position()
+
+
+def split_of(folder: str, file: StagedFile) -> Split:
+    """A staged file from its first row on, as :class:`DataFrameReader` takes it."""
+    return Split(file.path, {"folder": folder, "file": list(dataclasses.astuple(file)), "row": 0})
+
+
+class DataFrameReader(SourceReader[Any]):
+    """Reads its files one after the other; a position is a row of a file."""
+
+    def __init__(self) -> None:
+        self.bad_records = []
+        self._splits: deque[Split] = deque()
+        self._batches: Iterator[pa.RecordBatch] | None = None
+        self._batch: pa.RecordBatch | None = None
+        self._at = self._row = 0
+        self._final = False
 
     @override
-    def checkpoint_complete(self, checkpoint_id: int) -> None:
-        self._files.checkpoint_complete(checkpoint_id)
+    def add_splits(self, splits: Sequence[Split]) -> None:
+        self._splits.extend(splits)
+
+    @override
+    def no_more_splits(self) -> None:
+        self._final = True
+
+    @override
+    def poll(self, max_records: int) -> pa.RecordBatch | PollStatus:
+        while self._splits:
+            if self._batches is None:
+                self._open(self._splits[0])
+            assert self._batches is not None
+            if self._batch is None or self._at == self._batch.num_rows:
+                self._batch, self._at = next(self._batches, None), 0
+            if self._batch is not None:
+                return self._slice(max(1, max_records))
+            self.close()
+            self._splits.popleft()
+        return END_OF_INPUT if self._final else NOTHING_AVAILABLE
+
+    @override
+    def snapshot(self) -> list[Split]:
+        splits = list(self._splits)
+        if self._batches is not None:
+            splits[0] = Split(splits[0].id, {**splits[0].position, "row": self._row})
+        return splits
 
     @override
     def close(self) -> None:
-        self._files.close()
+        self._batches = self._batch = None
+
+    def _open(self, split: Split) -> None:
+        position = split.position
+        self._row = position["row"]
+        self._batches = read(position["folder"], StagedFile(*position["file"]), self._row)
+
+    def _slice(self, rows: int) -> pa.RecordBatch:
+        assert self._batch is not None
+        piece = self._batch.slice(self._at, rows)
+        self._at += piece.num_rows
+        self._row += piece.num_rows
+        return piece

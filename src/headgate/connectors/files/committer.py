@@ -8,15 +8,16 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from headgate.api.sink import SinkCommitter, SinkCommitterContext
+from headgate.api.sink import Fork, SinkCommitter, SinkCommitterContext
 from headgate.api.source import Plain
 from headgate.common.errors import OperatingError, UsageError
 from headgate.connectors.files.line import Line
 from headgate.connectors.files.names import (
-    HELD,
     PENDING,
     TAKEN_BACK,
     generation_of,
+    held_by,
+    held_mark,
     pending_folder,
     safe,
 )
@@ -54,6 +55,7 @@ class FilesCommitter(SinkCommitter):
             if line is not None and renamed and not line.owned:
                 self._undo(ready for ready in renamed if self._is_own(ready))
                 line.require()
+            self._remove_marks(renamed)
         except OSError as problem:
             raise storage_error(self._root, problem) from problem
         if line is not None and first:
@@ -95,16 +97,24 @@ class FilesCommitter(SinkCommitter):
             raise storage_error(self._root / TAKEN_BACK, problem) from problem
 
     @override
-    def hold(self, committables: Sequence[Plain]) -> None:
+    def hold(self, committables: Sequence[Plain], savepoint: Fork) -> None:
         folders: set[Path] = set()
         try:
             for ready in committables:
                 pending = self._root / ready["pending"]
                 if pending.exists():
-                    pending.with_name(pending.name + HELD).touch()
+                    _mark(pending, savepoint).touch()
                     folders.add(pending.parent)
             for folder in folders:
                 sync_folder(folder)
+        except OSError as problem:
+            raise storage_error(self._root / PENDING, problem) from problem
+
+    @override
+    def release(self, committables: Sequence[Plain], savepoint: Fork) -> None:
+        try:
+            for ready in committables:
+                _mark(self._root / ready["pending"], savepoint).unlink(missing_ok=True)
         except OSError as problem:
             raise storage_error(self._root / PENDING, problem) from problem
 
@@ -149,7 +159,6 @@ class FilesCommitter(SinkCommitter):
                 "published"
             )
         pending.rename(final)
-        remove(pending.with_name(pending.name + HELD))
         return True
 
     def _check_published(self, pending: Path, final: Path, ready: Plain) -> None:
@@ -166,6 +175,15 @@ class FilesCommitter(SinkCommitter):
                 "job of the same id run here, and its checkpoints removed? move the old files away"
             )
         remove(pending)
+
+    def _remove_marks(self, renamed: Sequence[Plain]) -> None:
+        """What is published for good is held by nobody any more."""
+        published = {self._root / ready["pending"] for ready in renamed}
+        for folder in {pending.parent for pending in published}:
+            for path in folder.glob("*"):
+                held = held_by(path.name)
+                if held is not None and folder / held in published:
+                    remove(path)
 
     def _undo(self, renamed: Iterator[Plain]) -> None:
         """Another job went on meanwhile: what was just published is not."""
@@ -200,8 +218,18 @@ class FilesCommitter(SinkCommitter):
         """Remove what is pending in folders, but for what is held by savepoints or a later driver's."""
         own, generation = self._own_folder(), self._begun().generation
         for folder in sorted(folders):
-            for path in sorted((self._root / folder).glob("*")):
-                held = path.with_name(path.name + HELD)
+            paths = sorted((self._root / folder).glob("*"))
+            names = {path.name for path in paths}
+            held = {held_by(name) for name in names}
+            for path in paths:
+                marked = held_by(path.name)
                 later = folder == own and generation_of(path.name) > generation
-                if path.suffix != HELD and not held.exists() and not later and path not in keep:
+                # A mark goes with its file, of which a crash may have left it behind.
+                stays = marked in names if marked is not None else path.name in held or path in keep
+                if not stays and not later:
                     remove(path)
+
+
+def _mark(pending: Path, savepoint: Fork) -> Path:
+    which = f"{savepoint.job}/{savepoint.generation}/{savepoint.attempt}/{savepoint.checkpoint}"
+    return pending.with_name(held_mark(pending.name, which))

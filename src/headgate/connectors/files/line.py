@@ -134,10 +134,13 @@ class Line:
         )
 
     def _files(self, folder: Path) -> Iterator[tuple[Path, bool]]:
-        """The files of the line in a folder, but for those of this job, and whether each is history."""
+        """The files of the line in a folder, and whether each is history.
+
+        Those of this job are left out, unless it goes back to an older snapshot of its own.
+        """
         uid, lineage = self._context.uid, self._context.lineage
         forked = {fork.job for fork in self.ancestors}
-        jobs = {*self._jobs(), *forked} - {self._context.job}
+        jobs = {*self._jobs(), *forked} - ({self._context.job} - forked)
         # Names of jobs are shortened in names of files, so they are compared in that form.
         owners = {pending_folder(job, uid): job for job in jobs}
         if not folder.is_dir() or not owners:

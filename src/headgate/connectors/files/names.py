@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import zlib
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ PENDING: Final = "_pending"
 TAKEN_BACK: Final = "_taken_back"
 """Below the output directory: what was published and is not any more."""
 
-HELD: Final = ".held"
-"""Behind the name of a pending file: a savepoint holds it."""
+_HELD: Final = ".held"
+"""What the name of a mark ends in: a savepoint holds the pending file that the name begins with."""
 
 _SHOWN_MAX: Final = 60
+_HOLDER: Final = re.compile(r"~[0-9a-f]{16}")
 
 _PART: Final = re.compile(
     r"part-(?P<owner>[^+]+\+[^+]+)\+[0-9]+-(?P<generation>[0-9]+)\.(?P<attempt>[0-9]+)-[0-9]+"
@@ -97,6 +99,35 @@ def origin_of(name: str) -> PartOrigin | None:
         return None
     generation, attempt, checkpoint = (int(match[key]) for key in ("generation", "attempt", "checkpoint"))
     return PartOrigin(match["owner"], generation, attempt, checkpoint)
+
+
+def held_mark(pending: str, holder: str) -> str:
+    """The mark that says of a pending file that a savepoint holds it.
+
+    Args:
+        pending: name of the file.
+        holder: what only this savepoint is called.
+
+    Example:
+        >>> held_mark("part-a.jsonl", "job/1/1/7")
+        'part-a.jsonl~7691d2bc57fb5368.held'
+    """
+    return f"{pending}~{hashlib.sha256(holder.encode()).hexdigest()[:16]}{_HELD}"
+
+
+def held_by(mark: str) -> str | None:
+    """The pending file that a mark speaks of; None when the name is no mark's.
+
+    Marks without a holder were made before savepoints had one each, and are nobody's to remove.
+
+    Example:
+        >>> held_by("a.jsonl~5dbbfb46b95bd9ee.held"), held_by("a.jsonl.held"), held_by("a.jsonl")
+        ('a.jsonl', 'a.jsonl', None)
+    """
+    if not mark.endswith(_HELD):
+        return None
+    pending, holder = mark[: -len(_HELD)][:-17], mark[: -len(_HELD)][-17:]
+    return pending if _HOLDER.fullmatch(holder) else mark[: -len(_HELD)]
 
 
 def generation_of(pending: str) -> int:

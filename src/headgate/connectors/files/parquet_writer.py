@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
+from headgate.connectors.fields import fields_of
 from headgate.connectors.files.part_file import PartFile
 
 ROW_GROUP_ROWS: Final = 131_072
@@ -67,34 +67,6 @@ class Columns:
             ) from problem
 
 
-def fields_of(record: Any) -> dict[str, Any]:
-    """Field names and values of a record.
-
-    Raises:
-        UsageError: it has no fields.
-
-    Example:
-        >>> fields_of(("ada", 3))
-        {'_1': 'ada', '_2': 3}
-    """
-    kind = type(record)
-    if isinstance(record, dict):
-        return record
-    if isinstance(record, tuple):
-        names = getattr(kind, "_fields", None) or [f"_{i}" for i in range(1, len(record) + 1)]
-        return dict(zip(names, record, strict=True))
-    if dataclasses.is_dataclass(kind):
-        return dataclasses.asdict(record)
-    if hasattr(kind, "__struct_fields__"):
-        return {name: getattr(record, name) for name in kind.__struct_fields__}
-    if hasattr(kind, "as_dict"):
-        fields: dict[str, Any] = record.as_dict()
-        return fields
-    raise UsageError(
-        f"a record of type {kind.__name__} has no columns; map it to a dict, tuple, dataclass or row"
-    )
-
-
 def _shown(schema: Any) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
@@ -102,8 +74,8 @@ def _shown(schema: Any) -> str:
 class ParquetPartWriter:
     """One Parquet file; rows are buffered until they make a row group of a good size."""
 
-    def __init__(self, file: PartFile, columns: Columns) -> None:
-        self._file, self._columns = file, columns
+    def __init__(self, file: PartFile, columns: Columns, dictionary: bool = True) -> None:
+        self._file, self._columns, self._dictionary = file, columns, dictionary
         self._writer: Any = None
         self._buffered: list[Any] = []
         self._rows = self._bytes = 0
@@ -127,7 +99,7 @@ class ParquetPartWriter:
         import pyarrow.parquet as pq
 
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._file, self._columns.schema)
+            self._writer = pq.ParquetWriter(self._file, self._columns.schema, use_dictionary=self._dictionary)
         if self._buffered:
             self._writer.write_table(pa.Table.from_batches(self._buffered, self._columns.schema))
         self._buffered, self._rows, self._bytes = [], 0, 0

@@ -54,6 +54,7 @@ def parquet_sink(
     *,
     roll_bytes: int = ROLL_BYTES_DEFAULT,
     if_exists: IfExists = "append",
+    dictionary: bool = True,
 ) -> FilesSink:
     """A sink of Parquet files ``part-*.parquet`` in a directory, exactly once.
 
@@ -64,11 +65,12 @@ def parquet_sink(
             without names get the columns ``_1``, ``_2``, ...
         roll_bytes: as for :func:`json_sink`.
         if_exists: as for :func:`json_sink`.
+        dictionary: whether to look for repeated values: smaller files for several times the CPU time.
 
     Raises:
         UsageError: an argument is out of its bounds.
     """
-    return FilesSink(path, ParquetFormat(schema), roll_bytes, if_exists)
+    return FilesSink(path, ParquetFormat(schema, dictionary), roll_bytes, if_exists)
 
 
 class PartWriter(Protocol):
@@ -112,19 +114,24 @@ class JsonFormat:
 
 
 class ParquetFormat:
-    """Parquet."""
+    """Parquet.
+
+    Args:
+        schema: the columns; None takes those of each writer's first batch.
+        dictionary: see :func:`parquet_sink`.
+    """
 
     name, suffix = "Parquet", ".parquet"
 
-    def __init__(self, schema: pa.Schema | None) -> None:
-        self.schema = schema
+    def __init__(self, schema: pa.Schema | None, dictionary: bool = True) -> None:
+        self.schema, self.dictionary = schema, dictionary
 
     def opener(self) -> Callable[[PartFile], PartWriter]:
         """See the protocol."""
         from headgate.connectors.files.parquet_writer import Columns, ParquetPartWriter
 
-        columns = Columns(self.schema)
-        return lambda file: ParquetPartWriter(file, columns)
+        columns, dictionary = Columns(self.schema), self.dictionary
+        return lambda file: ParquetPartWriter(file, columns, dictionary)
 
 
 class FilesSink(Sink[Any]):

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import ExitStack
+from typing import Protocol
 
 from headgate.api.executor import JobResult, JobSpec
 from headgate.common import options as o
+from headgate.deploy.spark.epochs import check_epochs, epochs_ready
 from headgate.deploy.spark.gang import SparkGang
 from headgate.deploy.spark.interrupts import ending_cleanly
 from headgate.deploy.spark.session import acquire, master_of
 from headgate.deploy.spark.settings import is_local
+from headgate.deploy.spark.shipped_code import ship
 from headgate.deploy.spark.slots import Need, holding, wait_for_slots
 from headgate.deploy.spark.staging import check_restorable, connectors_of, staged
+from headgate.deploy.spark.streams import check_streams, streams_ready
 from headgate.runtime.driver import GangContext, run_job
 from headgate.runtime.events import JobListener
+from headgate.runtime.network.sockets import Endpoint, parse_address
 
 
 class SparkExecutor:
@@ -32,23 +37,34 @@ class SparkExecutor:
         need = Need(job.plan.slots, job.config.get(o.RESERVED_SLOTS))
         connectors = connectors_of(job)
         check_restorable(job, connectors)
+        check_streams(job, connectors)
+        check_epochs(job, connectors)
         context = acquire(job.spark, job.name, job.config, need.total)
         master = master_of(context)
         local = is_local(master)
-        job = job if local else reachable(job, context.getConf().get("spark.driver.host"))
-        available = wait_for_slots(context, need, local)
+        come_s = None if local else job.config.get(o.SLOTS_TIMEOUT) / 1000
+        available = wait_for_slots(context, need, come_s or 0.0)
+        job, advertised = (job, None) if local else reachable(job, context.getConf())
+        if not local and job.config.get(o.SHIP_CODE):
+            ship(context)
 
         def make_gang(gang: GangContext) -> SparkGang:
-            made = SparkGang(context, gang, job.name, not local, hold)
+            if inputs is not None:
+                inputs.make_ready(gang.worker.job, gang.restored)
+            made = SparkGang(context, known_as(gang, advertised), job.name, hold, come_s)
             scope.callback(made.close)
             return made
 
         with (
             ending_cleanly(),
             holding(context.applicationId, need, available, master) as hold,
-            staged(job, list(connectors.values()), local),
+            streams_ready(job, connectors, local),
+            epochs_ready(job, connectors, local),
+            staged(job, connectors, local) as inputs,
             ExitStack() as scope,
         ):
+            if inputs is not None:
+                job = dataclasses.replace(job, begins=inputs.begins)
             return run_job(job, make_gang, self._listener_of(job))
 
     def _listener_of(self, job: JobSpec) -> JobListener:
@@ -59,8 +75,37 @@ class SparkExecutor:
         return listener_for(job.config, job.name, job.plan)
 
 
-def reachable(job: JobSpec, driver_host: str | None) -> JobSpec:
-    """The job with a control address that workers on other machines reach, unless the user chose one."""
-    if driver_host is None or job.config.is_set(o.BIND_HOST):
-        return job
-    return dataclasses.replace(job, config=job.config.with_program({o.BIND_HOST.key: driver_host}))
+class Settings(Protocol):
+    """What is asked of a `SparkConf`."""
+
+    def get(self, key: str) -> str | None:
+        """A setting, or None."""
+        ...
+
+
+def reachable(job: JobSpec, conf: Settings) -> tuple[JobSpec, str | None]:
+    """Have the driver listen where workers on other machines reach it, as they reach Spark's own driver.
+
+    Returns:
+        The job, and the name by which workers call the driver; None where the user chose the address.
+    """
+    host = conf.get("spark.driver.host")
+    if host is None or job.config.is_set(o.BIND_HOST):
+        return job, None
+    bind = conf.get("spark.driver.bindAddress") or host
+    config = job.config.with_program({o.BIND_HOST.key: bind.strip("[]")})
+    return dataclasses.replace(job, config=config), host.strip("[]")
+
+
+def known_as(gang: GangContext, host: str | None) -> GangContext:
+    """The gang's workers call the driver by this name; None leaves the address that it listens on."""
+    if host is None:
+        return gang
+    ends = [
+        Endpoint(end.family, (host, end.target[1])) if isinstance(end.target, tuple) else end
+        for end in parse_address(gang.worker.control_address)
+    ]
+    address = ",".join(end.text for end in ends)
+    return dataclasses.replace(
+        gang, worker=dataclasses.replace(gang.worker, control_address=address, bind_host=host)
+    )

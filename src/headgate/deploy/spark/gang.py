@@ -13,8 +13,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from headgate.common.errors import OperatingError
 from headgate.deploy.spark.reasons import shortened
-from headgate.deploy.spark.slots import Hold, task_slots
+from headgate.deploy.spark.slots import Hold, await_return, task_slots
 from headgate.deploy.spark.worker_main import gang_function
 from headgate.runtime.driver import GangContext
 
@@ -30,6 +31,7 @@ _LEAVE_S: Final = 10.0
 @dataclass(slots=True)
 class _Running:
     group: str
+    given_up: threading.Event
     thread: threading.Thread
 
 
@@ -40,25 +42,36 @@ class SparkGang:
         spark: where to run.
         context: where workers belong, and whom to tell of their end.
         name: the job's, for Spark's own pages.
-        several_hosts: whether workers may be on other machines than the driver.
         hold: the slots that the job has taken.
+        executors_come_s: how long executors that were lost may take to be replaced; None in local mode,
+            where workers are on the driver's machine.
+
+    Attributes:
+        links: name -> address of Spark's pages about the gang, where it has any.
     """
 
     def __init__(
-        self, spark: SparkContext, context: GangContext, name: str, several_hosts: bool, hold: Hold
+        self,
+        spark: SparkContext,
+        context: GangContext,
+        name: str,
+        hold: Hold,
+        executors_come_s: float | None = None,
     ) -> None:
         self._spark, self._context, self._name = spark, context, name
-        self._several_hosts, self._hold = several_hosts, hold
+        self._hold, self._executors_come_s = hold, executors_come_s
+        self.links: dict[str, str] = {"spark_ui": spark.uiWebUrl} if spark.uiWebUrl else {}
         self._running: dict[int, _Running] = {}
 
     def submit(self, gang: int, slots: int) -> None:
         """Start `slots` workers as one barrier stage; returns at once."""
         worker = self._context.worker
         group = f"headgate-{worker.job}-{worker.generation}-{gang}"
+        given_up = threading.Event()
         thread = threading.Thread(
-            target=self._run, args=(gang, slots, group), name=f"headgate-gang-{gang}", daemon=True
+            target=self._run, args=(gang, slots, group, given_up), name=f"headgate-gang-{gang}", daemon=True
         )
-        self._running[gang] = _Running(group, thread)
+        self._running[gang] = _Running(group, given_up, thread)
         self._hold.resize(slots)
         thread.start()
 
@@ -71,6 +84,7 @@ class SparkGang:
         running = self._running.get(gang)
         if running is None or not running.thread.is_alive():
             return
+        running.given_up.set()
         # Also jobs that the thread is only about to submit. A JVM that is gone has no workers left.
         with contextlib.suppress(Exception):
             self._spark._jsc.sc().cancelJobGroupAndFutureJobs(running.group)
@@ -83,20 +97,31 @@ class SparkGang:
         for running in self._running.values():
             running.thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _run(self, gang: int, slots: int, group: str) -> None:
+    def _run(self, gang: int, slots: int, group: str, given_up: threading.Event) -> None:
         reason: str | None
         try:
+            if self._executors_come_s is not None:
+                await_return(self._spark, self._hold, slots, self._executors_come_s, given_up)
             self._occupy(gang, slots, group)
             reason = None
+        except OperatingError as error:
+            reason = str(error)
         except Exception as error:  # Spark, Py4J and sockets raise what they like
             reason = shortened(str(error) or type(error).__name__)
         self._context.exited(gang, reason)
 
     def _occupy(self, gang: int, slots: int, group: str) -> None:
         """Blocks as long as the stage runs."""
+        from pyspark.traceback_utils import SCCallSiteSync
+
         context = self._spark
+        title = f"headgate: {self._name}, gang {gang}, {slots} workers"
         # Properties of this thread and its twin in the JVM; the user's own threads keep theirs.
         context.setLocalProperty("spark.scheduler.pool", POOL)
-        context.setJobGroup(group, f"{self._name}: workers of gang {gang}", interruptOnCancel=True)
-        function = gang_function(self._context.worker, gang, self._several_hosts)
-        context.parallelize(range(slots), slots).barrier().mapPartitions(function).collect()
+        context.setJobGroup(group, title, interruptOnCancel=True)
+        several_hosts = self._executors_come_s is not None
+        function = gang_function(self._context.worker, gang, several_hosts)
+        # Else collect() names the stage after the line below.
+        with SCCallSiteSync(context):  # type: ignore[no-untyped-call]
+            context._jsc.setCallSite(title)
+            context.parallelize(range(slots), slots).barrier().mapPartitions(function).collect()

@@ -31,6 +31,7 @@ from headgate.deploy.spark.settings import (
     logging_properties,
     master_for,
     session_settings,
+    settings_behind_submit,
     submit_settings,
 )
 
@@ -191,35 +192,46 @@ def _outgrown(own: _Own, slots: int) -> bool:
 def _open(name: str, config: Config, slots: int) -> SparkContext:
     from pyspark import SparkConf, SparkContext
 
-    submitted_by_spark = "PYSPARK_GATEWAY_PORT" in os.environ
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return _open_submitted()
     submitted = submit_settings(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
     master = master_for(submitted.get("spark.master") or config.get(o.SPARK_MASTER), slots)
     if submitted.get("spark.master"):
         submitted["spark.master"] = master
-    if not submitted_by_spark:
-        check_java()
+    check_java()
     with tempfile.TemporaryDirectory(prefix="headgate-") as folder, deferring_interrupts():
         log_file = Path(folder) / "log4j2.properties"
         log_file.write_text(logging_properties(), encoding="utf-8")
         settings = session_settings(name, master, submitted, str(log_file))
-        if submitted_by_spark:
-            # spark-submit has started the JVM with the user's own settings; its master is the one.
-            settings = {"spark.scheduler.mode": "FAIR"}
-        variables = launch_environment(os.environ, is_local(master))
-        try:
-            with _environment({} if submitted_by_spark else variables):
-                conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-                if SparkContext._gateway is None and not submitted_by_spark:
-                    _start_jvm(conf)
-                context = SparkContext(conf=conf)
-        except Exception as error:
-            raise OperatingError(
-                f"Spark did not start with master {master!r}: {shortened(str(error))}; "
-                "see Spark's own lines above"
-            ) from error
-    if submitted_by_spark:
-        check_suitable(context)
+        with _environment(launch_environment(os.environ, is_local(master))), _told(master):
+            conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+            if SparkContext._gateway is None:
+                _start_jvm(conf)
+            return SparkContext(conf=conf)
+
+
+def _open_submitted() -> SparkContext:
+    """In the JVM that spark-submit has started, with the master and the settings that it was given."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    conf = SparkConf()  # with what was submitted
+    conf.setAll(list(settings_behind_submit(conf.contains).items()))
+    with deferring_interrupts(), _told(conf.get("spark.master") or ""):
+        context = SparkContext(conf=conf)
+    check_suitable(context)
     return context
+
+
+@contextmanager
+def _told(master: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise OperatingError(
+            f"Spark did not start with master {master!r}: {shortened(str(error))}; "
+            "see Spark's own lines above"
+        ) from error
 
 
 def _start_jvm(conf: SparkConf) -> None:

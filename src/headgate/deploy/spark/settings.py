@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 LOOPBACK: Final = "127.0.0.1"
@@ -20,7 +20,6 @@ LOCAL: Final = "local"
 """The master that means: as many slots on this machine as the job needs."""
 
 _FIXED: Final = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.scheduler.mode": "FAIR",
     # Failover is the job master's: a task is never tried again behind its back.
@@ -32,6 +31,7 @@ _FIXED: Final = {
     # Read by others, which do not all know the old 96-bit timestamps.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
+_CHECKS: Final = "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures"
 _CHECKS_LOCAL: Final = "1"
 _CHECKS_CLUSTER: Final = "30"
 
@@ -122,14 +122,29 @@ def session_settings(name: str, master: str, submitted: Mapping[str, str], log_f
         "spark.app.name": name,
         "spark.master": master,
         **_FIXED,
-        "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": (
-            _CHECKS_LOCAL if local else _CHECKS_CLUSTER
-        ),
+        _CHECKS: _CHECKS_LOCAL if local else _CHECKS_CLUSTER,
         "spark.driver.extraJavaOptions": f"{JVM_FLAGS} -Dlog4j2.configurationFile=file:{log_file}",
     }
     if local:
         settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        settings |= {"spark.ui.enabled": "false"}
     return settings | dict(submitted)
+
+
+def settings_behind_submit(has: Callable[[str], bool]) -> dict[str, str]:
+    """The settings that a JVM started by spark-submit gets from here; what was submitted wins.
+
+    Args:
+        has: whether a setting was submitted.
+
+    Example:
+        >>> sorted(settings_behind_submit({"spark.python.task.killTimeout"}.__contains__))[0]
+        'spark.scheduler.barrier.maxConcurrentTasksCheck.interval'
+    """
+    names = ("spark.python.task.killTimeout", "spark.scheduler.barrier.maxConcurrentTasksCheck.interval")
+    offered = {name: _FIXED[name] for name in names} | {_CHECKS: _CHECKS_CLUSTER}
+    mode = {"spark.scheduler.mode": _FIXED["spark.scheduler.mode"]}
+    return mode | {name: value for name, value in offered.items() if not has(name)}
 
 
 def launch_environment(environment: Mapping[str, str], local: bool) -> dict[str, str]:

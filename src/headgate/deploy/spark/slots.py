@@ -5,6 +5,7 @@ Spark itself would wait for minutes, or for ever when other jobs hold the slots.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -13,15 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headgate.common.errors import UsageError
+from headgate.common.errors import OperatingError, UsageError
 from headgate.common.options import RESERVED_SLOTS
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-EXECUTORS_COME_S: Final = 30.0
-"""How long executors of a cluster may take to register after the application has started."""
-
+_LOG: Final = logging.getLogger("headgate.job")
 _POLL_S: Final = 0.2
 _held: Counter[str] = Counter()
 _lock: Final = threading.Lock()
@@ -52,9 +51,15 @@ def task_slots(context: SparkContext) -> int:
     return int(scala.maxNumConcurrentTasks(profile))
 
 
-def wait_for_slots(context: SparkContext, need: Need, local: bool) -> int:
-    """The slots there are, once they suffice or no more executors can be expected."""
-    deadline = 0.0 if local else context.startTime / 1000 + EXECUTORS_COME_S
+def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> int:
+    """The slots there are, once they suffice or no more executors can be expected.
+
+    Args:
+        context: where to run.
+        need: what the job takes.
+        come_within_s: how long executors may take to register, counted from the application's start.
+    """
+    deadline = context.startTime / 1000 + come_within_s
     while (found := task_slots(context)) < need.total and time.time() < deadline:
         time.sleep(_POLL_S)
     return found
@@ -85,11 +90,59 @@ class Hold:
             return None
         return too_few(wanted, available, others, self._master)
 
+    def shortage(self, gang: int, available: int) -> str | None:
+        """Why a gang of a job that ran already cannot start now, and what would help; None: it can.
+
+        Slots that are reserved do not count: a job that goes on without them is better than none.
+
+        Args:
+            gang: its workers.
+            available: all slots that the application has now.
+        """
+        with _lock:
+            others = _held[self._application] - self.need.gang
+        left = available - others
+        if left >= gang:
+            return None
+        held = f", of which other Headgate jobs hold {others}" if others else ""
+        fewer = left - self.need.reserved  # what `refusal` lets pass
+        mend = f", or with fewer: headgate rescale JOB --parallelism {fewer} --from-last" if fewer > 0 else ""
+        return (
+            f"the workers need {gang} task slots, and Spark at {self._master} has {available} now{held}: "
+            f"executors were lost; the job goes on when they are replaced{mend}"
+        )
+
     def resize(self, gang: int) -> None:
         """From now on the job has `gang` workers."""
         with _lock:
             _held[self._application] += gang - self.need.gang
             self.need = Need(gang, self.need.reserved)
+
+
+def await_return(
+    context: SparkContext, hold: Hold, gang: int, within_s: float, given_up: threading.Event
+) -> None:
+    """Wait until executors that were lost are replaced; returns at once where none is missing.
+
+    Args:
+        context: where to run.
+        hold: what the job has taken, this gang's slots among it.
+        gang: workers of the gang that is to start.
+        within_s: how long to wait.
+        given_up: set when nobody wants the gang any more; then this returns.
+
+    Raises:
+        OperatingError: they did not come back.
+    """
+    deadline, told = time.monotonic() + within_s, False
+    while (shortage := hold.shortage(gang, task_slots(context))) is not None:
+        if time.monotonic() >= deadline:
+            raise OperatingError(shortage)
+        if not told:
+            _LOG.warning("%s; waiting %g s", shortage, within_s)
+            told = True
+        if given_up.wait(_POLL_S):
+            return
 
 
 @contextmanager

@@ -1,4 +1,9 @@
-"""Folders for the DataFrames that go into a job and come out of it, and who removes them when."""
+"""Folders for the DataFrames that go into a job and come out of it, and who removes them when.
+
+Input is staged once, when this driver leads the job and no snapshot says where its rows lie already. It
+belongs to the job like a checkpoint does: a driver that dies leaves it, and the next one goes on in it.
+Output belongs to the program, and goes with its process.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,28 @@ import atexit
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
-from headgate.api.executor import JobSpec
+from headgate.api.executor import JobControl, JobSpec, JobStatus
 from headgate.checkpoint.opening import open_checkpoint
-from headgate.checkpoint.storage.uris import local_path
+from headgate.checkpoint.storage.settings import storage_settings
+from headgate.checkpoint.storage.uris import disks_with, local_path, scheme_of
 from headgate.common import options as o
-from headgate.common.errors import UsageError
+from headgate.common.errors import FencedError, OperatingError, TerminatedError, UsageError
 from headgate.connectors.dataframe import DataFrameConnector, DataFrameSource
+from headgate.connectors.dataframe.source import Staged
+from headgate.core.checkpoint.properties import JobEnd
 from headgate.deploy.spark.session import lend, sql_session
+from headgate.runtime.job_settings import job_settings
+from headgate.runtime.master_ports import RestorePoint
+from headgate.state.snapshots import CheckpointMetadata
 
 FOLDER: Final = ".headgate-staging"
+"""Below the root: ``<job>/<source>/<token>`` of inputs, and with a suffix that of one process's outputs."""
 
 
 def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
@@ -34,75 +47,202 @@ def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
     return found
 
 
-def check_restorable(job: JobSpec, connectors: dict[str, DataFrameConnector]) -> None:
-    """Refuse a checkpoint with positions in a DataFrame: its rows come in another order in every run.
+def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
+    """Refuse a snapshot with positions in staged rows that are gone, before Spark is started for it.
 
     Raises:
-        UsageError: naming the source.
+        UsageError: naming the folder.
+        StorageError: there is no such snapshot, or it cannot be trusted.
     """
-    sources = [uid for uid, part in connectors.items() if isinstance(part, DataFrameSource)]
-    if sources and job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE:
-        raise UsageError(
-            f"source {sources[0]!r} reads a DataFrame, whose rows come in another order in every driver, so "
-            f"with {o.HIGH_AVAILABILITY.key} no other driver could go on; write the DataFrame to Parquet and "
-            "use read_parquet(), or turn high availability off"
-        )
-    if job.restore_from is None or not sources:
-        return
-    _, checkpoint = open_checkpoint(job.restore_from)
+    led = job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE
+    if job.restore_from is None or led or job.config.get(o.FALLBACK_TO_OLDER):
+        return  # which snapshot it will be is not known yet; it is looked at when it is
+    sources = sources_of(connectors)
+    if sources:
+        _, checkpoint = open_checkpoint(job.restore_from, disks=disks_with(storage_settings(job.config)))
+        check_positions(checkpoint, sources)
+
+
+def check_positions(checkpoint: CheckpointMetadata, sources: Mapping[str, DataFrameSource]) -> None:
+    """That the rows which a snapshot has not read yet are still there.
+
+    Raises:
+        UsageError: naming the folder.
+    """
     for uid in sources:
-        if uid in checkpoint.enumerators:
-            raise UsageError(
-                f"checkpoint {job.restore_from!r} has a position of source {uid!r} in a DataFrame, which the "
-                "run that drew it has staged and removed; write the DataFrame to Parquet and use "
-                "read_parquet(), whose positions outlive a run, or start without the checkpoint"
-            )
+        position = checkpoint.enumerators.get(uid)
+        all_read = len(checkpoint.finished.get(uid, ())) >= checkpoint.parallelism.get(uid, 1)
+        if position is not None and not all_read:
+            Staged.of(position).require()
+
+
+def sources_of(connectors: Mapping[str, DataFrameConnector]) -> dict[str, DataFrameSource]:
+    """The inputs among them."""
+    return {uid: part for uid, part in connectors.items() if isinstance(part, DataFrameSource)}
+
+
+class Inputs:
+    """The staged inputs of one job, as one driver sees them.
+
+    Args:
+        job: with DataFrames.
+        sources: uid -> source.
+        root: see :func:`staging_root`.
+    """
+
+    def __init__(self, job: JobSpec, sources: Mapping[str, DataFrameSource], root: Path) -> None:
+        self._job, self._sources, self._root = job, sources, root
+        self._staged: list[Path] = []
+        self._restored: RestorePoint | None = None
+        self._folder: Path | None = None
+        self._control: JobControl | None = None
+
+    def begins(self, control: JobControl) -> None:
+        """The job can be asked how it does."""
+        self._control = control
+        if self._job.begins is not None:
+            self._job.begins(control)
+
+    def make_ready(self, job_id: str, restored: RestorePoint | None) -> None:
+        """Stage what no snapshot has staged already. This driver leads the job, and no worker runs yet.
+
+        Raises:
+            UsageError: a DataFrame cannot be computed, or what the snapshot has staged is gone.
+        """
+        self._folder, self._restored = self._root / FOLDER / quote(job_id, safe=""), restored
+        positions: Mapping[str, Any] = {}
+        if restored is not None:
+            check_positions(restored.checkpoint, self._sources)
+            positions = restored.checkpoint.enumerators
+        for uid, source in self._sources.items():
+            if uid not in positions:
+                folder = self._folder / quote(uid, safe="") / secrets.token_hex(8)
+                self._staged.append(folder)
+                source.prepare(sql_session(self._job.spark), str(folder))
+
+    def put_away(self, error: BaseException | None) -> None:
+        """The driver leaves the job: remove what nobody will ask for."""
+        if self._folder is None:
+            return
+        status = self._status()
+        if status is None:
+            # It never ran, so no snapshot of it knows of what was staged for it just now.
+            for folder in self._staged:
+                shutil.rmtree(folder, ignore_errors=True)
+                _remove_if_empty(folder.parent)
+            _remove_if_empty(self._folder)
+            _remove_if_empty(self._folder.parent)
+        elif not self._still_needed(status, error):
+            for folder in (self._folder, *self._owned()):
+                shutil.rmtree(folder, ignore_errors=True)
+            _remove_if_empty(self._folder.parent)
+
+    def _still_needed(self, status: JobStatus, error: BaseException | None) -> bool:
+        """Whether a snapshot is left that may be restored and may have rows to read."""
+        settings = job_settings(self._job.config)
+        if status.savepoint is not None or status.savepoints_completed:
+            return True
+        if settings.storage is None or status.state == JobEnd.FINISHED.value:
+            return False
+        if self._goes_on(status, error):
+            return True
+        end = JobEnd.CANCELLED if status.state == JobEnd.CANCELLED.value else JobEnd.FAILED
+        any_left = self._restored is not None or status.checkpoints_completed
+        return bool(any_left) and not settings.checkpoints.retention.discards_at(end)
+
+    def _goes_on(self, status: JobStatus, error: BaseException | None) -> bool:
+        """Whether another driver has the job now, or may have it."""
+        if isinstance(error, FencedError) or (isinstance(error, TerminatedError) and error.goes_on):
+            return True
+        led = self._job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE
+        return led and status.state != JobEnd.CANCELLED.value
+
+    def _owned(self) -> list[Path]:
+        """What another job has staged for a snapshot that is this job's now."""
+        if self._restored is None or not self._restored.claimed:
+            return []
+        positions = [self._restored.checkpoint.enumerators.get(uid) for uid in self._sources]
+        return [Path(Staged.of(position).folder) for position in positions if position is not None]
+
+    def _status(self) -> JobStatus | None:
+        if self._control is None:
+            return None
+        try:
+            return self._control.status()
+        except OperatingError:
+            return None
 
 
 @contextmanager
-def staged(job: JobSpec, connectors: Sequence[DataFrameConnector], local: bool) -> Iterator[None]:
-    """Prepare the connectors before the gang takes its slots, and clean up behind the job.
+def staged(
+    job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool
+) -> Iterator[Inputs | None]:
+    """Make the outputs ready, give what makes the inputs ready, and clean up behind the job.
 
-    Input is removed when the job ends. Output is what the program gets, so it stays until the
-    process ends; that of a job that failed is removed at once.
+    Args:
+        job: what runs.
+        connectors: of the job.
+        local: whether all workers are on this machine.
 
     Raises:
-        UsageError: there is no folder that all workers share, or a DataFrame cannot be computed.
+        UsageError: there is no folder that all workers share, or a schema is wrong.
     """
     if not connectors:
+        yield None
+        return
+    root, sources = staging_root(job, local), sources_of(connectors)
+    with outputs_ready(job, [part for part in connectors.values() if part.leaves_output], root):
+        inputs = Inputs(job, sources, root)
+        try:
+            yield inputs
+        except BaseException as error:
+            inputs.put_away(error)
+            raise
+        inputs.put_away(None)
+
+
+@contextmanager
+def outputs_ready(job: JobSpec, outputs: list[DataFrameConnector], root: Path) -> Iterator[None]:
+    """Folders for what the program gets: they stay until the process ends, or go at once if the job fails."""
+    if not outputs:
         yield
         return
-    root = staging_root(job, local) / f"{FOLDER}-{secrets.token_hex(6)}"
-    spark, kept = sql_session(job.spark), False
+    folder, kept = root / f"{FOLDER}-{secrets.token_hex(6)}", False
     try:
-        for number, connector in enumerate(connectors):
-            connector.prepare(spark, str(root / str(number)))
+        for number, connector in enumerate(outputs):
+            connector.prepare(sql_session(job.spark), str(folder / str(number)))
         yield
-        outputs = [connector for connector in connectors if not isinstance(connector, DataFrameSource)]
-        kept = bool(outputs)
+        kept = True
     finally:
-        for number, connector in enumerate(connectors):
-            if isinstance(connector, DataFrameSource):
-                shutil.rmtree(root / str(number), ignore_errors=True)
         if kept:
             lend()
-            atexit.register(shutil.rmtree, root, ignore_errors=True)
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
         else:
-            shutil.rmtree(root, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def staging_root(job: JobSpec, local: bool) -> Path:
-    """Where to stage: beside the checkpoints, which all workers reach, else on this machine.
+    """Where to stage: where the user says, else beside the checkpoints, else on this machine.
 
     Raises:
         UsageError: workers are on other machines and no shared folder is known.
     """
+    asked = job.config.get(o.SPARK_STAGING_DIR)
+    if asked is not None:
+        return Path(local_path(asked)).absolute()
     uri = job.config.get(o.CHECKPOINTING_DIR)
-    if uri is not None:
+    if uri is not None and scheme_of(uri) == "file":
         return Path(local_path(uri)).absolute()
     if local:
         return Path(tempfile.gettempdir())
     raise UsageError(
         "from_spark() and to_dataframe() on a cluster need a folder that the driver and all workers share; "
-        f"set {o.CHECKPOINTING_DIR.key}"
+        f"set {o.SPARK_STAGING_DIR.key}"
     )
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:
+        return

@@ -32,11 +32,17 @@ def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callabl
     payload, paths = pickle.dumps(worker), tuple(worker.sys_path)
 
     def headgate_worker(rows: Iterable[int]) -> list[int]:
+        import socket
         import sys
 
         sys.path.extend(path for path in paths if path not in sys.path)
-        from headgate.deploy.spark.worker_main import serve
-
+        try:
+            from headgate.deploy.spark.worker_main import serve
+        except ImportError as error:
+            raise RuntimeError(
+                f"{sys.executable} on {socket.gethostname()} cannot load Headgate: {error}; executors need "
+                "the packages that it depends on, by PYSPARK_PYTHON or by an archive (docs/clusters.md)"
+            ) from None
         serve(next(iter(rows)), payload, gang, several_hosts)
         return []
 

@@ -36,6 +36,7 @@ class ServedJob:
         plan: gives what runs; from any thread.
         records: gives what is known of its checkpoints; in the job master's loop.
         post: hands a callback to that loop.
+        storage: URI of its checkpoints; None where it takes none.
     """
 
     job_id: str
@@ -46,6 +47,7 @@ class ServedJob:
     plan: Callable[[], PhysicalPlan]
     records: Callable[[], Sequence[CheckpointRecord]]
     post: Callable[[Callable[[], None]], None]
+    storage: str | None = None
 
     def checkpoints(self) -> dict[str, Any]:
         """What `headgate checkpoints --json` shows of each; waits for the job master's loop.

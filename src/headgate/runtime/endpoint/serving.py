@@ -102,6 +102,7 @@ class Endpoint:
             started_ms=job.started_ms,
             address=self.address,
             secret=self._secret,
+            storage=job.storage,
             certificate=None if certificate is None else _leaf(Path(certificate).read_text()),
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.common.errors import StorageError
+from headgate.common.errors import DamagedFileError, StorageError
 from headgate.common.time import WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
@@ -21,7 +21,7 @@ from headgate.records.row_batch import RowBatch
 from headgate.runtime.codec import ElementCodec
 from headgate.runtime.elements import Idle, Watermark
 from headgate.runtime.in_flight.elements import Element, check_records, decode_elements
-from headgate.state.snapshots import InFlightPart, InFlightShare, InFlightStream, StateHandle
+from headgate.state.snapshots import InFlightPart, InFlightShare, InFlightStream, StateHandle, place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,12 @@ class PartReader:
         Raises:
             StorageError: the part is damaged.
         """
-        found = decode_elements(self.read(part.handle), self.codec_of(stream))
+        try:
+            found = decode_elements(self.read(part.handle), self.codec_of(stream))
+        except DamagedFileError:
+            raise
+        except StorageError as error:
+            raise StorageError(f"{place_of(part.handle)}: {error}") from error
         for element, groups in found:
             if not stream.keyed or not isinstance(element, (RowBatch, ArrowBatch)):
                 continue

@@ -7,7 +7,7 @@ So state that changed its types is judged and converted by the one set of rules.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -123,7 +123,7 @@ def verify(table: StoredTable) -> None:
             checksum, offset = crc32(piece, checksum), offset + len(piece)
     if offset != table.length or checksum != table.crc32:
         raise StorageError(
-            f"a table of state is damaged: its {table.file.size} bytes do not match the stored length "
+            f"a table of state is damaged: its bytes 0 to {table.file.size} do not match the stored length "
             f"{table.length} and checksum; restore the file from a copy or use an older savepoint"
         )
 
@@ -144,7 +144,9 @@ class OpenTable:
         try:
             self._file = pq.ParquetFile(_BlobFile(stored.file), page_checksum_verification=True)
         except (pa.ArrowException, OSError, ValueError) as error:  # a name in it may be no UTF-8
-            raise StorageError(f"a table of state is no Parquet file ({error})") from None
+            raise StorageError(
+                f"a table of state is no Parquet file in its bytes 0 to {stored.length} ({error})"
+            ) from None
         self.info = table_info(self._file.metadata.metadata)
         with stored_description():
             self._rows = TableRows(self.info)
@@ -188,7 +190,7 @@ class OpenTable:
 
     def blobs(self, groups: tuple[int, int]) -> Iterator[tuple[int, int, BlobReader]]:
         """Stored blobs that together hold the wanted rows, each with its first and last key group."""
-        for found, keys, values in self._entries(groups):
+        for found, keys, values in self.entries(groups):
             yield found[0], found[-1], _blob(self.info, found, keys, values)
 
     def chunks(self, groups: tuple[int, int]) -> Iterator[tuple[str, int, int, bytes]]:
@@ -197,11 +199,42 @@ class OpenTable:
         Raises:
             StorageError: the rows are not those of the table that it says it is.
         """
-        for found, keys, values in self._entries(groups):
+        for found, keys, values in self.entries(groups):
             yield from _chunks(self.info, found, keys, values)
 
-    def _entries(self, groups: tuple[int, int]) -> Iterator[tuple[list[int], list[Any], list[Any]]]:
-        """Key groups, keys and values of the wanted rows, a row group at a time."""
+    def record_batches(
+        self, groups: Container[int], columns: Sequence[str], row_groups: Iterable[int]
+    ) -> Iterator[Any]:
+        """Columns of the row groups that hold rows of some key groups, as they are: nothing is looked into.
+
+        Args:
+            groups: the wanted key groups; a row group with one of them comes as a whole.
+            columns: their names.
+            row_groups: numbers of those that are wanted.
+
+        Raises:
+            StorageError: a page is damaged.
+        """
+        for number in row_groups:
+            if self.holds(groups, [number]):
+                yield from self._table(number, columns).to_batches()
+
+    def holds(self, groups: Container[int], row_groups: Iterable[int]) -> bool:
+        """Whether rows of some key groups may be in some row groups."""
+        borders = (self._borders[number] for number in row_groups)
+        return any(group in groups for low, high in borders for group in range(low, high + 1))
+
+    @property
+    def row_groups(self) -> int:
+        """How many there are."""
+        return len(self._borders)
+
+    def entries(self, groups: tuple[int, int]) -> Iterator[tuple[list[int], list[Any], list[Any]]]:
+        """Key groups, keys and plain values of the wanted rows, a row group at a time.
+
+        Raises:
+            StorageError: the rows are not those of the table that it says it is.
+        """
         for number, (low, high) in enumerate(self._borders):
             batch = self._read(number, groups) if low <= groups[1] and high >= groups[0] else None
             if batch is None or not len(batch):
@@ -215,10 +248,7 @@ class OpenTable:
 
     def _read(self, number: int, groups: tuple[int, int]) -> Any:
         """The rows of the wanted key groups."""
-        try:
-            table = self._file.read_row_group(number, use_threads=False).combine_chunks()
-        except (pa.ArrowException, OSError) as error:
-            raise StorageError(f"the table of state {self.info.name!r} cannot be read ({error})") from None
+        table = self._table(number)
         stored = table.column("key_group").to_numpy()
         if (np.diff(stored) < 0).any():
             raise self._disordered()
@@ -227,6 +257,24 @@ class OpenTable:
             pa.RecordBatch.from_pylist([], table.schema)
         ]
         return batch
+
+    def _table(self, number: int, columns: Sequence[str] | None = None) -> Any:
+        """A row group."""
+        names = None if columns is None else list(columns)
+        try:
+            return self._file.read_row_group(number, names, use_threads=False).combine_chunks()
+        except (pa.ArrowException, OSError) as error:
+            group = self._file.metadata.row_group(number)
+            starts = [_start(group.column(place)) for place in range(group.num_columns)]
+            raise StorageError(
+                f"the table of state {self.info.name!r} cannot be read in row group {number}, which "
+                f"begins at byte {min(starts)} ({error})"
+            ) from None
+
+
+def _start(column: Any) -> int:
+    """Where the pages of one column of a row group begin."""
+    return int(column.dictionary_page_offset or column.data_page_offset)
 
 
 def _check_groups(groups: list[int], keys: list[Any], max_parallelism: int) -> None:

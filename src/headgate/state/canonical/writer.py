@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping
 from heapq import merge
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol
 from zlib import crc32
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -63,7 +65,7 @@ class WrittenTable(NamedTuple):
     crc32: int
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """The entries of one key group, or of some of its timers.
 
     Attributes:
@@ -118,7 +120,7 @@ def write_tables(
 
 
 def _write(
-    section: Section, header: Header, parts: Iterator[_Part], create: Callable[[str], Stream], rows: int
+    section: Section, header: Header, parts: Iterator[Part], create: Callable[[str], Stream], rows: int
 ) -> WrittenTable:
     first = next(parts)
     info = TableInfo(
@@ -133,7 +135,7 @@ def _write(
         first_group=header.first_group,
         last_group=header.last_group,
     )
-    table = _TableWriter(info, create(section.name), rows)
+    table = TableWriter(info, create(section.name), rows)
     try:
         table.add(first)
         for part in parts:
@@ -145,31 +147,56 @@ def _write(
         table.close()
 
 
-class _TableWriter:
-    """One file in the making."""
+class TableWriter:
+    """One file in the making.
 
-    def __init__(self, info: TableInfo, stream: Stream, rows: int) -> None:
+    Args:
+        info: what it is to say of itself; its number of rows is counted here.
+        stream: where it goes.
+        rows: after how many a row group ends.
+
+    Attributes:
+        schema: the columns.
+    """
+
+    def __init__(self, info: TableInfo, stream: Stream, rows: int = ROWS) -> None:
         self._info, self._rows, self._limit = info, TableRows(info), rows
+        self.schema = self._rows.schema
         self._sink = _Counted(stream)
-        self._file = pq.ParquetWriter(
-            self._sink, self._rows.schema, compression="zstd", write_page_checksum=True
-        )
+        self._file = pq.ParquetWriter(self._sink, self.schema, compression="zstd", write_page_checksum=True)
         self._waiting: list[Any] = []
-        self._total = 0
+        self._waiting_rows = self._waiting_bytes = self._total = 0
+        self._last_group: int | None = None
 
-    def add(self, part: _Part) -> None:
+    def add(self, part: Part) -> None:
         """Take a key group, or some of its timers."""
         # Large values are taken fewer at a time, as far as their mean tells.
         fewer = 1 + part.length // BYTES_OF_GROUP
         rows = max(1, min(self._limit, self._rows.count(part.values) // fewer))
         for piece in self._rows.pieces(part.values, rows):
-            self._waiting.append(self._rows.batch(part.group, part.keys[piece], part.values[piece]))
+            self._take(self._rows.batch(part.group, part.keys[piece], part.values[piece]))
             self._cut(_OVER)
         self._cut(1)
 
+    def add_rows(self, batch: Any) -> None:
+        """Take rows that are columns already, in the order of key groups; those of a key are in one batch."""
+        groups = batch.column(0).to_numpy()
+        borders = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
+        for start, stop in pairwise(borders):
+            group = groups[start] if start < stop else self._last_group
+            if group != self._last_group:
+                self._cut(1)
+            self._last_group = group
+            self._take(batch.slice(start, stop - start))
+            self._cut(_OVER)
+
+    def _take(self, batch: Any) -> None:
+        self._waiting.append(batch)
+        self._waiting_rows += len(batch)
+        self._waiting_bytes += batch.nbytes
+
     def _cut(self, times: int) -> None:
-        rows, size = sum(map(len, self._waiting)), sum(batch.nbytes for batch in self._waiting)
-        if rows >= self._limit * times or size >= BYTES_OF_GROUP * times:
+        if self._waiting_rows >= self._limit * times or self._waiting_bytes >= BYTES_OF_GROUP * times:
             self._flush()
 
     def _flush(self) -> None:
@@ -177,7 +204,7 @@ class _TableWriter:
             table = pa.Table.from_batches(self._waiting)
             self._file.write_table(table, row_group_size=max(1, len(table)))
             self._total += len(table)
-            self._waiting = []
+            self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def finish(self) -> WrittenTable:
         """Write what waits, and the end of the file."""
@@ -226,17 +253,17 @@ class _Counted(io.RawIOBase):
 # -- out of the blob
 
 
-def _state_parts(blob: BlobReader, body: int, section: Section, target: Target | None) -> Iterator[_Part]:
+def _state_parts(blob: BlobReader, body: int, section: Section, target: Target | None) -> Iterator[Part]:
     stored = stored_type(section.schema)
     target = _needed(section, target) if row_of(section.schema) == BYTES else None
     for chunk in section.chunks:
         keys, values = _batches(blob, body, section, chunk)
         if target is None:
-            yield _Part(chunk.group, chunk.length, keys, open_batch(stored, values, chunk.count))
+            yield Part(chunk.group, chunk.length, keys, open_batch(stored, values, chunk.count))
         else:
             decoded = target.serializer.decode_many(values, chunk.count)
             cells = [target.serializer.encode_many([value]) for value in decoded]
-            yield _Part(chunk.group, chunk.length, keys, cells)
+            yield Part(chunk.group, chunk.length, keys, cells)
 
 
 def _needed(section: Section, target: Target | None) -> Target:
@@ -248,7 +275,7 @@ def _needed(section: Section, target: Target | None) -> Target:
     return target
 
 
-def _timer_parts(blob: BlobReader, body: int, sections: list[Section]) -> Iterator[_Part]:
+def _timer_parts(blob: BlobReader, body: int, sections: list[Section]) -> Iterator[Part]:
     """Timers by key group, those of event time first."""
     in_order = sorted(sections, key=lambda section: list(TIMER_SECTIONS).index(section.name))
     chunks = [
@@ -259,7 +286,7 @@ def _timer_parts(blob: BlobReader, body: int, sections: list[Section]) -> Iterat
         keys, values = _batches(blob, body, section, chunk)
         domain = TIMER_SECTIONS[section.name]
         timestamps = open_batch(section.schema["of"][0], values, chunk.count)
-        yield _Part(group, chunk.length, keys, [(domain, timestamp) for timestamp in timestamps])
+        yield Part(group, chunk.length, keys, [(domain, timestamp) for timestamp in timestamps])
 
 
 def _batches(blob: BlobReader, body: int, section: Section, chunk: Chunk) -> tuple[list[Any], memoryview]:

@@ -74,6 +74,17 @@ class BytesBlob:
         return self._data[offset : offset + length]
 
 
+def place_in(blob: BlobReader, start: int, stop: int) -> str:
+    """What errors call some bytes of a blob: by file and offset, where its reader tells them.
+
+    Example:
+        >>> place_in(BytesBlob(b"abc"), 0, 3)
+        'bytes 0 to 3 of a keyed state blob'
+    """
+    where, begins = getattr(blob, "where", "a keyed state blob"), getattr(blob, "begins", 0)
+    return f"bytes {begins + start} to {begins + stop} of {where}"
+
+
 def preamble_and_header(header: Header) -> bytes:
     """The bytes before the first chunk."""
     data = msgspec.msgpack.encode(header)
@@ -106,31 +117,44 @@ def read_header(blob: BlobReader) -> tuple[Header, int]:
     """
     start = blob.read(0, _PREAMBLE.size)
     if len(start) < _PREAMBLE.size:
-        raise StorageError(f"a keyed state blob has {len(start)} bytes; expected {_PREAMBLE.size} or more")
+        raise StorageError(
+            f"{place_in(blob, 0, len(start))} are all there is of a keyed state blob; expected "
+            f"{_PREAMBLE.size} or more"
+        )
     magic, version, length, checksum = _PREAMBLE.unpack(start)
     if magic != MAGIC:
         raise StorageError(
-            f"a keyed state blob begins with {magic!r}, expected {MAGIC!r}; it is damaged or no such blob"
+            f"a keyed state blob begins with {magic!r} ({place_in(blob, 0, len(MAGIC))}), expected "
+            f"{MAGIC!r}; it is damaged or no such blob"
         )
     if version != VERSION:
-        raise StorageError(f"a keyed state blob has version {version}; this Headgate reads version {VERSION}")
+        raise StorageError(
+            f"a keyed state blob has version {version} ({place_in(blob, 8, 12)}); this Headgate reads "
+            f"version {VERSION}"
+        )
     if length > blob.size - _PREAMBLE.size:
         raise StorageError(
-            f"the header of a keyed state blob claims {length} bytes, more than the blob's {blob.size}"
+            f"the header of a keyed state blob claims {length} bytes ({place_in(blob, 12, 20)}), more than "
+            f"the blob's {blob.size}"
         )
     data = blob.read(_PREAMBLE.size, length)
     if len(data) != length or crc32(data) != checksum:
         raise StorageError(
-            "the header of a keyed state blob is damaged: its checksum does not fit; restore an older one"
+            f"the header of a keyed state blob is damaged: the checksum of "
+            f"{place_in(blob, _PREAMBLE.size, _PREAMBLE.size + length)} does not fit; restore an older one"
         )
     try:
         header = msgspec.msgpack.decode(data, type=Header)
     except UNDECODABLE as error:
-        raise StorageError(f"the header of a keyed state blob does not decode ({error})") from None
+        raise StorageError(
+            f"the header of a keyed state blob ({place_in(blob, _PREAMBLE.size, _PREAMBLE.size + length)}) "
+            f"does not decode ({error})"
+        ) from None
     body = _PREAMBLE.size + length
     if blob.size != body + header.body_length:
         raise StorageError(
-            f"a keyed state blob has {blob.size} bytes; its header says {body + header.body_length}"
+            f"a keyed state blob has {blob.size} bytes ({place_in(blob, 0, blob.size)}); its header says "
+            f"{body + header.body_length}"
         )
     return header, body
 
@@ -148,8 +172,10 @@ def read_chunks(blob: BlobReader, body: int, section: Section, chunks: list[Chun
     parts = [data[chunk.offset - start : chunk.offset - start + chunk.length] for chunk in chunks]
     for chunk, part in zip(chunks, parts, strict=True):
         if len(part) != chunk.length or crc32(part) != chunk.crc32:
+            at = body + chunk.offset
             raise StorageError(
-                f"section {section.name!r} of a keyed state blob is damaged in key group {chunk.group}: "
-                "its checksum does not fit; restore an older checkpoint"
+                f"section {section.name!r} of a keyed state blob is damaged in key group {chunk.group}: the "
+                f"checksum of {place_in(blob, at, at + chunk.length)} does not fit; restore an older "
+                "checkpoint"
             )
     return parts

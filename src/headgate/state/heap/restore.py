@@ -15,7 +15,7 @@ from headgate.serde.forms import FormSerializer, describe
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.undecodable import stored_description
 from headgate.state.backend import BlobReader
-from headgate.state.heap.blob import Chunk, Header, Section, read_chunks, read_header, split_chunk
+from headgate.state.heap.blob import Chunk, Header, Section, place_in, read_chunks, read_header, split_chunk
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.names import is_stamps
 from headgate.state.targets import DeclaredSerializer, map_key_serializer, stored_reader
@@ -195,7 +195,9 @@ def _read_section(
                 read(values, chunk.count),
             )
         except StorageError as error:
-            raise StorageError(f"section {section.name!r}, key group {chunk.group}: {error}") from None
+            at = body + chunk.offset
+            where = f"section {section.name!r}, key group {chunk.group}"
+            raise StorageError(f"{where} ({place_in(blob, at, at + chunk.length)}): {error}") from None
         except UsageError as error:
             raise UsageError(f"state {section.name!r} of the checkpoint cannot be read: {error}") from None
         yield (section.name, *decoded)

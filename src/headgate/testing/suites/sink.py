@@ -205,6 +205,30 @@ class SinkSuite:
         start("b", savepoint).restart(savepoint)
         assert job.seen() == [1]
 
+    def test_what_was_released_takes_nothing_along(self, start: Callable[..., Any]) -> None:
+        """A savepoint came to nothing: a checkpoint that has the same output, and others, are as before."""
+        job = start("a")
+        job.write(1)
+        first = job.draw()
+        job.hold(first)
+        second = job.draw(also=first)
+        job.hold(second)
+        job.release(first)
+        job.release(first)
+        job.restart(None)
+        start("b", second).restart(second)
+        assert job.seen() == [1]
+
+    def test_released_output_is_still_committed(self, start: Callable[..., Any]) -> None:
+        """By the checkpoint that follows the savepoint."""
+        job = start("a")
+        job.write(1)
+        savepoint = job.draw()
+        job.hold(savepoint)
+        job.release(savepoint)
+        job.commit(job.draw(also=savepoint))
+        assert job.seen() == [1]
+
     def test_of_two_forks_one_goes_on(self, start: Callable[..., Any]) -> None:
         """Both begin from one snapshot before either has committed: the first to commit wins."""
         job = start("a")
@@ -360,7 +384,14 @@ class _Job:
         self._deploy()
 
     def hold(self, drawn: _Snapshot) -> None:
-        self.committer.hold(drawn.committables)
+        self.committer.hold(drawn.committables, Fork(*drawn.fork))
+
+    def release(self, drawn: _Snapshot) -> None:
+        """As whoever deletes the savepoint does, who runs no job."""
+        committer = self._sink.create_committer()
+        assert committer is not None
+        committer.release(drawn.committables, Fork(*drawn.fork))
+        committer.close()
 
     def newer(self) -> str | None:
         return self.committer.committed_after(self._context)

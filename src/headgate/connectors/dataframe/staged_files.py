@@ -1,0 +1,263 @@
+"""Rows of a DataFrame as checksummed Arrow files in a shared folder: written by Spark's tasks, read by ours.
+
+Spark may run a task more than once, one after the other or at the same time. Each attempt writes
+files of its own names and says so in rows of its result; of those rows Spark keeps the winner's
+only. So a loser's files may lie in the folder, and nobody reads them.
+
+Does not remove anything: whoever chose the folder removes it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from zlib import crc32
+
+from headgate.common.errors import StorageError
+from headgate.connectors.dataframe.types import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+ROWS_PER_FILE: Final = 500_000
+"""A file is read by one reader, so one long partition still gives work to several."""
+BYTES_PER_FILE: Final = 64 << 20
+"""A reader holds a whole file in memory, because it must see the last byte before it trusts the first."""
+
+_ROW_TYPES: Final = "path string, rows long, size long, crc32 long, partition int, attempt int"
+_UNFINISHED: Final = ".unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """One file, as the attempt that has written it describes it.
+
+    Attributes:
+        path: below the folder.
+        rows: in the file, at least one.
+        size: bytes.
+        crc32: of all bytes.
+        partition: of the DataFrame.
+        attempt: Spark's number of the task's attempt, from 0.
+    """
+
+    path: str
+    rows: int
+    size: int
+    crc32: int
+    partition: int
+    attempt: int
+
+
+def stage(
+    frame: DataFrame,
+    folder: str,
+    *,
+    max_rows_per_file: int = ROWS_PER_FILE,
+    max_bytes_per_file: int = BYTES_PER_FILE,
+) -> list[StagedFile]:
+    """Compute a DataFrame once and write its rows; partitions without rows have no file.
+
+    The rows are durable when this returns. It runs one Spark job in the calling thread, with that thread's
+    pool and job group.
+
+    Args:
+        frame: bounded, of a classic session.
+        folder: local path that the driver and all executors share; made when it is absent.
+        max_rows_per_file: a longer partition becomes several files.
+        max_bytes_per_file: likewise, measured in Arrow's memory; a single batch may be larger.
+
+    Returns:
+        The files of winning attempts, by partition, each partition's rows in order.
+    """
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    columns = arrow_schema(frame.schema).serialize().to_pybytes()
+    limits = (max_rows_per_file, max_bytes_per_file)
+    write = _writing_function(str(Path(folder).absolute()), columns, limits, tuple(sys.path))
+    found = frame.mapInArrow(write, _ROW_TYPES).collect()
+    return [StagedFile(**row.asDict()) for row in found]
+
+
+def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.RecordBatch]:
+    """The rows of a file from `from_row` on, in their order.
+
+    Args:
+        folder: as given to :func:`stage`.
+        staged: as it returned.
+        from_row: how many rows to leave out.
+
+    Raises:
+        StorageError: the file is gone, or is not byte for byte what was written; nothing was decoded.
+
+    Yields:
+        Record batches with at least one row.
+    """
+    import pyarrow as pa
+
+    path = Path(folder) / staged.path
+    file = pa.ipc.open_file(pa.py_buffer(_trusted_bytes(path, staged)))
+    before = 0
+    for number in range(file.num_record_batches):
+        batch = file.get_batch(number)
+        after = before + batch.num_rows
+        if after > from_row:
+            yield batch.slice(max(0, from_row - before))
+        before = after
+    if before != staged.rows:
+        raise StorageError(
+            f"staged file {str(path)!r} has {before} rows; expected {staged.rows}, as the task that wrote it "
+            "said; restart the job from its last checkpoint"
+        )
+
+
+def _trusted_bytes(path: Path, staged: StagedFile) -> bytes:
+    """The whole file, after it was found to be what was written."""
+    mend = "is the staging folder on a disk that all workers share, and was it left alone?"
+    try:
+        data = path.read_bytes()
+    except OSError as problem:
+        reason = problem.strerror or problem
+        raise StorageError(f"cannot read staged file {str(path)!r}: {reason}; {mend}") from problem
+    if len(data) != staged.size:
+        raise StorageError(
+            f"staged file {str(path)!r} ends at byte {len(data)}; expected {staged.size} bytes; {mend}"
+        )
+    found = crc32(data)
+    if found != staged.crc32:
+        raise StorageError(
+            f"staged file {str(path)!r} is damaged somewhere in bytes 0 to {len(data)}: its CRC-32 is "
+            f"{found:#010x}; expected {staged.crc32:#010x}; {mend}"
+        )
+    return data
+
+
+def _writing_function(
+    folder: str, columns: bytes, limits: tuple[int, int], paths: tuple[str, ...]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What Spark's tasks run. It travels by value, and puts the driver's import path in place first."""
+
+    def headgate_feeder(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import sys
+
+        sys.path.extend(path for path in paths if path not in sys.path)
+        from headgate.connectors.dataframe.staged_files import write_attempt
+
+        yield from write_attempt(batches, folder, columns, limits)
+
+    return headgate_feeder
+
+
+def write_attempt(
+    batches: Iterator[pa.RecordBatch], folder: str, columns: bytes, limits: tuple[int, int]
+) -> Iterator[pa.RecordBatch]:
+    """Write the rows of one attempt of a task of Spark's, and say what was written.
+
+    Args:
+        batches: the rows.
+        folder: where to.
+        columns: the Arrow schema to write, serialised.
+        limits: rows and bytes of a file.
+
+    Yields:
+        One row for each file, durable by then.
+    """
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    assert task is not None, "only tasks of Spark call this"
+    schema = pa.ipc.read_schema(pa.py_buffer(columns))
+    counts = {"rows": pa.int64(), "size": pa.int64(), "crc32": pa.int64()}
+    kind = pa.schema({"path": pa.string(), **counts, "partition": pa.int32(), "attempt": pa.int32()})
+    prefix = f"{task.partitionId():05d}-{task.taskAttemptId()}-{secrets.token_hex(4)}"
+    for number, part in enumerate(_in_parts(batches, limits)):
+        name = f"{prefix}-{number:04d}.arrow"
+        rows, size, checksum = _write_file(Path(folder) / name, schema, part)
+        made = StagedFile(name, rows, size, checksum, task.partitionId(), task.attemptNumber())
+        yield pa.RecordBatch.from_pylist([asdict(made)], schema=kind)
+
+
+def _in_parts(
+    batches: Iterator[pa.RecordBatch], limits: tuple[int, int]
+) -> Iterator[Iterator[pa.RecordBatch]]:
+    """The batches in runs that fit into one file each. A run must be used up before the next is asked for."""
+    max_rows, max_bytes = limits
+    queue = (piece for batch in batches for piece in _pieces(batch, max_rows))
+    head = next(queue, None)
+
+    def run() -> Iterator[pa.RecordBatch]:
+        nonlocal head
+        rows = size = 0
+        while head is not None and (
+            rows == 0 or (rows + head.num_rows <= max_rows and size + head.nbytes <= max_bytes)
+        ):
+            rows, size = rows + head.num_rows, size + head.nbytes
+            yield head
+            head = next(queue, None)
+
+    while head is not None:
+        yield run()
+
+
+def _pieces(batch: pa.RecordBatch, max_rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, batch.num_rows, max_rows):
+        yield batch.slice(start, max_rows)
+
+
+def _write_file(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> tuple[int, int, int]:
+    """Write one file, durable under its name; its rows, bytes and CRC-32."""
+    import pyarrow as pa
+
+    unfinished, rows = path.with_name(path.name + _UNFINISHED), 0
+    with ExitStack() as scope:
+        file = scope.enter_context(unfinished.open("xb"))
+        measured = _Measured(file)
+        with pa.ipc.new_file(pa.PythonFile(measured, mode="w"), schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch.cast(schema))
+                rows += batch.num_rows
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(path)
+    _make_names_durable(path.parent)
+    return rows, measured.size, measured.crc32
+
+
+class _Measured:
+    """A file for writing that counts and sums up what passes."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = self.crc32 = 0
+
+    def write(self, data: Any) -> int:
+        self._file.write(data)
+        self.crc32 = crc32(data, self.crc32)
+        self.size += memoryview(data).nbytes
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        """Nothing is held back here."""
+
+    def tell(self) -> int:
+        return self.size
+
+    def close(self) -> None:
+        """The file's owner closes it."""
+
+
+def _make_names_durable(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

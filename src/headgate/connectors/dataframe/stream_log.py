@@ -1,0 +1,141 @@
+"""A Structured Streaming query's own log: copied into a position, laid out again for a query that goes on.
+
+Spark writes ``offsets/n`` before it runs batch n, and ``commits/n`` behind it; sources keep what they have
+seen in ``sources/i``. Spark itself repeats only its last uncommitted batch. With a copy of what the log held
+at batch n, and a commit of n, a query in a fresh folder begins with batch n + 1, however long ago that was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+Log = dict[str, bytes]
+"""Path below the query's folder -> the file's bytes, compressed."""
+
+_METADATA, _OFFSETS, _COMMITS, _SOURCES = "metadata", "offsets", "commits", "sources"
+_COMPACT: Final = ".compact"
+_FIRST_COMMIT: Final = b'v1\n{"nextBatchWatermarkMs":0}'
+"""What Spark writes for a query without event time."""
+
+
+def picture(folder: Path, epoch: int) -> Log:
+    """What a query must find to go on behind `epoch`.
+
+    Args:
+        folder: the query's checkpoint location, while it waits in that batch: nothing later is planned.
+        epoch: the batch; -1 before the first.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as made:
+        ...     lay_out(Path(made), {"offsets/7": zlib.compress(b"v1")})
+        ...     sorted(picture(Path(made), 7))
+        ['commits/7', 'offsets/7']
+    """
+    # Sources last: what Spark writes first must be newer than what it writes then, as after a crash.
+    wanted = [f"{_OFFSETS}/{number}" for number in (epoch - 1, epoch) if number >= 0]
+    wanted += [f"{_COMMITS}/{epoch - 1}", _METADATA, *_source_entries(folder)]
+    found = {name: (folder / name).read_bytes() for name in wanted if (folder / name).is_file()}
+    if epoch >= 0:
+        found[f"{_COMMITS}/{epoch}"] = found.get(f"{_COMMITS}/{epoch - 1}", _FIRST_COMMIT)
+    return {name: zlib.compress(data) for name, data in found.items()}
+
+
+def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
+    """Write a copied log into a fresh folder."""
+    for name, data in log.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(zlib.decompress(data))
+
+
+def planned_ms(folder: Path, epoch: int) -> int | None:
+    """When Spark planned a batch (wall clock); None where its log does not say."""
+    try:
+        facts = json.loads((folder / _OFFSETS / str(epoch)).read_text().splitlines()[1])
+        return int(facts["batchTimestampMs"])
+    except (OSError, LookupError, ValueError):
+        return None
+
+
+def offsets_text(log: Mapping[str, bytes], epoch: int) -> str:
+    r"""The sources' offsets at the end of a batch, as Spark writes them, for messages.
+
+    Example:
+        >>> offsets_text({"offsets/3": zlib.compress(b'v1\n{"conf":{}}\n{"logOffset":3}')}, 3)
+        '{"logOffset":3}'
+    """
+    stored = log.get(f"{_OFFSETS}/{epoch}")
+    lines = [] if stored is None else zlib.decompress(stored).decode("utf-8", "replace").splitlines()
+    return "; ".join(lines[2:]) or "none"
+
+
+def files_of_later_epochs(line: Path, log: Mapping[str, bytes]) -> list[str]:
+    """URIs of files that queries of the same line have read behind a position, sorted.
+
+    Args:
+        line: folder with the logs of all queries of the line that are still there.
+        log: of the position.
+    """
+    before = {uri for name, data in log.items() for uri in _listed(name, zlib.decompress(data))}
+    later: set[str] = set()
+    for query in line.iterdir() if line.is_dir() else ():
+        for name in _source_entries(query):
+            later.update(_listed(name, (query / name).read_bytes()))
+    return sorted(later - before)
+
+
+def missing_locally(uris: Iterable[str]) -> list[str]:
+    """Those of the ``file:`` URIs whose file does not exist.
+
+    Example:
+        >>> missing_locally(["file:///no/such%20file", "s3a://bucket/key"])
+        ['/no/such file']
+    """
+    paths = [unquote(urlsplit(uri).path) for uri in uris if uri.startswith("file:")]
+    return [path for path in paths if not os.path.lexists(path)]
+
+
+def _source_entries(folder: Path) -> list[str]:
+    """Names of what sources have noted, from the newest compacted entry on, which holds all before."""
+    found = []
+    for source in sorted((folder / _SOURCES).glob("*")):
+        names = [path.name for path in source.iterdir() if path.is_file() and not path.name.startswith(".")]
+        compacted = max((_number(name) for name in names if name.endswith(_COMPACT)), default=-1)
+        kept = [name for name in names if _number(name) > compacted or _is(name, compacted)]
+        found += [f"{_SOURCES}/{source.name}/{name}" for name in sorted(kept, key=_number)]
+    return found
+
+
+def _number(name: str) -> int:
+    """The batch of an entry; a file of another name is never left out."""
+    text = name.removesuffix(_COMPACT)
+    return int(text) if text.isascii() and text.isdigit() else 1 << 62
+
+
+def _is(name: str, compacted: int) -> bool:
+    return name == f"{compacted}{_COMPACT}"
+
+
+def _listed(name: str, data: bytes) -> Iterator[str]:
+    """The files that an entry of a file source lists; other sources' entries list none."""
+    if not name.startswith(f"{_SOURCES}/"):
+        return
+    for text in data.decode("utf-8", "replace").splitlines():
+        if text.startswith("{"):
+            entry = _json(text)
+            if isinstance(entry, dict) and isinstance(entry.get("path"), str):
+                yield entry["path"]
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

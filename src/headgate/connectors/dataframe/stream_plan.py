@@ -1,0 +1,90 @@
+"""Which streaming DataFrames can feed a dataflow, and when Spark looks for input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.common.errors import UsageError
+from headgate.common.time import duration_ms
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+AVAILABLE_NOW: Final = "available-now"
+PROCESSING_TIME: Final = "processing-time"
+
+_STATEFUL: Final = {
+    "Aggregate": "an aggregation (groupBy, agg, count)",
+    "Deduplicate": "dropDuplicates() or distinct()",
+    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark()",
+    "Distinct": "distinct()",
+    "EventTimeWatermark": "withWatermark()",
+    "FlatMapGroupsInPandasWithState": "applyInPandasWithState()",
+    "FlatMapGroupsWithState": "flatMapGroupsWithState()",
+    "GlobalLimit": "limit()",
+    "LocalLimit": "limit()",
+    "SessionWindowing": "session_window()",
+    "Sort": "a sort",
+    "TransformWithState": "transformWithState()",
+    "TransformWithStateInPandas": "transformWithStateInPandas()",
+    "TransformWithStateInPySpark": "transformWithState()",
+    "UpdateEventTimeWatermarkColumn": "withWatermark()",
+}
+"""Name of a node of Spark's logical plan -> what the user called."""
+
+
+def trigger_of(text: str | None) -> dict[str, Any]:
+    """What ``DataStreamWriter.trigger`` takes.
+
+    Args:
+        text: "available-now", "processing-time" with a duration, or None for as fast as possible.
+
+    Raises:
+        UsageError: it is something else.
+
+    Example:
+        >>> trigger_of("processing-time 1500ms"), trigger_of("available-now"), trigger_of(None)
+        ({'processingTime': '1500 milliseconds'}, {'availableNow': True}, {})
+    """
+    if text is None:
+        return {}
+    if text == AVAILABLE_NOW:
+        return {"availableNow": True}
+    word, _, rest = str(text).partition(" ")
+    if word == PROCESSING_TIME:
+        try:
+            return {"processingTime": f"{duration_ms(rest, 'trigger of from_spark()')} milliseconds"}
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+    raise UsageError(
+        f"the trigger of from_spark() is {text!r}; expected 'available-now', or 'processing-time' with a "
+        "duration such as 'processing-time 1s', or none for as fast as possible"
+    )
+
+
+def check_stateless(frame: DataFrame) -> None:
+    """Refuse a DataFrame for which Spark would keep state of its own, apart from the dataflow's checkpoints.
+
+    Raises:
+        UsageError: naming the operator.
+    """
+    for node in _streaming_nodes(frame._jdf.queryExecution().analyzed()):
+        name = str(node.nodeName())
+        called = _STATEFUL.get(name)
+        if name == "Join" and node.left().isStreaming() and node.right().isStreaming():
+            called = "a join of two streams"
+        if called is not None:
+            raise UsageError(
+                f"from_spark() got a streaming DataFrame with {called}, Spark's operator {name}, which keeps "
+                "state that no checkpoint of the job holds; use stateless SQL only, do it in the dataflow"
+            )
+
+
+def _streaming_nodes(node: Any) -> Iterator[Any]:
+    """The nodes of a plan of Spark's through which a stream goes; py4j's objects."""
+    if node.isStreaming():
+        yield node
+        children = node.children()
+        for index in range(children.size()):
+            yield from _streaming_nodes(children.apply(index))

@@ -1,0 +1,283 @@
+"""One run of a Structured Streaming query that feeds a dataflow: a thin shell around Spark's threads.
+
+Spark calls :meth:`StreamQuery.feed` for each epoch, in the query's own thread. It stages the rows, offers
+them, and does not return before they are acknowledged, so Spark never plans an epoch while an older one is in
+no checkpoint. The job master's loop looks at what is offered and acknowledges; it never waits here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
+from headgate.connectors.dataframe import stream_log as logs
+from headgate.connectors.dataframe.connector import first_line
+from headgate.connectors.dataframe.source import BYTES_PER_FILE
+from headgate.connectors.dataframe.staged_files import StagedFile, stage
+from headgate.connectors.dataframe.stream_position import Mark, Position
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POOL: Final = "headgate-feeders"
+"""FAIR pool of the feeding tasks, beside the gangs'."""
+
+_LOOK_MS: Final = 10
+_LEAVE_S: Final = 20.0
+_TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?:\n\n|\n\tat |\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInput:
+    """What is read, for as long as the job runs.
+
+    Attributes:
+        name: of the source, for people.
+        frame: the streaming DataFrame.
+        trigger: what ``DataStreamWriter.trigger`` takes; empty for as fast as possible.
+        staging: folder for rows, shared with the workers.
+        logs: folder for logs, shared with later drivers if they are to notice that data is gone.
+    """
+
+    name: str
+    frame: DataFrame
+    trigger: dict[str, Any]
+    staging: Path
+    logs: Path
+
+
+@dataclass(frozen=True, slots=True)
+class StagedEpoch:
+    """One epoch, ready to be read.
+
+    Attributes:
+        number: Spark's.
+        files: with its rows.
+        folder: where they are.
+        position: of a checkpoint that holds the epoch.
+        planned_ms: when Spark planned it (wall clock).
+        staging_ms: how long it took from there to the last durable row.
+    """
+
+    number: int
+    files: Sequence[StagedFile]
+    folder: str
+    position: Position
+    planned_ms: int
+    staging_ms: int
+
+    @property
+    def rows(self) -> int:
+        """Of all its files."""
+        return sum(file.rows for file in self.files)
+
+
+class StreamQuery:
+    """A query that goes on behind a position, in a folder of its own.
+
+    Args:
+        read: what is read.
+        begin: where it goes on; None at the source's own beginning.
+
+    Attributes:
+        offered: the epoch that waits to be read and acknowledged.
+        ended: whether it has come to its end in order, with everything acknowledged.
+    """
+
+    def __init__(self, read: StreamInput, begin: Position | None) -> None:
+        self.offered: StagedEpoch | None = None
+        self.ended = False
+        self._read, self._begin = read, begin
+        self._mark = Mark.of_new_query(begin)
+        self._folder = read.logs / self._mark.line / self._mark.query
+        self._acknowledged = self._mark.epoch
+        self._failure: HeadgateError | None = None
+        self._cause: str | None = None
+        self._query: StreamingQuery | None = None
+        self._after: StreamQuery | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"headgate-stream-{read.name}", daemon=True)
+
+    def start(self, after: StreamQuery | None = None) -> None:
+        """Have Spark run it; returns at once.
+
+        Args:
+            after: a query to be stopped first.
+        """
+        self._after = after
+        self._thread.start()
+
+    def check(self) -> None:
+        """Look whether it has failed.
+
+        Raises:
+            HeadgateError: why.
+        """
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has failed."""
+        return self._failure is not None
+
+    @property
+    def running(self) -> bool:
+        """Whether Spark has begun with it."""
+        return self._query is not None
+
+    @property
+    def beginning(self) -> Position:
+        """The position before the first epoch that this query makes."""
+        if self._begin is not None:
+            return self._begin
+        # The sources may have noted where they begin, such as the newest offsets when the query started.
+        return Position(self._mark, logs.picture(self._folder, -1))
+
+    def stands_behind(self, position: Position | None) -> bool:
+        """Whether what comes next is what comes next behind `position`."""
+        if self.failed or self._stopped.is_set():
+            return False
+        mark = None if position is None else position.mark
+        if self._acknowledged == self._mark.epoch and mark == (self._begin and self._begin.mark):
+            return True
+        return mark == self._mark.at(self._acknowledged)
+
+    def holds_offered(self, position: Position | None) -> bool:
+        """Whether the offered epoch is the last one in `position`: then it is not to be read again."""
+        offered = self.offered
+        return offered is not None and position is not None and position.mark == offered.position.mark
+
+    def acknowledge(self, epoch: int) -> None:
+        """A completed checkpoint holds the epoch: Spark may go on, and its staged rows may go."""
+        self.offered = None
+        self._acknowledged = epoch
+
+    def stop(self) -> None:
+        """End the query and wait for it; what was not acknowledged is as if it had never been planned."""
+        self._stopped.set()
+        if self._query is not None:
+            with contextlib.suppress(Exception):  # a JVM that is gone runs no query
+                self._query.stop()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(_LEAVE_S)
+
+    # -- in the query's own threads --------------------------------------------------------------
+
+    def feed(self, frame: DataFrame, epoch: int) -> None:
+        """Called by Spark: stage an epoch, offer it, and wait until it is acknowledged."""
+        if epoch <= self._acknowledged:
+            return
+        if epoch != self._acknowledged + 1:
+            raise InternalError(f"Spark planned epoch {epoch} behind epoch {self._acknowledged}")
+        folder = self._read.staging / f"{self._mark.query}-{epoch}"
+        try:
+            files = stage(frame, str(folder), max_bytes_per_file=BYTES_PER_FILE)
+        except Exception as error:
+            self._cause = reason_of(error)
+            raise
+        self.offered = self._described(epoch, files, folder)
+        self._await_acknowledgement(frame, epoch)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _described(self, epoch: int, files: Sequence[StagedFile], folder: Path) -> StagedEpoch:
+        now_ms = int(time.time() * 1000)
+        planned_ms = logs.planned_ms(self._folder, epoch) or now_ms
+        position = Position(self._mark.at(epoch), logs.picture(self._folder, epoch))
+        return StagedEpoch(epoch, files, str(folder), position, planned_ms, max(0, now_ms - planned_ms))
+
+    def _await_acknowledgement(self, frame: DataFrame, epoch: int) -> None:
+        """Waits in the JVM, because only there Spark can interrupt it when the query is stopped."""
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+        spark = frame.sparkSession.sparkContext
+        jvm, gateway = spark._jvm, spark._gateway
+        assert jvm is not None, "the query runs in it"
+        assert gateway is not None, "the query was started through it"
+        try:
+            while self._acknowledged < epoch:
+                jvm.java.lang.Thread.sleep(_LOOK_MS)
+        except Py4JJavaError as interrupted:
+            # Spark knows an interruption by its text, with an expression that overflows the stack when the
+            # text is as long as a trace of the JVM.
+            none = gateway.new_array(jvm.java.lang.StackTraceElement, 0)
+            interrupted.java_exception.setStackTrace(none)
+            logging.getLogger("py4j.clientserver").addFilter(_not_of_interruptions)
+            raise interrupted from None
+
+    def _run(self) -> None:
+        try:
+            if self._after is not None:
+                self._after.stop()
+                self._after = None
+            self._lay_out()
+            self._query = self._started()
+            if self._stopped.is_set():
+                self._query.stop()
+            self._query.awaitTermination()
+            self.ended = True
+        except HeadgateError as error:
+            self._failure = error
+        except Exception as error:  # Spark and Py4J raise what they like
+            reason = self._cause or reason_of(error)
+            self._failure = OperatingError(
+                f"the Spark query of source {self._read.name!r} failed behind epoch {self._acknowledged}: "
+                f"{reason}; Spark's own log has more"
+            )
+
+    def _started(self) -> StreamingQuery:
+        spark = self._read.frame.sparkSession.sparkContext
+        spark.setLocalProperty("spark.scheduler.pool", POOL)  # the query's own thread inherits it
+        writer = self._read.frame.writeStream.foreachBatch(self.feed)
+        if self._read.trigger:
+            writer = writer.trigger(**self._read.trigger)
+        # Its job group is Spark's own, because stopping the query cancels by it.
+        name = f"headgate {self._read.name} {self._mark.query}"
+        return writer.queryName(name).option("checkpointLocation", self._folder.absolute().as_uri()).start()
+
+    def _lay_out(self) -> None:
+        if self._begin is None:
+            self._folder.mkdir(parents=True)
+            return
+        line = self._folder.parent
+        later = logs.files_of_later_epochs(line, self._begin.log)
+        gone = logs.missing_locally(later)
+        if gone:
+            shown = ", ".join(gone[:3]) + (f" and {len(gone) - 3} more" if len(gone) > 3 else "")
+            epoch = self._mark.epoch
+            raise UsageError(
+                f"source {self._read.name!r} cannot go on behind epoch {epoch} (offsets "
+                f"{logs.offsets_text(self._begin.log, epoch)}): Spark has read files behind it that are "
+                f"gone: {shown}; put them back, begin from a newer checkpoint, or delete {str(line)!r} to go "
+                "on without them"
+            )
+        logs.lay_out(self._folder, self._begin.log)
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+
+def _not_of_interruptions(record: logging.LogRecord) -> bool:
+    """Py4J logs as an error whatever is raised to the JVM; a query that was stopped is none."""
+    raised = record.exc_info[1] if record.exc_info else None
+    return "java.lang.InterruptedException" not in str(raised)
+
+
+def reason_of(error: Exception) -> str:
+    r"""What went wrong, from an error of Spark's, which may go on for pages.
+
+    Example:
+        >>> reason_of(ValueError("[X]\nTraceback (most recent call last):\n  File 1\nKeyError: 'k'\n"))
+        "KeyError: 'k'"
+    """
+    found = _TRACEBACK.search(str(error))
+    lines = [] if found is None else [line for line in found[1].splitlines() if line and line[0] not in " \t"]
+    return lines[-1].strip() if lines else first_line(error)

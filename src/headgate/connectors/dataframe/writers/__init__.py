@@ -1,0 +1,21 @@
+"""Writers for `stream.to_spark()` that repeat a write without harm."""
+
+from headgate.connectors.dataframe.writers.base import EpochWriter, FunctionWriter, SparkEpoch
+from headgate.connectors.dataframe.writers.delta import DeltaWriter, delta
+from headgate.connectors.dataframe.writers.iceberg import IcebergWriter, iceberg
+from headgate.connectors.dataframe.writers.jdbc import JdbcWriter, jdbc
+from headgate.connectors.dataframe.writers.parquet import ParquetWriter, parquet
+
+__all__ = [
+    "DeltaWriter",
+    "EpochWriter",
+    "FunctionWriter",
+    "IcebergWriter",
+    "JdbcWriter",
+    "ParquetWriter",
+    "SparkEpoch",
+    "delta",
+    "iceberg",
+    "jdbc",
+    "parquet",
+]

@@ -1,0 +1,125 @@
+"""What a writer of epochs is, and what it is told of each."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from typing_extensions import override
+
+from headgate.common.errors import OperatingError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+AT_LEAST_ONCE: Final = "at-least-once"
+IDEMPOTENT: Final = "exactly-once (idempotent writes)"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkEpoch:
+    """Which rows a write is about: what the sink got between two checkpoints.
+
+    A write is repeated with the same lineage, sink and epoch, and with the same rows, until it was
+    recorded; so these three are what an idempotent write goes by.
+
+    Attributes:
+        lineage: the line that the job's output goes on; jobs that begin from each other's snapshots share it.
+        sink: the sink's uid.
+        epoch: grows along a line; some numbers are left out.
+        job: id of the job that writes.
+        generation: of the job's driver.
+        checkpoint: the first snapshot of the job that prepared the rows which they are part of.
+        token: of this try alone, for names of what it makes on its way.
+
+    Example:
+        >>> SparkEpoch("orders-1", "out", 7, "orders-1", 1, 7, "3f").key
+        'orders-1/out/7'
+    """
+
+    lineage: str
+    sink: str
+    epoch: int
+    job: str
+    generation: int
+    checkpoint: int
+    token: str
+
+    @property
+    def key(self) -> str:
+        """Lineage, sink and epoch as one text, the same in every try."""
+        return f"{self.lineage}/{self.sink}/{self.epoch}"
+
+
+class EpochWriter(ABC):
+    """Writes epochs so that a repeated write does nothing; lives in the driver, called from one thread.
+
+    Two drivers may be about the same epoch at the same time: one that was replaced may not have noticed. So
+    what a try makes lies apart, by its token, until one step publishes all of it, and of two such
+    steps for one epoch only the first succeeds.
+
+    Attributes:
+        guarantee: what `explain()` says.
+        takes_back: whether :meth:`take_back` and :meth:`put_back` do anything.
+        own_session: whether frames come in a session of their own, whose settings and views nobody else has.
+    """
+
+    guarantee: str = IDEMPOTENT
+    takes_back: ClassVar[bool] = False
+    own_session: ClassVar[bool] = False
+
+    def check(self) -> None:  # noqa: B027 - optional hook
+        """Look at the world before the job starts.
+
+        Raises:
+            UsageError: the output cannot be written as asked for.
+        """
+
+    def begin(self, spark: SparkSession, epoch: SparkEpoch) -> None:  # noqa: B027 - optional hook
+        """The first epoch of this driver comes: what earlier tries have left on their way may go."""
+
+    @abstractmethod
+    def write(self, frame: DataFrame, epoch: SparkEpoch) -> None:
+        """Write the rows, durably; returns when they are visible, also if they were already.
+
+        Raises:
+            Exception: any; the job restarts, and the epoch is written again.
+        """
+
+    def take_back(self, lineage: str, sink: str, epochs: Iterable[int], unfinished: Collection[int]) -> None:
+        """Make epochs invisible, so that no late try can make them visible again.
+
+        Args:
+            lineage: of the epochs.
+            sink: uid.
+            epochs: what to take back, in any order; those that were never written are passed over.
+            unfinished: epochs of which it is not known whether they were written.
+        """
+        raise OperatingError(f"{self.describe()} cannot take back what was written")
+
+    def put_back(self, lineage: str, sink: str, epochs: Iterable[int]) -> None:
+        """Make visible again what :meth:`take_back` took; epochs that it did not take are passed over."""
+        raise OperatingError(f"{self.describe()} cannot put back what was written")
+
+    def describe(self) -> str:
+        """A short name for explain and messages."""
+        return type(self).__name__
+
+
+class FunctionWriter(EpochWriter):
+    """The user's function, which is called again where it is not known how the last call ended."""
+
+    guarantee = AT_LEAST_ONCE
+
+    def __init__(self, function: Callable[[Any, SparkEpoch], object]) -> None:
+        self.function = function
+
+    @override
+    def write(self, frame: DataFrame, epoch: SparkEpoch) -> None:
+        self.function(frame, epoch)
+
+    @override
+    def describe(self) -> str:
+        return getattr(self.function, "__qualname__", type(self.function).__name__)

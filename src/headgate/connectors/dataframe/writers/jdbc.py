@@ -1,0 +1,187 @@
+"""Epochs into a table of a database: staged beside it, then moved in one transaction with a row that says so.
+
+The row's key is lineage, sink and epoch, so of two transactions about one epoch the second fails and
+moves nothing. The database must be transactional; PostgreSQL is what it is tested with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from typing_extensions import override
+
+from headgate.common.errors import UsageError
+from headgate.connectors.dataframe.writers.base import EpochWriter, SparkEpoch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EPOCHS: Final = "headgate_epochs"
+"""The table of written epochs, in the schema of the output."""
+
+_NAME: Final = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*\.)*[A-Za-z_][A-Za-z0-9_]*")
+
+
+def jdbc(url: str, table: str, properties: Mapping[str, str] | None = None) -> JdbcWriter:
+    """Epochs appended to a table of a database.
+
+    The table is made with the first epoch where it does not exist. Beside it, in its schema, are the table
+    ``headgate_epochs`` with a row for each epoch, and tables ``headgate_stage_...`` while epochs are written.
+
+    Args:
+        url: of JDBC, such as ``jdbc:postgresql://host/database``; the session needs the driver's jar.
+        table: plain name, with its schema in front where it has one.
+        properties: of the connection, such as ``user``, ``password`` and ``driver`` (its class).
+
+    Raises:
+        UsageError: the URL is none of JDBC, or the table has no plain name.
+    """
+    if not url.startswith("jdbc:"):
+        raise UsageError("jdbc() got a URL that does not begin with 'jdbc:'; expected jdbc:<kind>:...")
+    if not _NAME.fullmatch(table):
+        raise UsageError(f"jdbc() got table={table!r}; expected letters, digits and _, or schema.table")
+    return JdbcWriter(url, table, dict(properties or {}))
+
+
+class JdbcWriter(EpochWriter):
+    """See :func:`jdbc`."""
+
+    def __init__(self, url: str, table: str, properties: dict[str, str]) -> None:
+        self.url, self.table, self.properties = url, table, properties
+        self._schema = f"{schema}." if (schema := table.rpartition(".")[0]) else ""
+        self._epochs = self._schema + EPOCHS
+
+    @override
+    def begin(self, spark: SparkSession, epoch: SparkEpoch) -> None:
+        with self._connection(spark) as connection:
+            _run(
+                connection,
+                f"create table if not exists {self._epochs} (lineage varchar(250) not null, "
+                "sink varchar(250) not null, epoch bigint not null, job varchar(250) not null, "
+                "primary key (lineage, sink, epoch))",
+            )
+            connection.commit()
+            for table in self._stale(connection, epoch):
+                _run(connection, f"drop table if exists {self._schema}{table}")
+            connection.commit()
+
+    @override
+    def write(self, frame: DataFrame, epoch: SparkEpoch) -> None:
+        spark, stage = frame.sparkSession, self._schema + staging_table(epoch)
+        with self._connection(spark) as connection:
+            if self._is_written(connection, epoch):
+                return
+        frame.write.mode("overwrite").jdbc(self.url, stage, properties=self.properties)
+        names = ", ".join(self._quoted(spark, name) for name in frame.columns)
+        with self._connection(spark) as connection:
+            try:
+                # Some databases commit with every change of a table, so these are apart from the move.
+                empty = f"select * from {stage} where 1 = 0"  # noqa: S608
+                _run(connection, f"create table if not exists {self.table} as {empty}")
+                connection.commit()
+                self._move(connection, epoch, stage, names)
+            finally:
+                with contextlib.suppress(Exception):
+                    connection.rollback()
+                    _run(connection, f"drop table if exists {stage}")
+                    connection.commit()
+
+    @override
+    def describe(self) -> str:
+        return f"JDBC {self.table}"
+
+    def _move(self, connection: Any, epoch: SparkEpoch, stage: str, names: str) -> None:
+        """All or nothing; nothing when another try was first."""
+        try:
+            self._note(connection, epoch)
+        except Exception:
+            connection.rollback()
+            if self._is_written(connection, epoch):
+                return
+            raise
+        _run(connection, f"insert into {self.table} ({names}) select {names} from {stage}")  # noqa: S608
+        connection.commit()
+
+    def _note(self, connection: Any, epoch: SparkEpoch) -> None:
+        """Waits for a transaction that has noted the same epoch and is not at its end yet."""
+        statement = connection.prepareStatement(
+            f"insert into {self._epochs} (lineage, sink, epoch, job) values (?, ?, ?, ?)"  # noqa: S608
+        )
+        statement.setString(1, epoch.lineage)
+        statement.setString(2, epoch.sink)
+        statement.setLong(3, epoch.epoch)
+        statement.setString(4, epoch.job)
+        statement.executeUpdate()
+        statement.close()
+
+    def _is_written(self, connection: Any, epoch: SparkEpoch) -> bool:
+        statement = connection.prepareStatement(
+            f"select 1 from {self._epochs} where lineage = ? and sink = ? and epoch = ?"  # noqa: S608
+        )
+        statement.setString(1, epoch.lineage)
+        statement.setString(2, epoch.sink)
+        statement.setLong(3, epoch.epoch)
+        found = bool(statement.executeQuery().next())
+        statement.close()
+        return found
+
+    def _stale(self, connection: Any, epoch: SparkEpoch) -> list[str]:
+        """Staging tables of this sink that drivers up to this one have left."""
+        schema, prefix = self._schema.rstrip(".") or None, _prefix(epoch)
+        rows = connection.getMetaData().getTables(None, schema, f"{prefix}%", None)
+        found = []
+        while rows.next():
+            name = str(rows.getString("TABLE_NAME"))
+            if name.lower().startswith(prefix) and int(name.split("_")[4]) <= epoch.generation:
+                found.append(name)
+        rows.close()
+        return found
+
+    def _quoted(self, spark: SparkSession, name: str) -> str:
+        jvm: Any = spark._jvm
+        dialects = jvm.org.apache.spark.sql.jdbc.JdbcDialects
+        return str(dialects.get(self.url).quoteIdentifier(name))
+
+    @contextmanager
+    def _connection(self, spark: SparkSession) -> Iterator[Any]:
+        jvm: Any = spark._jvm
+        wanted = jvm.java.util.Properties()
+        for key, value in self.properties.items():
+            wanted.setProperty(key, value)
+        if driver := self.properties.get("driver"):
+            # Drivers in jars of the session are not found by JDBC's own search.
+            jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(driver)
+        connection = jvm.java.sql.DriverManager.getConnection(self.url, wanted)
+        try:
+            connection.setAutoCommit(False)
+            yield connection
+        finally:
+            connection.close()
+
+
+def _prefix(epoch: SparkEpoch) -> str:
+    """What the staging tables of a sink on a line begin with."""
+    return f"headgate_stage_{zlib.crc32(f'{epoch.lineage}/{epoch.sink}'.encode()):08x}_"
+
+
+def staging_table(epoch: SparkEpoch) -> str:
+    """The staging table of one try.
+
+    Example:
+        >>> staging_table(SparkEpoch("a", "out", 7, "a", 2, 7, "3f"))
+        'headgate_stage_ed9f2a6f_7_2_3f'
+    """
+    return f"{_prefix(epoch)}{epoch.epoch}_{epoch.generation}_{epoch.token}"
+
+
+def _run(connection: Any, text: str) -> None:
+    statement = connection.createStatement()
+    try:
+        statement.execute(text)
+    finally:
+        statement.close()

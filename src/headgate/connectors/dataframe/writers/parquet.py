@@ -1,0 +1,202 @@
+"""Epochs as Parquet directories: written apart, then published by one rename.
+
+::
+
+    _lineage=<line>/_sink=<uid>/_epoch=<n>/...   published; readers see lineage, sink and epoch as columns
+    _attempts/<line>+<uid>/<n>-<generation>-<token>/   what tries write; readers pass over such names
+    _taken_back/<line>+<uid>/<n>/                what was published and is not any more
+
+A directory cannot be renamed onto one that has files, so of two tries of an epoch one is published. An
+epoch that was taken back leaves a directory with a mark, so that no late try can come after it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+from urllib.parse import quote, unquote, urlsplit
+
+from typing_extensions import override
+
+from headgate.common.errors import FencedError, UsageError
+from headgate.connectors.dataframe.writers.base import EpochWriter, SparkEpoch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS: Final = ("_lineage", "_sink", "_epoch")
+"""What readers get beside the rows' own columns."""
+
+_ATTEMPTS: Final = "_attempts"
+_TAKEN_BACK: Final = "_taken_back"
+
+
+def parquet(path: str | os.PathLike[str], partition_by: Sequence[str] = ()) -> ParquetWriter:
+    """Epochs as Parquet files, each epoch published at once.
+
+    ``spark.read.parquet(path)`` gives the rows of published epochs, with the columns ``_lineage``, ``_sink``
+    and ``_epoch`` added.
+
+    Args:
+        path: a directory on a disk that the driver and all executors share under this name.
+        partition_by: columns that become directories below an epoch's.
+
+    Raises:
+        UsageError: the path is on an object store or another file system of Hadoop, or `partition_by` is no
+            list of names.
+    """
+    if isinstance(partition_by, str) or not all(isinstance(name, str) for name in partition_by):
+        raise UsageError(f"parquet() got partition_by={partition_by!r}; expected a list of column names")
+    return ParquetWriter(_local(path), tuple(partition_by))
+
+
+class ParquetWriter(EpochWriter):
+    """See :func:`parquet`."""
+
+    takes_back: ClassVar[bool] = True
+
+    def __init__(self, path: str, partition_by: tuple[str, ...]) -> None:
+        self.path, self.partition_by = path, partition_by
+
+    @override
+    def check(self) -> None:
+        folder = Path(self.path)
+        if os.path.lexists(folder) and not folder.is_dir():
+            raise UsageError(f"output {self.path!r} is a file; expected a directory or a new name")
+        while not os.path.lexists(folder):
+            folder = folder.parent
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise UsageError(
+                f"cannot write in {str(folder)!r}; allow writing there or choose another directory"
+            )
+
+    @override
+    def begin(self, spark: SparkSession, epoch: SparkEpoch) -> None:
+        for attempt in self._attempts(epoch.lineage, epoch.sink).glob("*"):
+            if int(attempt.name.split("-")[1]) <= epoch.generation:
+                shutil.rmtree(attempt, ignore_errors=True)
+
+    @override
+    def write(self, frame: DataFrame, epoch: SparkEpoch) -> None:
+        taken = next((name for name in frame.columns if name in COLUMNS), None)
+        if taken is not None:
+            raise UsageError(
+                f"the rows have a column {taken!r}, which the Parquet output of to_spark() adds itself; "
+                "rename the column"
+            )
+        final = self._final(epoch.lineage, epoch.sink, epoch.epoch)
+        if self._published(final):
+            return
+        name = f"{epoch.epoch}-{epoch.generation}-{epoch.token}"
+        attempt = self._attempts(epoch.lineage, epoch.sink) / name
+        frame.write.partitionBy(*self.partition_by).parquet(f"file://{attempt}")
+        (attempt / "_SUCCESS").unlink(missing_ok=True)
+        _make_durable(attempt)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        if not _renamed(attempt, final):
+            self._published(final)
+            shutil.rmtree(attempt, ignore_errors=True)
+        for folder in (final.parent, *list(final.parents)[1:4]):
+            _sync(folder)
+
+    @override
+    def take_back(self, lineage: str, sink: str, epochs: Iterable[int], unfinished: Collection[int]) -> None:
+        for epoch in {*epochs, *unfinished}:
+            final = self._final(lineage, sink, epoch)
+            if epoch not in unfinished and not final.exists():
+                continue
+            final.parent.mkdir(parents=True, exist_ok=True)
+            while not (final / _TAKEN_BACK).exists():
+                self._make_way(final, self._aside(lineage, sink, epoch))
+            _sync(final.parent)
+
+    @override
+    def put_back(self, lineage: str, sink: str, epochs: Iterable[int]) -> None:
+        for epoch in epochs:
+            final, aside = self._final(lineage, sink, epoch), self._aside(lineage, sink, epoch)
+            mark = final / _TAKEN_BACK
+            if mark.exists():
+                mark.unlink()
+                # What was not known to be written may have nothing aside; its job writes it again.
+                aside.rename(final) if aside.exists() else final.rmdir()
+            elif aside.exists():
+                aside.rename(final)
+            _sync(final.parent)
+
+    @override
+    def describe(self) -> str:
+        return f"Parquet {self.path}"
+
+    def _make_way(self, final: Path, aside: Path) -> None:
+        """Put a mark where an epoch's directory is or would be; what is there goes aside."""
+        if final.exists():
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(aside, ignore_errors=True)
+            final.rename(aside)
+            _sync(aside.parent)
+        empty = aside.with_name(f"{aside.name}.mark")
+        empty.mkdir(parents=True, exist_ok=True)
+        (empty / _TAKEN_BACK).touch()
+        # Somebody may have published in between; the caller looks again.
+        _renamed(empty, final)
+
+    def _published(self, final: Path) -> bool:
+        if (final / _TAKEN_BACK).exists():
+            raise FencedError(
+                f"{str(final)!r} was taken back by another job that goes on from an older snapshot; begin "
+                "this one again with execution.sinks.older-snapshot=take-back to have it back"
+            )
+        return final.is_dir() and any(final.iterdir())
+
+    def _final(self, lineage: str, sink: str, epoch: int) -> Path:
+        values = (quote(lineage, safe=""), quote(sink, safe=""), str(epoch))
+        return Path(self.path, *(f"{column}={value}" for column, value in zip(COLUMNS, values, strict=True)))
+
+    def _attempts(self, lineage: str, sink: str) -> Path:
+        return Path(self.path, _ATTEMPTS, f"{quote(lineage, safe='')}+{quote(sink, safe='')}")
+
+    def _aside(self, lineage: str, sink: str, epoch: int) -> Path:
+        return Path(self.path, _TAKEN_BACK, f"{quote(lineage, safe='')}+{quote(sink, safe='')}", str(epoch))
+
+
+def _local(path: str | os.PathLike[str]) -> str:
+    text = os.fspath(path)
+    scheme = urlsplit(text).scheme
+    if scheme == "file":
+        text = unquote(urlsplit(text).path)
+    elif scheme:
+        raise UsageError(
+            f"parquet() got {text!r}; expected a directory on a shared disk, because on {scheme}:// an epoch "
+            "cannot be published by one rename; use delta() or iceberg() there"
+        )
+    return str(Path(text).absolute())
+
+
+def _renamed(source: Path, target: Path) -> bool:
+    """Whether it could be renamed; False when the target has files."""
+    try:
+        source.rename(target)
+    except OSError:
+        if target.is_dir() and any(target.iterdir()):
+            return False
+        raise
+    return True
+
+
+def _make_durable(folder: Path) -> None:
+    """Spark leaves what it has written to the operating system."""
+    for path in (folder, *folder.rglob("*")):
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,65 @@
+"""Folders and checks for jobs that hand epochs to Spark."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from headgate.api.executor import JobSpec
+from headgate.common import options as o
+from headgate.common.errors import UsageError
+from headgate.connectors.dataframe import DataFrameConnector
+from headgate.connectors.dataframe.to_spark import SparkSink
+from headgate.deploy.spark.session import sql_session
+from headgate.deploy.spark.staging import staging_root
+
+EPOCHS: Final = ".headgate-to-spark"
+"""Below the staging root: rows that wait for their epoch, and the journals of all jobs that stage there."""
+
+
+def check_epochs(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
+    """Refuse a job whose epochs Spark could never write.
+
+    Raises:
+        UsageError: Spark has no slot to write with.
+    """
+    for uid, sink in connectors.items():
+        if isinstance(sink, SparkSink) and job.config.get(o.RESERVED_SLOTS) < 1:
+            raise UsageError(
+                f"sink {uid!r} is written by tasks of Spark, and {o.RESERVED_SLOTS.key} is 0, so that none "
+                "could run beside the workers; set it to 1 or more"
+            )
+
+
+@contextmanager
+def epochs_ready(job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool) -> Iterator[None]:
+    """Tell the sinks where to stage.
+
+    Args:
+        job: what runs.
+        connectors: of the job.
+        local: whether all workers are on this machine.
+
+    Raises:
+        UsageError: there is no folder that all workers share, or a schema is wrong.
+    """
+    sinks = [part for part in connectors.values() if isinstance(part, SparkSink)]
+    if not sinks:
+        yield
+        return
+    root = staging_root(job, local)
+    # Without checkpoints nothing goes on behind this run, and nobody will ask for what it had staged.
+    lasts = root != Path(tempfile.gettempdir())
+    folder = root / (EPOCHS if lasts else f"{EPOCHS}-{secrets.token_hex(6)}")
+    try:
+        for sink in sinks:
+            sink.prepare(sql_session(job.spark), str(folder))
+        yield
+    finally:
+        if not lasts:
+            shutil.rmtree(folder, ignore_errors=True)

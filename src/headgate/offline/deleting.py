@@ -1,0 +1,168 @@
+"""Deletes a savepoint, and with the program's help has sinks let go of the output that it held.
+
+What the output is kept in only the program's sinks know: a savepoint names prepared output relative to
+places that can move. Without the program the savepoint goes all the same, and the output stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from headgate.api.capture import Inspection, capture
+from headgate.checkpoint.inventory import look_at
+from headgate.checkpoint.layout import METADATA
+from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.opening import SAVEPOINT, referenced_ranges
+from headgate.checkpoint.ownership import MARK
+from headgate.checkpoint.storage.base import KeepsTemporaries
+from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
+from headgate.checkpoint.storage.uris import open_disk, split_uri
+from headgate.common.config import Config
+from headgate.common.errors import HeadgateError, UsageError
+from headgate.common.ports import Disk
+from headgate.graph.logical import Node
+from headgate.graph.physical import PhysicalPlan
+from headgate.offline.storages import absolute, storage_options
+from headgate.offline.upgrade import outcome
+from headgate.runtime.committers import committables_of, committers_in, fork_of
+from headgate.state.snapshots import CheckpointMetadata
+
+_INSPECTOR: Final = "headgate.offline.deleting:inspect"
+_OURS: Final = ("data/", "state/")
+"""Folders in a savepoint where only savepoints write."""
+
+Release = Callable[[CheckpointMetadata], list[str]]
+"""Has sinks let go of what a savepoint holds; gives the uids of those that did."""
+
+
+class Deleted(NamedTuple):
+    """What became of a savepoint.
+
+    Attributes:
+        uri: where it was.
+        files: how many files were deleted.
+        released: uids of sinks that let go of the output that it held.
+        still_held: uid of a sink to the number of committables that stay held, because nobody asked it.
+        left: files in the savepoint's folder that are not of it, and stay.
+    """
+
+    uri: str
+    files: int
+    released: list[str]
+    still_held: dict[str, int]
+    left: list[str]
+
+
+def delete_savepoint(
+    savepoint: str,
+    program: str | Path | None = None,
+    arguments: Sequence[str] = (),
+    options: Sequence[str] = (),
+    *,
+    claimed: bool = False,
+    timeout_s: float = 60.0,
+) -> Deleted:
+    """Delete a savepoint, after making sure that it is one.
+
+    First its sinks let go, then the metadata goes, then the rest. What breaks off behind the metadata leaves
+    a folder that is no savepoint any more, and is deleted by hand.
+
+    Args:
+        savepoint: path or URI of its folder, or of its `_metadata`.
+        program: path of the Python file whose sinks prepared its output; it is run up to ``execute()`` in a
+            process of its own, and starts no job. None: what is held stays held.
+        arguments: the program's own; they may say where the output is.
+        options: ``key=value`` settings, as behind ``-D``; those of storages count for the savepoint, too.
+        claimed: whether it may go although a job has claimed it, which deletes it itself if it still runs.
+        timeout_s: how long the program may take.
+
+    Raises:
+        UsageError: it is no savepoint, a job owns it, or the program cannot be planned. Nothing was deleted.
+        OperatingError: a sink could not let go; nothing was deleted.
+        StorageError: a file cannot be read or deleted.
+    """
+    with storage_options(options):
+        if program is None:
+            return _delete(savepoint, claimed, lambda _: [])
+        request = {"savepoint": absolute(savepoint), "claimed": claimed}
+    facts = capture(program, arguments, options, timeout_s, Inspection(_INSPECTOR, request))
+    return Deleted(*outcome(facts, str(program))["deleted"])
+
+
+def inspect(
+    request: Mapping[str, Any], _nodes: Sequence[Node], plan: PhysicalPlan, config: Config
+) -> dict[str, Any]:
+    """An `api.capture.Inspection`: "deleted", or "error" with class and message of what went wrong."""
+    try:
+        use_storage_settings(storage_settings(config))
+        found = _delete(request["savepoint"], request["claimed"], lambda it: _release(plan, it))
+        return {"deleted": list(found)}
+    except HeadgateError as error:
+        return {"error": [type(error).__name__, str(error)]}
+
+
+def _release(plan: PhysicalPlan, savepoint: CheckpointMetadata) -> list[str]:
+    released = []
+    for uid, committer in committers_in(plan).items():
+        committables = committables_of(savepoint, uid)
+        if committables:
+            try:
+                committer.release(committables, fork_of(savepoint))
+            finally:
+                committer.close()
+            released.append(uid)
+    return released
+
+
+def _delete(uri: str, claimed: bool, release: Release) -> Deleted:
+    disk, metadata, names = _looked_at(uri)
+    _refuse_claimed(disk, names, claimed)
+    released = release(metadata)
+    still = {uid: len(committables_of(metadata, uid)) for uid in metadata.operators if uid not in released}
+    mine = {METADATA, MARK, *(item.file for item in referenced_ranges(metadata))} & names
+    mine |= {name for name in names if name.startswith(_OURS)}
+    unfinished = set(disk.temporaries("")) if isinstance(disk, KeepsTemporaries) else set()
+    _remove(disk, [METADATA, *sorted((mine | unfinished) - {METADATA, MARK}), *({MARK} & mine)])
+    return Deleted(
+        disk.describe(),
+        len(mine | unfinished),
+        released,
+        {uid: count for uid, count in still.items() if count},
+        sorted(names - mine),
+    )
+
+
+def _looked_at(uri: str) -> tuple[Disk, CheckpointMetadata, frozenset[str]]:
+    """The savepoint's own folder, what it says of itself, and all files in the folder."""
+    place = look_at(uri)
+    if place.kind != "snapshot":
+        raise UsageError(f"{place.uri} is no savepoint but a {place.kind} of checkpoints; name one savepoint")
+    (files,) = place.snapshots
+    metadata = decode_metadata(files.disk.read(METADATA), files.disk.describe(METADATA))
+    if metadata.kind != SAVEPOINT:
+        raise UsageError(
+            f"{place.uri} is checkpoint {metadata.checkpoint} of job {metadata.job!r} and no savepoint; its "
+            "job deletes it, or a job that claims it does"
+        )
+    return files.disk, metadata, files.names
+
+
+def _refuse_claimed(disk: Disk, names: frozenset[str], claimed: bool) -> None:
+    if claimed or MARK not in names:
+        return
+    owner = disk.read(MARK).decode(errors="replace")
+    raise UsageError(
+        f"savepoint {disk.describe()} belongs to job {owner!r}, which claimed it and deletes it when its own "
+        "checkpoints have replaced it; say --claimed if that job is over, or can do without"
+    )
+
+
+def _remove(disk: Disk, names: Sequence[str]) -> None:
+    """The metadata comes first: a half-deleted savepoint must not look whole."""
+    root, folder = split_uri(disk.describe(), 1)
+    # From one folder further up, so that the savepoint's own folder goes when it is empty.
+    above = open_disk(root) if folder else disk
+    for name in names:
+        above.delete(f"{folder}/{name}" if folder else name)

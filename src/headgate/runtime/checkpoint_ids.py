@@ -1,0 +1,76 @@
+"""Ids of checkpoints that no driver of the job uses twice, although a store hears of completed ones only.
+
+A store promises each claimant :data:`~headgate.checkpoint.store.base.IDS_AHEAD` ids. Before half of them is
+used up more are reserved, in the background; an id that is not reserved yet is not used.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from headgate.checkpoint.service import CheckpointService
+from headgate.checkpoint.store.base import IDS_AHEAD, CommitPermit
+from headgate.common.errors import OperatingError
+from headgate.common.ids import CheckpointId
+from headgate.common.ports import Background
+
+_LOG: Final = logging.getLogger("headgate.checkpoints")
+
+
+class CheckpointIds:
+    """Used by the job master's loop.
+
+    Args:
+        service: of the job's checkpoints; None where it takes none, and ids mean nothing to anybody else.
+        permit: to change its store.
+        background: does what blocks.
+        post: hands a callback to the loop, from any thread.
+    """
+
+    def __init__(
+        self,
+        service: CheckpointService | None,
+        permit: CommitPermit | None,
+        background: Background,
+        post: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._service, self._permit = service, permit
+        self._background, self._post = background, post
+        self._end: int | None = None
+        self._reserving = False
+
+    def require(self, checkpoint: int) -> None:
+        """A checkpoint of this id is about to be taken; the first one has the first id that was given.
+
+        Raises:
+            OperatingError: the id is not reserved, because the store was out of reach for long.
+        """
+        if self._service is None or self._permit is None:
+            return
+        if self._end is None:
+            self._end = checkpoint + IDS_AHEAD
+        if checkpoint + IDS_AHEAD // 2 >= self._end and not self._reserving:
+            self._reserve(self._service, self._permit, checkpoint + IDS_AHEAD)
+        if checkpoint >= self._end:
+            raise OperatingError(
+                f"id {checkpoint} is not reserved yet in the store of completed checkpoints, and another "
+                "driver might use it again; see the log for why"
+            )
+
+    def _reserve(self, service: CheckpointService, permit: CommitPermit, end: int) -> None:
+        self._reserving = True
+
+        def done(_: object, error: BaseException | None) -> None:
+            self._post(lambda: self._reserved(end, error))
+
+        self._background.submit(lambda: service.reserve_ids(permit, CheckpointId(end)), done)
+
+    def _reserved(self, end: int, error: BaseException | None) -> None:
+        self._reserving = False
+        if error is None:
+            self._end = end
+        else:
+            # Whoever completes the next checkpoint finds out as well, and decides what follows.
+            _LOG.warning("ids of checkpoints below %d could not be reserved: %s", end, error)

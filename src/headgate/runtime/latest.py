@@ -1,0 +1,67 @@
+"""Where a job goes on that has completed checkpoints of its own, and what is said when that is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from headgate.checkpoint.layout import log_folder
+from headgate.checkpoint.opening import SAVEPOINT, Disks, damaged_log, offer, offer_beside, open_logged
+from headgate.checkpoint.service import CheckpointService
+from headgate.common.errors import DamagedFileError
+from headgate.runtime.master_ports import RestorePoint
+
+
+def latest_point(
+    service: CheckpointService,
+    disks: Disks,
+    fell_back: Callable[[str], None] | None = None,
+    gone_back: Collection[int] = (),
+) -> RestorePoint | None:
+    """The newest checkpoint of a job's log, read afresh; None when there is none.
+
+    Args:
+        service: of the job's checkpoints.
+        disks: opens the disk of a savepoint that the job was stopped with.
+        fell_back: leave to take an older one when it is damaged, for which all of it is read; told in words
+            each time.
+        gone_back: those that the job has gone back behind before: it does not go on from them any more, even
+            if they are whole again, because their output was written anew.
+
+    Raises:
+        DamagedFileError: it, or an entry of the log, is damaged; the message offers the next whole one.
+        StorageError: it cannot be read.
+    """
+    try:
+        logged = service.completed()
+    except DamagedFileError as error:
+        raise damaged_log(error, service.disk, log_folder(service.job)) from error
+    usable = [entry for entry in logged if entry.checkpoint not in gone_back]
+    if not usable:
+        return None
+    disk, found = open_logged(service.disk, usable, disks, fell_back)
+    if fell_back is None:
+        return RestorePoint(found, disk.describe())
+    passed = tuple(entry.checkpoint for entry in usable if entry.checkpoint > found.checkpoint)
+    return RestorePoint(found, disk.describe(), passed_over=passed)
+
+
+def offered(
+    error: DamagedFileError, point: RestorePoint, service: CheckpointService | None, disks: Disks
+) -> DamagedFileError:
+    """What is told when subtasks found a restore point to be damaged: also which older one is whole.
+
+    Args:
+        error: what they found.
+        point: what was restored.
+        service: of the checkpoints of the job that restored it, if it has any.
+        disks: opens the disk of a savepoint that is elsewhere.
+    """
+    checkpoint, root = point.checkpoint, point.storage
+    if service is not None and checkpoint.job == service.job:
+        older = [entry for entry in service.completed() if entry.checkpoint < checkpoint.checkpoint]
+        said = offer(service.disk, older[::-1], disks)
+    elif root is None or checkpoint.kind == SAVEPOINT:
+        said = offer_beside(root or "", "")
+    else:
+        said = offer_beside(f"{root.rstrip('/')}/{checkpoint.job}", f"chk-{checkpoint.checkpoint}")
+    return DamagedFileError(f"{error}; {said}")

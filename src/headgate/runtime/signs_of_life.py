@@ -1,0 +1,89 @@
+"""Whether another driver still runs the job whose checkpoint is to be claimed.
+
+A sign proves that it runs; that there is none proves nothing, because a driver may be where nobody can see
+it. So a claim is refused on a sign only. Without one it goes on, and fences whoever still runs.
+
+Signs are: the file of a job that answers commands, locked by a driver of this machine, and the beat of a
+leader on files, if it goes on while it is watched.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from headgate.common import options as o
+from headgate.common.config import Config
+from headgate.common.errors import UsageError
+from headgate.common.ids import JobId
+from headgate.common.job_files import known_jobs
+from headgate.common.ports import Clock, Disk
+from headgate.runtime.elections import FileElection
+from headgate.runtime.high_availability import LEADERS, election_key, job_id
+from headgate.runtime.system import SystemClock
+from headgate.state.snapshots import CheckpointMetadata
+
+LOOKS_PER_LEASE: Final = 30
+"""How often a beat is looked at while it is watched for one lease."""
+
+
+def refuse_running(
+    config: Config,
+    disk: Disk,
+    checkpoint: CheckpointMetadata,
+    clock: Clock | None = None,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Refuse to claim a checkpoint whose job runs, where that can be seen.
+
+    Args:
+        config: of the job that claims; its `high-availability.lease` is how long a silent leader is watched.
+        disk: the storage that the checkpoint is in.
+        checkpoint: what is to be claimed; no savepoint, which no job needs.
+        clock: this driver's.
+        pause: waits so many seconds.
+
+    Raises:
+        UsageError: the job runs; says where.
+        StorageError: the storage cannot be read.
+    """
+    job = JobId(checkpoint.job)
+    where = _answering(job, disk) or _leading(config, disk, checkpoint, clock or SystemClock(), pause)
+    if where is not None:
+        raise UsageError(
+            f"checkpoint {checkpoint.checkpoint} of job {job!r} cannot be claimed, because the job is "
+            f"running ({where}) and would be stopped by that; end it first, with `headgate stop {job}` or "
+            f"`headgate cancel {job}`, or begin with {o.CLAIM_MODE.key}=NO_CLAIM"
+        )
+
+
+def _answering(job: JobId, disk: Disk) -> str | None:
+    """The driver of this machine that holds the job's file, in words."""
+    for known in known_jobs():
+        file = known.file
+        # Under high availability jobs of one name have one id on every storage.
+        here = file.host == socket.gethostname() and file.storage in (None, disk.describe())
+        if file.job_id == job and here and not known.gone:
+            return f"process {file.pid} on {file.host}"
+    return None
+
+
+def _leading(
+    config: Config, disk: Disk, checkpoint: CheckpointMetadata, clock: Clock, pause: Callable[[float], None]
+) -> str | None:
+    """The leader of the job on this storage whose beat goes on, in words."""
+    name, cluster = checkpoint.job_name, config.get(o.HA_CLUSTER_ID)
+    lease_ms = config.get(o.HA_LEASE)
+    election = FileElection(disk, f"{LEADERS}/{election_key(name, cluster)}", clock, lease_ms)
+    first = election.leader()
+    if first is None or first.released or job_id(name, cluster, first.run) != checkpoint.job:
+        return None
+    until_ms = clock.monotonic_ms() + lease_ms
+    while clock.monotonic_ms() < until_ms:
+        pause(lease_ms / 1000 / LOOKS_PER_LEASE)
+        now = election.leader()
+        if now is not None and now != first:
+            return None if now.released else now.who
+    return None

@@ -1,0 +1,36 @@
+"""What programs use besides streams where Spark takes part: writers of epochs, snapshots as DataFrames.
+
+    import headgate as hg
+
+    counts.to_spark(hg.spark.parquet("/data/counts"))
+
+Importing it loads nothing of Spark; each name is loaded when it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from headgate.connectors.dataframe.writers import (
+        EpochWriter,
+        SparkEpoch,
+        delta,
+        iceberg,
+        jdbc,
+        parquet,
+    )
+    from headgate.stateprocessor.writing import SavepointWriter
+
+__all__ = ["EpochWriter", "SavepointWriter", "SparkEpoch", "delta", "iceberg", "jdbc", "parquet"]
+
+_WRITERS: Final = "headgate.connectors.dataframe.writers"
+_PLACES: Final = dict.fromkeys(["EpochWriter", "SparkEpoch", "delta", "iceberg", "jdbc", "parquet"], _WRITERS)
+_PLACES["SavepointWriter"] = "headgate.stateprocessor.writing"
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
+    raise AttributeError(f"module 'headgate.spark' has no attribute {name!r}")

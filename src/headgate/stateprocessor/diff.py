@@ -1,0 +1,299 @@
+"""What differs between the keyed state of two snapshots: keys added, removed and changed, state by state.
+
+Both are read once, whatever form, backend and number of key groups they have, and brought into the order of
+one number of key groups through the disk for temporary files. Of each state one key group of both is in
+memory at a time. No program is needed: values are compared as they are described. When they were written does
+not count.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from headgate.checkpoint.opening import open_checkpoint
+from headgate.common.errors import UsageError
+from headgate.common.ports import Disk
+from headgate.offline.entries import portions
+from headgate.offline.forms import Form, PlainForms
+from headgate.offline.sorting import Sorter
+from headgate.offline.storages import storage_options
+from headgate.offline.words import state_words
+from headgate.serde.arrow_columns import ArrowColumn
+from headgate.serde.arrow_types import codec_of
+from headgate.serde.stored_values import Beyond
+from headgate.state.canonical.layout import BYTES, TIMER_SECTIONS, row_of, stored_type
+from headgate.state.heap.blob import Section
+from headgate.state.names import is_stamps
+from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
+
+SAMPLES: Final = 5
+
+Entries = dict[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One key that differs.
+
+    Attributes:
+        change: "changed", "added" or "removed".
+        key: as Python writes it; of a timer with its time.
+        before: what the first snapshot has, as plain values by the names of fields; None where nothing.
+        after: what the second has.
+    """
+
+    change: str
+    key: str
+    before: Any
+    after: Any
+
+
+@dataclass(slots=True)
+class StateDifference:
+    """One state of one operator, or its timers of one time domain.
+
+    Attributes:
+        uid: of the operator.
+        state: its name.
+        types: of the state in both snapshots, for people; None where one does not have it.
+        same: keys that have the same in both.
+        changed: keys that have another value.
+        added: keys that only the second snapshot has.
+        removed: keys that only the first one has.
+        samples: some of them, those of low key groups first.
+        unread: why the values could not be compared, or None.
+    """
+
+    uid: str
+    state: str
+    types: tuple[str | None, str | None]
+    same: int = 0
+    changed: int = 0
+    added: int = 0
+    removed: int = 0
+    samples: list[Sample] = field(default_factory=list)
+    unread: str | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether there is anything to tell."""
+        return (
+            bool(self.changed or self.added or self.removed or self.unread) or self.types[0] != self.types[1]
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def compare(
+    before: str, after: str, only: str | None = None, samples: int = SAMPLES, options: Sequence[str] = ()
+) -> list[StateDifference]:
+    """The difference of each state of two snapshots, also of those that are the same.
+
+    Args:
+        before: path or URI of a checkpoint or savepoint.
+        after: of the other one.
+        only: "uid" or "uid/state": nothing else is looked at.
+        samples: at most so many keys of each kind of change are shown for each state.
+        options: ``key=value`` settings of storages, as behind ``-D``.
+
+    Raises:
+        UsageError: neither has what `only` names.
+        StorageError: a snapshot is missing or damaged.
+    """
+    with storage_options(options):
+        sides = _Side(*open_checkpoint(before)), _Side(*open_checkpoint(after))
+        groups = max(side.metadata.max_parallelism for side in sides)
+        uids = sorted({uid for side in sides for uid in side.metadata.operators})
+        wanted = [uid for uid in uids if only is None or only == uid or only.startswith(uid + "/")]
+        found = [
+            one
+            for uid in wanted
+            for one in _Operator(uid, sides, groups, samples).differences()
+            if only in (None, uid, f"{uid}/{one.state}")
+        ]
+    if only is not None and not found:
+        raise UsageError(
+            f"neither snapshot has keyed state {only!r}; they have operators "
+            f"{', '.join(uids) or 'without state'}"
+        )
+    return found
+
+
+class _Side(NamedTuple):
+    disk: Disk
+    metadata: CheckpointMetadata
+
+    def handles(self, uid: str) -> list[KeyedStateHandle]:
+        states = self.metadata.operators.get(uid, [])
+        return [state.keyed for state in states if state.keyed is not None]
+
+
+class _Operator:
+    """Both sides of one operator.
+
+    Args:
+        uid: of the operator.
+        sides: the first snapshot and the second.
+        groups: number of key groups into whose order they are brought.
+        samples: see :func:`compare`.
+    """
+
+    def __init__(self, uid: str, sides: tuple[_Side, _Side], groups: int, samples: int) -> None:
+        self._uid, self._sides, self._groups, self._samples = uid, sides, groups, samples
+
+    def differences(self) -> Iterator[StateDifference]:
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-diff-")))
+            sorted_sides = []
+            for side in self._sides:
+                size = sum(keyed.size for keyed in side.handles(self._uid))
+                sorter, forms = Sorter(folder, self._groups, 1, size), _Readable()
+                stack.callback(sorter.close)
+                for keyed in side.handles(self._uid):
+                    for portion in portions(side.disk, keyed, forms, side.metadata.max_parallelism):
+                        sorter.add(portion)
+                sorted_sides.append((sorter, forms))
+            (first, of_first), (second, of_second) = sorted_sides
+            unread = of_first.unread.keys() | of_second.unread.keys()
+            for state in sorted(first.forms.keys() | second.forms.keys() | unread):
+                yield self._state(state, (first, second), (of_first, of_second))
+
+    def _state(
+        self, state: str, sorters: tuple[Sorter, Sorter], forms: tuple[_Readable, _Readable]
+    ) -> StateDifference:
+        first, second = (form.words(state) for form in forms)
+        found = StateDifference(self._uid, state, (first, second))
+        found.unread = forms[0].unread.get(state) or forms[1].unread.get(state)
+        if found.unread is not None:
+            return found
+        views = tuple(_View(sorter.forms.get(state)) for sorter in sorters)
+        for before, after in _paired(*(_by_group(sorter, state) for sorter in sorters)):
+            self._compare(found, before, after, (views[0], views[1]))
+        return found
+
+    def _compare(
+        self, found: StateDifference, before: Entries, after: Entries, views: tuple[_View, _View]
+    ) -> None:
+        alike = views[0].schema == views[1].schema
+        for key, old in before.items():
+            if key not in after:
+                found.removed += 1
+                self._sample(found, "removed", found.removed, key, views[0].shown(old), None)
+                continue
+            new = after[key]
+            if _same(old, new) if alike else _same(views[0].shown(old), views[1].shown(new)):
+                found.same += 1
+            else:
+                found.changed += 1
+                self._sample(found, "changed", found.changed, key, views[0].shown(old), views[1].shown(new))
+        for key in after.keys() - before.keys():
+            found.added += 1
+            self._sample(found, "added", found.added, key, None, views[1].shown(after[key]))
+
+    def _sample(
+        self, found: StateDifference, change: str, number: int, key: Any, before: Any, after: Any
+    ) -> None:
+        if number <= self._samples:
+            found.samples.append(Sample(change, repr(key), before, after))
+
+
+class _Readable(PlainForms):
+    """Values as they are described; which states cannot be read so is kept instead of raised.
+
+    Attributes:
+        unread: state to the reason.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unread: dict[str, str] = {}
+        self._schemas: dict[str, dict[str, Any]] = {}
+
+    def form(self, section: Section) -> Form | None:
+        """See :class:`offline.forms.Forms`; stamps are left out."""
+        if is_stamps(section.name) or not section.chunks:
+            return None
+        self._schemas.setdefault(section.name, section.schema)
+        try:
+            return super().form(section)
+        except UsageError:
+            self.unread[section.name] = (
+                "its values cannot be told apart without the program: rewrite both snapshots with "
+                "headgate savepoint migrate first"
+            )
+            return None
+
+    def words(self, state: str) -> str | None:
+        """The state's type for people."""
+        if state in TIMER_SECTIONS:
+            return "timers"
+        schema = self._schemas.get(state)
+        return None if schema is None else state_words(schema)
+
+
+class _View:
+    """Values of one state for people.
+
+    Args:
+        form: of the state; None where the snapshot has none of it.
+    """
+
+    def __init__(self, form: Form | None) -> None:
+        self.schema = None if form is None else form.target.schema
+        self._column: ArrowColumn | None = None
+        if (
+            form is not None
+            and row_of(form.target.schema) != BYTES
+            and form.target.schema["kind"] != "timers"
+        ):
+            stored = stored_type(form.target.schema)
+            self._column = None if codec_of(stored) is None else ArrowColumn("value", stored)
+
+    def shown(self, plain: Any) -> Any:
+        """A plain value; a record by the names of its fields."""
+        if isinstance(plain, Beyond):
+            return plain.plain
+        if self._column is None or plain is None:
+            return plain
+        typed = self._column.arrays([plain])[0]
+        return plain if typed.null_count else typed.to_pylist()[0]
+
+
+def _same(before: Any, after: Any) -> bool:
+    # What is written alike is the same, too: NaN equals nothing.
+    return before == after or repr(before) == repr(after)
+
+
+def _by_group(sorter: Sorter, state: str) -> Iterator[tuple[int, Entries]]:
+    if state not in sorter.forms:
+        return
+    timers = state in TIMER_SECTIONS
+    for group, chunks in groupby(sorter.chunks(0, state), attrgetter("group")):
+        entries: Entries = {}
+        for chunk in chunks:
+            pairs = zip(chunk.keys, chunk.values, strict=True)
+            entries.update(((pair, None) for pair in pairs) if timers else pairs)
+        yield group, entries
+
+
+def _paired(
+    before: Iterator[tuple[int, Entries]], after: Iterator[tuple[int, Entries]]
+) -> Iterator[tuple[Entries, Entries]]:
+    """Both sides of each key group, in their order."""
+    old, new = next(before, None), next(after, None)
+    while old is not None or new is not None:
+        group = min(side[0] for side in (old, new) if side is not None)
+        mine = old if old is not None and old[0] == group else None
+        theirs = new if new is not None and new[0] == group else None
+        yield ({} if mine is None else mine[1]), ({} if theirs is None else theirs[1])
+        old = next(before, None) if mine is not None else old
+        new = next(after, None) if theirs is not None else new

@@ -1,0 +1,155 @@
+"""A DataFrame by key groups: which one each row is in, told by Spark itself, and contiguous ranges of them.
+
+The hash is that of `common.keygroups`, written as expressions of Spark, so that rows need not pass through
+Python to be sorted. Whoever gets the sorted rows computes it once more with the running program's own code:
+should the two ever differ, nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+GROUP: Final = "__headgate_key_group"
+_HASH: Final = "__headgate_key_hash"
+_MASK: Final = 0xFFFFFFFF
+
+
+def in_ranges(
+    frame: DataFrame, keys: Sequence[str], max_parallelism: int, parallelism: int, then: Sequence[str] = ()
+) -> DataFrame:
+    """The rows of a DataFrame in one partition for each range of key groups, sorted by key group and key.
+
+    Args:
+        frame: any bounded DataFrame.
+        keys: its key columns; several make a tuple.
+        max_parallelism: number of key groups.
+        parallelism: number of ranges, those of as many subtasks.
+        then: by which columns rows of one key are sorted.
+
+    Returns:
+        The same columns, and :data:`GROUP`.
+    """
+    from pyspark.sql import functions as f
+
+    grouped = with_key_group(frame, keys, max_parallelism)
+    owner = (f.col(GROUP) * parallelism / max_parallelism).cast("int")
+    ranges = grouped.repartitionById(parallelism, owner)
+    return ranges.sortWithinPartitions(f.col(GROUP), *(_sortable(frame, name) for name in (*keys, *then)))
+
+
+def with_key_group(frame: DataFrame, keys: Sequence[str], max_parallelism: int) -> DataFrame:
+    """The DataFrame with the column :data:`GROUP`; of a key that is none it is anything."""
+    from pyspark.sql import functions as f
+
+    hashes = [_hash(frame, name) for name in keys]
+    total = hashes[0]
+    if len(hashes) > 1:
+        total = f.lit(1).cast("long")
+        for one in hashes:
+            total = _cut(total * 31 + one)
+    # A column of its own, as the mixing uses it many times and computes it once.
+    hashed = frame.withColumn(_HASH, f.coalesce(total, f.lit(0).cast("long")))
+    group = (_murmur(f.col(_HASH)) % max_parallelism).cast("int")
+    return hashed.withColumn(GROUP, group).drop(_HASH)
+
+
+def _cut(value: Column) -> Column:
+    return value.bitwiseAND(_MASK)
+
+
+def _hash(frame: DataFrame, name: str) -> Column:
+    """See `common.keygroups.key_hash`."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    column, kind = f.col(f"`{name}`"), frame.schema[name].dataType
+    if isinstance(kind, (t.StringType, t.BinaryType)):
+        return f.crc32(column.cast("binary"))
+    if isinstance(kind, (t.ByteType, t.ShortType, t.IntegerType)):
+        return _cut(column.cast("long"))
+    if isinstance(kind, t.BooleanType):
+        return column.cast("int").cast("long")
+    if isinstance(kind, t.DateType):
+        return _cut(f.unix_date(column).cast("long"))
+    if isinstance(kind, t.LongType):
+        return _hash_of_long(column)
+    if isinstance(kind, t.TimestampType):
+        return _hash_of_long(f.unix_micros(column))
+    return _hashed_in_python(column)
+
+
+def _hash_of_long(column: Column) -> Column:
+    """The number itself in 32 bits, or both halves of it together."""
+    from pyspark.sql import functions as f
+
+    small = column.between(-0x80000000, 0x7FFFFFFF)
+    return _cut(f.when(small, column).otherwise(column.bitwiseXOR(f.shiftright(column, 32))))
+
+
+def _hashed_in_python(column: Column) -> Column:
+    """Of types that Spark cannot hash as Python does, such as whole floats."""
+    import pyarrow as pa
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import LongType
+
+    def hashes(values: Any) -> Any:
+        import numpy as np
+        import pyarrow.compute as pc
+
+        from headgate.common.keygroups_vectorised import hashes_of_arrow
+
+        usable = values.is_valid()
+        if pa.types.is_floating(values.type):
+            usable = pc.and_(usable, pc.invert(pc.is_nan(values).fill_null(True)))
+        found = np.zeros(len(values), np.int64)
+        found[usable.to_numpy(zero_copy_only=False)] = hashes_of_arrow(values.filter(usable))
+        return pa.array(found)
+
+    # Type hints tell Spark what the function takes; written above they would be texts.
+    hashes.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    arrow_udf: Any = getattr(f, "arrow_udf")  # noqa: B009 - missing in PySpark's own type hints
+    hashed: Column = arrow_udf(hashes, LongType())(column)
+    return hashed
+
+
+def _murmur(value: Column) -> Column:
+    """See `common.keygroups.murmur`; numbers of 32 bits in a long, where no product leaves 63."""
+    mixed = _times(value, 0xCC9E2D51)
+    mixed = _times(_rotated(mixed, 15), 0x1B873593)
+    mixed = _cut(_rotated(mixed, 13) * 5 + 0xE6546B64).bitwiseXOR(4)
+    mixed = _times(_shifted(mixed, 16), 0x85EBCA6B)
+    mixed = _times(_shifted(mixed, 13), 0xC2B2AE35)
+    mixed = _shifted(mixed, 16)
+    from pyspark.sql import functions as f
+
+    return f.abs(mixed.bitwiseXOR(0x80000000) - 0x80000000).bitwiseAND(0x7FFFFFFF)
+
+
+def _times(value: Column, factor: int) -> Column:
+    # The factor as a signed one, so that the product fits into a long; its low bits are the same.
+    return _cut(value * (factor if factor < 0x80000000 else factor - 0x100000000))
+
+
+def _rotated(value: Column, bits: int) -> Column:
+    from pyspark.sql import functions as f
+
+    return _cut(f.shiftleft(value, bits).bitwiseOR(f.shiftright(value, 32 - bits)))
+
+
+def _shifted(value: Column, bits: int) -> Column:
+    from pyspark.sql import functions as f
+
+    return value.bitwiseXOR(f.shiftright(value, bits))
+
+
+def _sortable(frame: DataFrame, name: str) -> Column:
+    """A column in the order of its bytes, so that equal keys stand together whatever its collation is."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StringType
+
+    column = f.col(f"`{name}`")
+    return column.cast("string") if isinstance(frame.schema[name].dataType, StringType) else column

@@ -1,0 +1,342 @@
+"""A snapshot's keyed state written anew by Spark: a task for each old subtask, then one for each new.
+
+A task of the first kind reads what one subtask stored, and gives each new range of key groups its part of
+every portion. Spark brings the parts of a range together in the order in which they were read. A task of the
+second kind does with them what one process would do with all: the same sorter, the same writer, so the same
+tables. Each reads back what it has written, before it counts.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from headgate.checkpoint.storage.settings import StorageSettings, storage_settings_in_use
+from headgate.checkpoint.storage.uris import open_disk
+from headgate.common import errors
+from headgate.common import options as o
+from headgate.common.config import Config
+from headgate.common.errors import HeadgateError, InternalError, OperatingError, StorageError
+from headgate.common.keygroups import key_groups_of_keys, operator_indexes_of_key_groups
+from headgate.offline.entries import TIMER_FORM, Portion, portions
+from headgate.offline.forms import Form, Forms, spilled, unspilled
+from headgate.offline.migrating import inspected
+from headgate.offline.rewriting import KeyedWork, KeyedWritten
+from headgate.offline.sorting import Rekey, Sorter
+from headgate.offline.writing import StateWriter, count_entries
+from headgate.state.canonical.layout import TIMER_SECTIONS
+from headgate.state.heap.blob import Chunk, Section
+from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.snapshots import CheckpointMetadata, FileRange, KeyedStateHandle
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INSPECTOR: Final = "headgate.stateprocessor.ranges_rewriting:inspect"
+"""What `offline.migrating.migrate` takes to know Spark."""
+
+SPARK_FROM_BYTES: Final = 1 << 30
+"""Stored bytes of keyed state from which on Spark is worth its start."""
+
+_PARTS: Final = (
+    "range int, place long, state string, removed boolean, schema binary, entries int, size long, "
+    "keys binary, values binary, error string, text string"
+)
+_PART_TYPES: Final = pa.schema(
+    [
+        ("range", pa.int32()),
+        ("place", pa.int64()),
+        ("state", pa.string()),
+        ("removed", pa.bool_()),
+        ("schema", pa.binary()),
+        ("entries", pa.int32()),
+        ("size", pa.int64()),
+        ("keys", pa.binary()),
+        ("values", pa.binary()),
+        ("error", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+_WRITTEN: Final = "range int, handle binary, entries long, error string, text string"
+_WRITTEN_TYPES: Final = pa.schema(
+    [
+        ("range", pa.int32()),
+        ("handle", pa.binary()),
+        ("entries", pa.int64()),
+        ("error", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+_OF_SUBTASK: Final = 1 << 40
+"""Places of one old subtask follow those of the one before."""
+
+
+def inspect(request: Mapping[str, Any], _nodes: Any, plan: Any, config: Config) -> dict[str, Any]:
+    """As `offline.migrating.inspect`, with Spark where that is asked for or the state is large."""
+    return inspected(request, plan, config, partial(_engine, request["spark"]))
+
+
+def _engine(asked: bool | None, metadata: CheckpointMetadata, config: Config) -> SparkEngine | None:
+    keyed = [state.keyed for states in metadata.operators.values() for state in states if state.keyed]
+    large = sum(one.size for one in keyed) >= SPARK_FROM_BYTES
+    if not (large if asked is None else asked) or not keyed:
+        return None
+    return SparkEngine(_session(config))
+
+
+def _session(config: Config) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("headgate savepoint migrate")
+    if SparkSession.getActiveSession() is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        asked = config.get(o.SPARK_MASTER)
+        builder = builder.master("local[*]" if asked == "local" else asked)
+        builder = builder.config("spark.ui.enabled", "false")
+    try:
+        found: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        raise OperatingError(
+            f"Spark did not start to rewrite the state: {str(error).strip().splitlines()[0]}; see its own "
+            "lines, or give --no-spark to do it in this process"
+        ) from error
+    return found
+
+
+class SparkEngine:
+    """Implements `offline.rewriting.KeyedEngine`.
+
+    Args:
+        spark: a classic session; its executors reach the snapshot and the target.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def rewritten(self, work: KeyedWork) -> KeyedWritten:
+        """See `offline.rewriting.KeyedEngine`."""
+        size = sum(keyed.size for keyed in work.stored)
+        shipped = _Shipped(
+            work.disk.describe(),
+            work.to.describe(),
+            storage_settings_in_use(),
+            work.uid,
+            work.number,
+            work.stored,
+            work.parallelism,
+            work.forms,
+            work.rekey,
+            work.old_groups,
+            work.groups,
+            work.format,
+            size,
+            f"-{secrets.token_hex(4)}",
+        )
+        handles = list[KeyedStateHandle]()
+        try:
+            found = {row["range"]: row for row in self._run(shipped)}
+            # Of a range that has nothing Spark need not run a task.
+            missing = set(range(work.parallelism)) - found.keys()
+            found |= {index: shipped.written_range(index, iter(())) for index in missing}
+            handles += [_decoded(found[index]["handle"]) for index in range(work.parallelism)]
+        finally:
+            _remove_others(shipped, handles)
+        return KeyedWritten(handles, sum(row["entries"] for row in found.values()))
+
+    def _run(self, shipped: _Shipped) -> list[dict[str, Any]]:
+        from pyspark.errors import PySparkException
+
+        count = len(shipped.stored)
+        old = self._spark.createDataFrame([(index,) for index in range(count)], "subtask int")
+        parts = old.repartitionById(count, "subtask").mapInArrow(lambda rows: shipped.parts(rows), _PARTS)
+        ranges = parts.repartitionById(shipped.parallelism, "range").sortWithinPartitions("range", "place")
+        try:
+            rows = ranges.mapInArrow(lambda rows: shipped.written(rows), _WRITTEN).collect()
+        except PySparkException as error:
+            first = (str(error).strip().splitlines() or [repr(error)])[0]
+            raise OperatingError(f"Spark could not rewrite the state of {shipped.uid!r}: {first}") from error
+        found = [row.asDict() for row in rows]
+        for row in found:
+            if row["error"] is not None:
+                kind: type[HeadgateError] = getattr(errors, row["error"], HeadgateError)
+                raise kind(row["text"])
+        return found
+
+
+def _decoded(handle: bytes) -> KeyedStateHandle:
+    return msgspec.msgpack.decode(handle, type=KeyedStateHandle)
+
+
+def _remove_others(shipped: _Shipped, handles: Sequence[KeyedStateHandle]) -> None:
+    """Remove what attempts have written that no handle refers to, as they did not count."""
+    kept = {file.file for keyed in handles for file in keyed.handles() if isinstance(file, FileRange)}
+    disk = open_disk(shipped.target, shipped.settings)
+    for name in disk.list(""):
+        if shipped.mark in name and name not in kept:
+            with suppress(StorageError, OSError):
+                disk.delete(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shipped:
+    """What both kinds of tasks need; picklable. Fields as those of `offline.rewriting.KeyedWork`, and others.
+
+    Attributes:
+        source: URI that the snapshot's file names are relative to.
+        target: URI of the new savepoint's folder.
+        settings: of both storages.
+        size: stored bytes of all entries.
+        mark: in the names of all files that the tasks write.
+    """
+
+    source: str
+    target: str
+    settings: StorageSettings
+    uid: str
+    number: str
+    stored: Sequence[KeyedStateHandle]
+    parallelism: int
+    forms: Forms
+    rekey: Rekey | None
+    old_groups: int
+    groups: int
+    format: str
+    size: int
+    mark: str
+
+    # -- a task of the first kind
+
+    def parts(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """For rows with numbers of old subtasks: rows of `_PARTS`."""
+        for batch in batches:
+            for subtask in batch.column(0).to_pylist():
+                try:
+                    yield from self._parts_of(subtask)
+                except HeadgateError as error:
+                    told = {
+                        "range": 0,
+                        "place": -1,
+                        "state": "",
+                        "error": type(error).__name__,
+                        "text": str(error),
+                    }
+                    yield pa.RecordBatch.from_pylist([told], schema=_PART_TYPES)
+
+    def _parts_of(self, subtask: int) -> Iterator[Any]:
+        disk = open_disk(self.source, self.settings)
+        watched = _Watched(self.forms)
+        stored = portions(disk, self.stored[subtask], watched, self.old_groups)
+        for number, portion in enumerate(stored):
+            schema = msgspec.msgpack.encode(watched.schemas.get(portion.state))
+            rows = [
+                {**row, "place": subtask * _OF_SUBTASK + number, "schema": schema}
+                for row in self._divided(portion)
+            ]
+            yield pa.RecordBatch.from_pylist(rows, schema=_PART_TYPES)
+
+    def _divided(self, portion: Portion) -> Iterator[dict[str, Any]]:
+        """A portion as one row for each new range that has a part of it."""
+        new = portion.keys if self.rekey is None else [self.rekey(key) for key in portion.keys]
+        ranges = operator_indexes_of_key_groups(
+            key_groups_of_keys(new, self.groups), self.groups, self.parallelism
+        )
+        for index in np.unique(ranges).tolist():
+            places = np.flatnonzero(ranges == index).tolist()
+            values = b""
+            if portion.form is not None:
+                values = spilled(portion.form, [portion.values[place] for place in places])
+            yield {
+                "range": index,
+                "state": portion.state,
+                "removed": portion.removed,
+                "entries": len(places),
+                "size": portion.size * len(places) // len(portion.keys),
+                "keys": KEY_SERIALIZER.encode_many([portion.keys[place] for place in places]),
+                "values": values,
+            }
+
+    # -- a task of the second kind
+
+    def written(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """For the rows of one range: a row of `_WRITTEN`."""
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return
+        index = first.column(0)[0].as_py()
+        try:
+            row = self.written_range(index, chain([first], filled))
+        except HeadgateError as error:
+            row = {"range": index, "error": type(error).__name__, "text": str(error)}
+        yield pa.RecordBatch.from_pylist([row], schema=_WRITTEN_TYPES)
+
+    def written_range(self, index: int, batches: Iterator[Any]) -> dict[str, Any]:
+        """What one new subtask has, sorted, written, and read back."""
+        disk = open_disk(self.target, self.settings)
+        with tempfile.TemporaryDirectory(prefix="headgate-rewrite-") as name:
+            folder, forms = Path(name), dict[tuple[str, bytes], Form | None]()
+            sorter = Sorter(folder, self.groups, self.parallelism, self.size, self.rekey)
+            try:
+                for batch in batches:
+                    for row in batch.to_pylist():
+                        sorter.add(self._portion(row, forms))
+                sorter.check_apart()
+                writer = StateWriter(disk, self.format, folder, f"{self.mark}-{secrets.token_hex(4)}")
+                keyed = writer.subtask(sorter, self.uid, self.number, index, self.groups)
+            finally:
+                sorter.close()
+        found = count_entries(disk, keyed, self.groups)
+        if found != writer.entries:
+            raise InternalError(
+                f"{writer.entries} entries were written and {found} are there; please report this"
+            )
+        return {"range": index, "handle": msgspec.msgpack.encode(keyed), "entries": found}
+
+    def _portion(self, row: Mapping[str, Any], forms: dict[tuple[str, bytes], Form | None]) -> Portion:
+        if row["error"] is not None:
+            kind: type[HeadgateError] = getattr(errors, row["error"], HeadgateError)
+            raise kind(row["text"])
+        state, count = row["state"], row["entries"]
+        keys = KEY_SERIALIZER.decode_many(row["keys"], count)
+        if row["removed"] and state not in TIMER_SECTIONS:
+            return Portion(state, None, True, keys, [], row["size"])
+        known = (state, row["schema"])
+        if known not in forms:
+            forms[known] = TIMER_FORM if state in TIMER_SECTIONS else self._form(*known)
+        form = forms[known]
+        assert form is not None, "what is left behind was not read"
+        return Portion(state, form, row["removed"], keys, unspilled(form, row["values"], count), row["size"])
+
+    def _form(self, state: str, schema: bytes) -> Form | None:
+        """As in the first task, each of which has seen the schemas of one subtask only."""
+        return self.forms.form(Section(state, msgspec.msgpack.decode(schema), [Chunk(0, 0, 0, 1, 0)]))
+
+
+class _Watched:
+    """The forms of a change, and of which schemas they were asked for."""
+
+    def __init__(self, forms: Forms) -> None:
+        self._forms = forms
+        self.schemas: dict[str, dict[str, Any]] = {}
+
+    def form(self, section: Section) -> Form | None:
+        """See `offline.forms.Forms`."""
+        self.schemas[section.name] = section.schema
+        return self._forms.form(section)
+
+    def targets(self, stored: Mapping[str, dict[str, Any]]) -> Any:
+        """See `offline.forms.Forms`."""
+        return self._forms.targets(stored)

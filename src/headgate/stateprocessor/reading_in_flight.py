@@ -1,0 +1,93 @@
+"""Records in flight of an unaligned checkpoint as rows: between whom, in which order, and the record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headgate.common.ports import Disk
+from headgate.offline.under_way import Described, Records, records_in_flight
+from headgate.serde.arrow_columns import ArrowColumn
+from headgate.serde.stored_values import Beyond, is_open
+from headgate.state.snapshots import InFlightStream
+
+RECORD: Final = "record"
+_CHANNEL: Final = [
+    pa.field("receiver", pa.string()),
+    pa.field("receiver_subtask", pa.int32()),
+    pa.field("sender", pa.string()),
+    pa.field("sender_subtask", pa.int32()),
+    pa.field("tag", pa.string()),
+    pa.field("level", pa.int32()),
+    pa.field("from_output", pa.bool_()),
+    pa.field("position", pa.int64()),
+    pa.field("key_group", pa.int32()),
+    pa.field("timestamp", pa.int64()),
+]
+_TEXT: Final = pa.field(f"{RECORD}_text", pa.string())
+_NOTHING: Final = Beyond(None)
+"""In place of a record that is not of the described type: what no typed column holds."""
+
+
+def in_flight_columns(streams: Sequence[InFlightStream]) -> tuple[dict[str, Any] | None, pa.Schema]:
+    """The description that all typed records have, if there is one, and the columns."""
+    types = [stream.record_type for stream in streams if stream.record_type is not None and stream.parts]
+    alike = types[:1] if all(each == types[0] for each in types) and all(map(is_open, types)) else []
+    record = alike[0] if alike and ArrowColumn(RECORD, alike[0]).fields[0].name == RECORD else None
+    return record, _schema(record)
+
+
+def _schema(record: dict[str, Any] | None) -> pa.Schema:
+    typed = [] if record is None else ArrowColumn(RECORD, record).fields[:1]
+    return pa.schema([*_CHANNEL, *typed, _TEXT])
+
+
+@dataclass(frozen=True)
+class InFlightPiece:
+    """The records of one channel.
+
+    Attributes:
+        stream: refers to them.
+        record: description of the typed column, if there is one.
+    """
+
+    stream: InFlightStream
+    record: dict[str, Any] | None
+
+    def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """See `reading_plan.Piece`."""
+        position = 0
+        for found in records_in_flight(disk, self.stream):
+            yield self._batch(found, position)
+            position += len(found.records)
+
+    def _batch(self, found: Records, position: int) -> pa.RecordBatch:
+        stream, rows = self.stream, len(found.records)
+        nothing: list[Any] = [None] * rows
+        same = [
+            stream.receiver, stream.receiver_subtask, stream.sender, stream.sender_subtask, stream.tag,
+            stream.level, stream.from_output,
+        ]  # fmt: skip
+        arrays = [pa.array([value] * rows, field.type) for value, field in zip(same, _CHANNEL, strict=False)]
+        arrays.append(pa.array(range(position, position + rows), pa.int64()))
+        arrays.append(pa.array(found.groups or nothing, pa.int32()))
+        arrays.append(pa.array(found.timestamps or nothing, pa.int64()))
+        typed = [False] * rows
+        if self.record is not None:
+            plain = [r.plain if type(r) is Described else _NOTHING for r in found.records]
+            column = ArrowColumn(RECORD, self.record).arrays(plain)[0]
+            arrays.append(column)
+            typed = column.is_valid().to_pylist()
+        texts = [None if there else _text(record) for there, record in zip(typed, found.records, strict=True)]
+        return pa.RecordBatch.from_arrays(
+            [*arrays, pa.array(texts, pa.string())], schema=_schema(self.record)
+        )
+
+
+def _text(record: Any) -> str:
+    """A record as Python shows it, where it is in no typed column."""
+    shown = repr(record.plain if type(record) is Described else record)
+    return shown.encode(errors="backslashreplace").decode()

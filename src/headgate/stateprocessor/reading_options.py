@@ -1,0 +1,78 @@
+"""The options of `spark.read.format("headgate-savepoint")`: the snapshot, what of it, how it is reached."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.common.errors import UsageError
+
+STORAGE: Final = "storage."
+"""Begins the options that are settings of the storage."""
+PATH, UID, STATE, COLUMNS = "path", "uid", "state", "columns"
+OPTIONS: Final = (PATH, UID, STATE, COLUMNS)
+
+TIMERS: Final = "timers"
+IN_FLIGHT: Final = "in-flight"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One read.
+
+    Attributes:
+        path: path or URI of the snapshot, as `headgate.checkpoint.opening.open_checkpoint` takes it.
+        uid: the operator; None: not said.
+        state: the state's name, "timers" or "in-flight"; None: not said.
+        columns: the columns that are wanted; empty: all.
+        storage: ``key=value`` settings of the storage.
+    """
+
+    path: str
+    uid: str | None = None
+    state: str | None = None
+    columns: tuple[str, ...] = ()
+    storage: tuple[str, ...] = ()
+
+
+def asked(options: Mapping[str, str]) -> Asked:
+    """The options of a read, understood.
+
+    Raises:
+        UsageError: there is no path, or an option that does not exist.
+
+    Example:
+        >>> asked({"path": "/sp", "uid": "tally", "state": "count", "storage.s3.endpoint": "http://s3:9000"})
+        Asked(path='/sp', uid='tally', state='count', columns=(), storage=('s3.endpoint=http://s3:9000',))
+        >>> asked({"uid": "tally"})
+        Traceback (most recent call last):
+            ...
+        headgate.common.errors.UsageError: headgate-savepoint got no path; give the snapshot's folder to \
+load(), such as .load("file:///savepoints/savepoint-1a2b3c")
+    """
+    for name in options:
+        if name not in OPTIONS and not name.startswith(STORAGE):
+            raise _unknown(name)
+    path = options.get(PATH)
+    if not path:
+        raise UsageError(
+            "headgate-savepoint got no path; give the snapshot's folder to load(), such as "
+            '.load("file:///savepoints/savepoint-1a2b3c")'
+        )
+    columns = tuple(name.strip() for name in options.get(COLUMNS, "").split(",") if name.strip())
+    storage = tuple(
+        f"{name.removeprefix(STORAGE)}={value}"
+        for name, value in sorted(options.items())
+        if name.startswith(STORAGE)
+    )
+    return Asked(path, options.get(UID), options.get(STATE), columns, storage)
+
+
+def _unknown(name: str) -> UsageError:
+    close = difflib.get_close_matches(name, OPTIONS, 1)
+    hint = f"did you mean {close[0]!r}? It" if close else "it"
+    return UsageError(
+        f"headgate-savepoint has no option {name!r}; {hint} takes {', '.join(OPTIONS)} and storage.<setting>"
+    )

@@ -1,0 +1,171 @@
+"""The data source `headgate-savepoint`: the state in a snapshot as a DataFrame of Spark.
+
+It is found by its name wherever Headgate is installed beside Spark. Spark does not tell a Python data source
+which columns a query needs, so they are named in the read: by the option `columns`, or by a schema.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import datasource as spark_source
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+from typing_extensions import override
+
+from headgate.common.errors import UsageError
+from headgate.stateprocessor.reading_filters import Condition, kept, understood, wanted_groups
+from headgate.stateprocessor.reading_options import asked
+from headgate.stateprocessor.reading_plan import Piece, Reading, reading_of
+from headgate.stateprocessor.reading_shape import chosen
+from headgate.stateprocessor.reading_types import converter, spark_schema
+
+NAME: Final = "headgate-savepoint"
+_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The module that Spark runs where it hands conditions down."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("headgate-savepoint")` known to a session, and let it hand conditions down.
+
+    Where Headgate is installed on the driver and on the workers, the format is known without it; then it only
+    switches `spark.sql.python.filterPushdown.enabled` on, for all Python data sources of the session.
+
+    Args:
+        spark: the session.
+    """
+    spark.dataSource.register(SavepointSource)
+    spark.conf.set(_PUSHDOWN, "true")
+
+
+class SavepointSource(spark_source.DataSource):
+    """One snapshot, and what of it is read; see `docs/state-as-dataframes.md`."""
+
+    _found: Reading | None = None
+
+    @classmethod
+    @override
+    def name(cls) -> str:
+        """What `format()` is given."""
+        return NAME
+
+    @property
+    def reading(self) -> Reading:
+        """What is read, looked up once: it travels with the source from the first look to the plan."""
+        if self._found is None:
+            # Spark's own dict; keys are lower-case there, as all of ours are.
+            self._found = reading_of(asked(dict(self.options)))
+        return self._found
+
+    @override
+    def schema(self) -> StructType:
+        """The columns, in the types in which Spark reads them from Parquet."""
+        columns = self.reading.columns
+        names = chosen(columns.names, asked(dict(self.options)).columns)
+        return _struct(pa.schema([columns.field(name) for name in names]))
+
+    @override
+    def reader(self, schema: StructType) -> SavepointReader:
+        """What reads the columns of a schema, which is this source's own or has fewer columns."""
+        names = schema.fieldNames()
+        chosen(self.reading.columns.names, names)
+        mine = _struct(pa.schema([self.reading.columns.field(name) for name in names]))
+        for field, own in zip(schema.fields, mine.fields, strict=True):
+            if field.dataType != own.dataType:
+                raise UsageError(
+                    f"column {field.name!r} is {own.dataType.simpleString()}, and the schema of the read "
+                    f"says {field.dataType.simpleString()}; leave the schema out, or cast what was read"
+                )
+        # Spark refuses a reader that takes conditions where it may not hand any down.
+        kind = FilteringReader if _PUSHING in sys.modules else SavepointReader
+        return kind(self.reading, names)
+
+
+def _struct(columns: pa.Schema) -> StructType:
+    made: StructType = from_arrow_schema(spark_schema(columns), prefer_timestamp_ntz=True)
+    return made
+
+
+class SavepointPartition(spark_source.InputPartition):
+    """What one task reads.
+
+    Args:
+        piece: of the snapshot.
+    """
+
+    def __init__(self, piece: Piece) -> None:
+        self.piece = piece
+
+
+class SavepointReader(spark_source.DataSourceReader):
+    """Reads some columns.
+
+    Args:
+        reading: what is read.
+        names: the columns.
+    """
+
+    def __init__(self, reading: Reading, names: Sequence[str]) -> None:
+        self._reading, self._names = reading, list(names)
+        self._conditions: list[Condition] = []
+
+    @override
+    def partitions(self) -> list[spark_source.InputPartition]:
+        """Files, row groups, key groups: what can be read beside one another."""
+        columns = spark_schema(self._reading.columns)
+        groups = wanted_groups(self._conditions, columns, self._reading.max_parallelism)
+        return [SavepointPartition(piece) for piece in self._reading.pieces(groups)]
+
+    @override
+    def read(self, partition: spark_source.InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one of them."""
+        if not isinstance(partition, SavepointPartition):
+            return  # Spark's stand-in where there is nothing to read
+        convert, made = None, None
+        for batch in partition.piece.batches(self._reading.open(), self._names):
+            if convert is None or batch.schema != made:
+                convert, made = converter(batch.schema, self._names), batch.schema
+            rows = kept(convert(batch), self._conditions)
+            if len(rows):
+                yield rows
+
+
+class FilteringReader(SavepointReader):
+    """Reads some columns of the rows for which conditions may hold."""
+
+    @override
+    def pushFilters(self, filters: list[spark_source.Filter]) -> Iterable[spark_source.Filter]:
+        """Take what is understood, to spare work. Spark evaluates all of them again."""
+        columns = spark_schema(self._reading.columns)
+        made = [condition for each in filters if (condition := _condition(each)) is not None]
+        self._conditions = [
+            each for each in made if each.column[0] in self._names and understood(each, columns)
+        ]
+        return filters
+
+
+_TESTS: Final[dict[type, str]] = {
+    spark_source.EqualTo: "=",
+    spark_source.LessThan: "<",
+    spark_source.LessThanOrEqual: "<=",
+    spark_source.GreaterThan: ">",
+    spark_source.GreaterThanOrEqual: ">=",
+    spark_source.StringStartsWith: "begins",
+}
+
+
+def _condition(of_spark: Any) -> Condition | None:
+    """What a filter of Spark's means here; None where it is left to Spark."""
+    if isinstance(of_spark, spark_source.IsNull):
+        return Condition(of_spark.attribute, "null")
+    if isinstance(of_spark, spark_source.IsNotNull):
+        return Condition(of_spark.attribute, "not null")
+    if isinstance(of_spark, spark_source.In):
+        return Condition(of_spark.attribute, "in", tuple(of_spark.value))
+    test = _TESTS.get(type(of_spark))
+    return None if test is None else Condition(of_spark.attribute, test, (of_spark.value,))

@@ -1,0 +1,325 @@
+"""Savepoints out of DataFrames: state that no job has had yet, or another savepoint with other state in it.
+
+Spark sorts the rows by key group and writes the tables; see `docs/savepoint-writer.md`. What is written is a
+savepoint as a job takes it: any job restores it, at any parallelism, on either backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from headgate.common.errors import UsageError
+from headgate.common.keygroups import check_parallelism
+from headgate.state.canonical.layout import TIMERS
+from headgate.stateprocessor.writing_declared import descriptor_of, outputs_of, shipped
+from headgate.stateprocessor.writing_rows import Convert, KeyRows, TimerColumn
+from headgate.stateprocessor.writing_tables import RowColumn
+from headgate.stateprocessor.writing_transforms import Transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DOMAINS: Final = ("event", "processing")
+_DOMAIN: Final = "__headgate_time_domain"
+
+
+@dataclass(frozen=True, slots=True)
+class NewState:
+    """Rows that become one state of an operator, or its timers.
+
+    Attributes:
+        frame: has the columns that are named here, and no others.
+        keys: the key columns.
+        key_types: their Arrow types.
+        outputs: the tables that they become.
+        distinct: columns beside the keys that tell rows of one key apart.
+    """
+
+    frame: DataFrame
+    keys: Sequence[str]
+    key_types: Sequence[Any]
+    outputs: Mapping[str, RowColumn]
+    distinct: Sequence[str] = ()
+
+
+class WrittenSavepoint(NamedTuple):
+    """What came of it.
+
+    Attributes:
+        uri: of the savepoint.
+        max_parallelism: its number of key groups.
+        entries: operator uid -> state -> keys that were written; timers under "timers:all".
+    """
+
+    uri: str
+    max_parallelism: int
+    entries: dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class SavepointWriter:
+    """What a savepoint is to hold; nothing is computed before :meth:`write`.
+
+    Every method gives a new writer. Begin with :meth:`new` or :meth:`from_existing`.
+
+    Example:
+        >>> import headgate as hg
+        >>> class Count(hg.KeyedProcessFunction[str, str, int]):
+        ...     count: hg.ValueState[int] = hg.value_state(default=0)
+        ...     def process(self, record, ctx):
+        ...         self.count.value += 1
+        ...         yield self.count.value
+        >>> def bootstrap(spark):  # the totals of yesterday become the state that the job begins with
+        ...     totals = spark.createDataFrame([("ada", 3), ("bob", 5)], "user string, n long")
+        ...     writer = SavepointWriter.new()
+        ...     writer = writer.with_operator("counts", Count, {"count": totals}, key="user", value="n")
+        ...     return writer.write("/savepoints/yesterday").uri
+    """
+
+    base: str | None
+    max_parallelism: int | None
+    parallelism: int | None
+    options: Sequence[str]
+    states: Mapping[tuple[str, str], NewState] = field(default_factory=dict)
+    removed: frozenset[tuple[str, str | None]] = frozenset()
+    transforms: Mapping[tuple[str, str], Transform] = field(default_factory=dict)
+
+    @classmethod
+    def new(
+        cls, max_parallelism: int = 128, parallelism: int | None = None, *, options: Sequence[str] = ()
+    ) -> SavepointWriter:
+        """A savepoint of nothing but what is added.
+
+        Args:
+            max_parallelism: number of key groups; that of the jobs that are to restore it.
+            parallelism: into how many ranges of key groups each state is cut, one file each; jobs may have
+                any other. None: two for each of Spark's slots.
+            options: ``key=value`` settings of storages, as behind ``-D``.
+
+        Raises:
+            UsageError: the numbers are not possible.
+        """
+        check_parallelism(max_parallelism, 1 if parallelism is None else parallelism)
+        return cls(None, max_parallelism, parallelism, tuple(options))
+
+    @classmethod
+    def from_existing(cls, uri: str, *, options: Sequence[str] = ()) -> SavepointWriter:
+        """A savepoint that holds all that another one or a checkpoint does, but for what is changed.
+
+        Number of key groups and of ranges stay, and so do positions of sources and state of sinks.
+
+        Args:
+            uri: of the snapshot; it is only read.
+            options: ``key=value`` settings of storages, as behind ``-D``.
+        """
+        return cls(uri, None, None, tuple(options))
+
+    def with_state(
+        self,
+        uid: str,
+        state: str,
+        frame: DataFrame,
+        *,
+        key: str | Sequence[str],
+        declared: Any,
+        value: str = "value",
+        convert: Convert | None = None,
+        written_at: str | None = None,
+    ) -> SavepointWriter:
+        """One state of one operator, in place of what there is of it.
+
+        Args:
+            uid: of the operator.
+            state: its name: the attribute of the function.
+            frame: a row for each key; computed when the savepoint is written.
+            key: the key column; several make the tuple that the program's keys are.
+            declared: the function that declares the state or its class; or its annotation, such as
+                ``hg.ValueState[int]``.
+            value: the column with what the state holds: a value, a whole list, a whole map; of reducing state
+                the reduced value, of aggregating state the accumulator.
+            convert: makes of a value of the column, as Python has it, one of the state; None: types must fit.
+            written_at: of state with a time to live, the column with the moment of a key's last write; None:
+                now.
+
+        Raises:
+            UsageError: there is no such column or state, or a column does not fit; names it and both types.
+        """
+        names = [value] if written_at is None else [value, written_at]
+        keys, types = _columns(frame, key, names)
+        outputs = outputs_of(descriptor_of(declared, state), value, types, convert, written_at)
+        chosen = frame.select(*map(_quoted, dict.fromkeys([*keys, *names])))
+        return self._adding(uid, state, NewState(chosen, keys, [types[name] for name in keys], outputs))
+
+    def with_operator(
+        self,
+        uid: str,
+        function: Any,
+        frames: Mapping[str, DataFrame],
+        *,
+        key: str | Sequence[str],
+        value: str = "value",
+    ) -> SavepointWriter:
+        """Several states of one operator; see :meth:`with_state`.
+
+        Args:
+            uid: of the operator.
+            function: what declares the states, or its class.
+            frames: name of a state to its DataFrame.
+            key: the key column of all, or columns.
+            value: the column with what the state holds; a frame that has no such column has it in one of the
+                state's name.
+
+        Raises:
+            UsageError: as for :meth:`with_state`.
+        """
+        writer = self
+        for state, frame in frames.items():
+            column = value if value in frame.columns else state
+            writer = writer.with_state(uid, state, frame, key=key, declared=function, value=column)
+        return writer
+
+    def with_timers(
+        self,
+        uid: str,
+        frame: DataFrame,
+        *,
+        key: str | Sequence[str],
+        timestamp: str = "timestamp",
+        domain: str = "event",
+    ) -> SavepointWriter:
+        """Timers of one operator, in place of all that it has; called for both domains they come together.
+
+        Args:
+            uid: of the operator.
+            frame: a row for each timer.
+            key: the key column, or columns.
+            timestamp: the column with the timer's time: a timestamp, or integers of ms since 1970.
+            domain: ``"event"`` or ``"processing"``.
+
+        Raises:
+            UsageError: there is no such column, or one does not fit.
+        """
+        from pyspark.sql import functions as f
+
+        from headgate.state.targets import timers_target
+
+        if domain not in DOMAINS:
+            raise UsageError(f"timers have no domain {domain!r}; expected {' or '.join(map(repr, DOMAINS))}")
+        keys, types = _columns(frame, key, [timestamp])
+        chosen = frame.select(*map(_quoted, [*keys, timestamp])).withColumn(_DOMAIN, f.lit(domain))
+        before = self.states.get((uid, TIMERS))
+        if before is not None:
+            chosen = _together(before, chosen, [types[name] for name in keys], uid)
+        column = TimerColumn(timers_target().schema, _DOMAIN, timestamp, types[timestamp])
+        column.rows()
+        key_types = [types[name] for name in keys]
+        return self._adding(
+            uid, TIMERS, NewState(chosen, keys, key_types, {TIMERS: column}, (_DOMAIN, timestamp))
+        )
+
+    def remove(self, uid: str, state: str | None = None) -> SavepointWriter:
+        """Leave out what the existing savepoint has of an operator.
+
+        Args:
+            uid: of the operator.
+            state: its name, or ``"timers:all"``; None: everything of the operator, keyed or not.
+
+        Raises:
+            UsageError: there is no existing savepoint. Whether it has such state, :meth:`write` sees.
+        """
+        self._needs_base("remove")
+        return replace(self, removed=self.removed | {(uid, state)})
+
+    def transform(
+        self, uid: str, state: str, function: Callable[[Any], Any], *, declared: Any, into: Any = None
+    ) -> SavepointWriter:
+        """Give every key another value: what a function makes of the present one.
+
+        Args:
+            uid: of the operator.
+            state: its name.
+            function: gets what the state holds under a key, a whole list or map of such state, and gives
+                what it is to hold; runs in Spark's tasks.
+            declared: what declares the state as it was written; see :meth:`with_state`.
+            into: what declares it as it is to be; None: the same.
+
+        Raises:
+            UsageError: there is no existing savepoint or no such declaration.
+        """
+        self._needs_base("transform")
+        if not callable(function):
+            raise UsageError(
+                f"transform() got {function!r}; expected a function from an old value to a new one"
+            )
+        before = shipped(descriptor_of(declared, state))
+        after = before if into is None else shipped(descriptor_of(into, state))
+        return replace(self, transforms={**self.transforms, (uid, state): Transform(function, before, after)})
+
+    def write(self, uri: str) -> WrittenSavepoint:
+        """Compute everything and write the savepoint; it counts once its metadata is there, which comes last.
+
+        Args:
+            uri: path or URI of a folder that is empty or not there, and that Spark's executors reach.
+
+        Raises:
+            UsageError: a value, a key or what is to be changed is wrong; says which. Nothing is left.
+            StorageError: the existing snapshot is damaged, or a storage refused.
+            OperatingError: Spark failed.
+        """
+        from headgate.stateprocessor.writing_run import run
+
+        return run(self, uri)
+
+    def _needs_base(self, verb: str) -> None:
+        if self.base is None:
+            raise UsageError(
+                f"{verb}() changes an existing savepoint; begin with SavepointWriter.from_existing()"
+            )
+
+    def _adding(self, uid: str, state: str, added: NewState) -> SavepointWriter:
+        keys = KeyRows(added.keys, added.key_types).description
+        for (other, name), known in self.states.items():
+            if other == uid and name != state and KeyRows(known.keys, known.key_types).description != keys:
+                raise UsageError(
+                    f"{state!r} of operator {uid!r} has keys of other types than its {name!r}; cast the key "
+                    "columns, as an operator has keys of one type"
+                )
+        return replace(self, states={**self.states, (uid, state): added})
+
+
+def _columns(
+    frame: DataFrame, key: str | Sequence[str], names: Sequence[str]
+) -> tuple[list[str], dict[str, Any]]:
+    """The key columns, and the Arrow types of these and others."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if getattr(frame, "isStreaming", False):
+        raise UsageError("a streaming DataFrame has no end; expected one that spark.read gives")
+    keys = [key] if isinstance(key, str) else list(key)
+    wanted = dict.fromkeys([*keys, *names])
+    missing = [name for name in wanted if name not in frame.columns]
+    if missing or not keys:
+        raise UsageError(
+            f"the DataFrame has no column {missing[0] if missing else 'for keys'!r}; it has "
+            f"{', '.join(frame.columns)}"
+        )
+    schema = to_arrow_schema(frame.select(*map(_quoted, wanted)).schema, timezone="UTC")
+    types = {name: schema.field(name).type for name in wanted}
+    KeyRows(keys, [types[name] for name in keys])
+    return keys, types
+
+
+def _together(before: NewState, chosen: DataFrame, key_types: Sequence[Any], uid: str) -> DataFrame:
+    if list(before.key_types) != list(key_types) or before.frame.columns != chosen.columns:
+        raise UsageError(
+            f"the timers of operator {uid!r} come from DataFrames with the columns "
+            f"{', '.join(before.frame.columns[:-1])} and {', '.join(chosen.columns[:-1])}; give both the "
+            "same names and types"
+        )
+    return before.frame.unionByName(chosen)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

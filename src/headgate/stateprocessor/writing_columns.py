@@ -1,0 +1,300 @@
+"""Columns of a DataFrame as columns of a table of state: judged by their types, converted a batch at a time.
+
+Whether a column fits is known before anything is computed. What only its values can tell - a null where None
+is no value, a name that is no member - is refused when they come. Only UUIDs become Python objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.common.errors import UsageError
+from headgate.serde.arrow_types import arrow_type, codec_of
+from headgate.serde.stored_values import ROWS, Description, optional_of
+
+Fit = Callable[[Any], Any]
+"""An array of the DataFrame's type to one of the table's.
+
+Raises:
+    UsageError: a value is not of the declared type.
+"""
+
+
+def fit_of(stored: Description, given: Any, where: str) -> Fit:
+    """How a column's values become those of a described type.
+
+    Args:
+        stored: what the state's serializer says of itself.
+        given: the column's Arrow type.
+        where: the column or the part of one, for messages.
+
+    Raises:
+        UsageError: they do not fit; names the column and both types.
+
+    Example:
+        >>> from headgate.serde.resolve import serializer_for
+        >>> fit_of(serializer_for(int).describe(), pa.int32(), "count")(pa.array([1, 2], pa.int32())).type
+        DataType(int64)
+        >>> fit_of(serializer_for(int).describe(), pa.string(), "count")
+        Traceback (most recent call last):
+        headgate.common.errors.UsageError: column 'count' is of type string, which does not fit into the \
+declared int; cast the column, or give convert=, a function that makes the state's value of the column's
+    """
+    optional = optional_of(stored) if stored["kind"] == "union" else None
+    if optional is not None:
+        return _judged(optional, given, where)
+    inner = _judged(stored, given, where)
+
+    def fit(array: Any) -> Any:
+        if array.null_count:
+            raise UsageError(f"column {where!r} holds null, and the declared type takes no None")
+        return inner(array)
+
+    return fit
+
+
+def _judged(stored: Description, given: Any, where: str) -> Fit:
+    kind = "record" if stored["kind"] in ROWS else stored["kind"]
+    make = _MAKERS.get(kind)
+    fit = None if codec_of(stored) is None or make is None else make(stored, given, where)
+    if fit is None and given == arrow_type(stored) and kind not in _NEVER_AS_IS:
+        # As a table of state has it, so written by somebody who means just that.
+        return _itself
+    if fit is None:
+        raise UsageError(
+            f"column {where!r} is of type {given}, which does not fit into the declared {_shown(stored)}; "
+            "cast the column, or give convert=, a function that makes the state's value of the column's"
+        )
+    return fit
+
+
+def _shown(stored: Description) -> str:
+    name = stored.get("name")
+    return str(name).rpartition(".")[2] if isinstance(name, str) else str(stored["kind"])
+
+
+def _itself(array: Any) -> Any:
+    return array
+
+
+# -- single values
+
+
+def _cast_to(target: Any, *allowed: Callable[[Any], bool]) -> Callable[[Description, Any, str], Fit | None]:
+    def make(_: Description, given: Any, where: str) -> Fit | None:
+        if not any(check(given) for check in allowed):
+            return None
+        return lambda array: _cast(array, target, where)
+
+    return make
+
+
+def _cast(array: Any, target: Any, where: str) -> Any:
+    try:
+        return array if array.type == target else array.cast(target)
+    except pa.ArrowInvalid as error:
+        raise UsageError(f"column {where!r} holds what {target} cannot: {error}") from None
+
+
+def _is_int(given: Any) -> bool:
+    return bool(pa.types.is_integer(given)) and given != pa.uint64()
+
+
+def _is_exact_in_double(given: Any) -> bool:
+    return bool(pa.types.is_floating(given)) or (_is_int(given) and given.bit_width <= 32)
+
+
+def _is_text(given: Any) -> bool:
+    return bool(
+        pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_string_view(given)
+    )
+
+
+def _is_bytes(given: Any) -> bool:
+    types = pa.types
+    return bool(types.is_binary(given) or types.is_large_binary(given) or types.is_fixed_size_binary(given))
+
+
+def _moment(_: Description, given: Any, where: str) -> Fit | None:
+    """An instant is stored as the wall clock of UTC."""
+    if not pa.types.is_timestamp(given):
+        return None
+    offset = None if given.tz is None else 0
+
+    def fit(array: Any) -> Any:
+        rows = len(array)
+        wall = _cast(array, pa.timestamp("us", given.tz), where).view(pa.timestamp("us"))
+        parts = [
+            wall,
+            pa.array([False] * rows, pa.bool_()),
+            pa.nulls(rows, pa.string()),
+            pa.array([offset] * rows, pa.duration("us")),
+        ]
+        return pa.StructArray.from_arrays(
+            parts, fields=list(_MOMENT), mask=array.is_null() if array.null_count else None
+        )
+
+    return fit
+
+
+_MOMENT: Final = arrow_type({"kind": "datetime"})
+
+
+def _uuid(_: Description, given: Any, where: str) -> Fit | None:
+    if _is_bytes(given):
+        return lambda array: _cast(_cast(array, pa.binary(), where), pa.binary(16), where)
+    if not _is_text(given):
+        return None
+
+    def fit(array: Any) -> Any:
+        try:
+            found = [None if text is None else UUID(text).bytes for text in array.to_pylist()]
+        except ValueError as error:
+            raise UsageError(f"column {where!r} holds what is no UUID: {error}") from None
+        return pa.array(found, pa.binary(16))
+
+    return fit
+
+
+def _decimal(_: Description, given: Any, _where: str) -> Fit | None:
+    return (lambda array: array.cast(pa.string())) if pa.types.is_decimal(given) else None
+
+
+def _enum(stored: Description, given: Any, where: str) -> Fit | None:
+    if not _is_text(given):
+        return None
+    names = list(stored["members"])
+
+    def fit(array: Any) -> Any:
+        text = _cast(array, pa.string(), where)
+        strange = text.filter(pc.invert(pc.is_in(text, pa.array(names, pa.string())))).drop_null()
+        if len(strange):
+            raise UsageError(f"column {where!r} holds {strange[0].as_py()!r}; expected one of {names}")
+        return text
+
+    return fit
+
+
+# -- parts
+
+
+def _record(stored: Description, given: Any, where: str) -> Fit | None:
+    if not pa.types.is_struct(given):
+        return None
+    fields: Mapping[str, Description] = stored["fields"]
+    there = [given.field(place).name for place in range(given.num_fields)]
+    if set(there) != set(fields) or len(there) != len(fields):
+        raise UsageError(
+            f"column {where!r} has the fields {', '.join(there)}; the declared {_shown(stored)} has "
+            f"{', '.join(fields)}"
+        )
+    return _struct(stored, fields, [there.index(name) for name in fields], given, where)
+
+
+def _tuple(stored: Description, given: Any, where: str) -> Fit | None:
+    if not pa.types.is_struct(given) or given.num_fields != len(stored["of"]):
+        return None
+    fields = {given.field(place).name: part for place, part in enumerate(stored["of"])}
+    return _struct(stored, fields, range(len(fields)), given, where)
+
+
+def _struct(
+    stored: Description, fields: Mapping[str, Description], places: Sequence[int], given: Any, where: str
+) -> Fit:
+    fits = [
+        fit_of(part, given.field(place).type, f"{where}.{name}")
+        for place, (name, part) in zip(places, fields.items(), strict=True)
+    ]
+    type_ = arrow_type(stored)
+
+    def fit(array: Any) -> Any:
+        valid = array.is_valid() if array.null_count else None
+        whole = array if valid is None else array.filter(valid)
+        parts = [of_part(whole.field(place)) for place, of_part in zip(places, fits, strict=True)]
+        made = pa.StructArray.from_arrays(parts, fields=list(type_))
+        return made if valid is None else made.take(_places(valid))
+
+    return fit
+
+
+def _places(valid: Any) -> Any:
+    """Where each valid row is among the valid ones; null for the others."""
+    counted = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
+    return pc.if_else(valid, counted, pa.scalar(None, pa.int64()))
+
+
+def _list(stored: Description, given: Any, where: str) -> Fit | None:
+    if not (pa.types.is_list(given) or pa.types.is_large_list(given)):
+        return None
+    element = fit_of(stored["of"], given.value_type, f"{where}[]")
+    type_ = arrow_type(stored)
+
+    def fit(array: Any) -> Any:
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(_offsets(array), element(array.flatten()), type=type_, mask=mask)
+
+    return fit
+
+
+def _map(stored: Description, given: Any, where: str) -> Fit | None:
+    if not pa.types.is_map(given):
+        return None
+    key = fit_of(stored["key"], given.key_type, f"{where}.key")
+    value = fit_of(stored["value"], given.item_type, f"{where}.value")
+    type_ = arrow_type(stored)
+
+    def fit(array: Any) -> Any:
+        keys, values = parts_of_map(array)
+        mask = array.is_null() if array.null_count else None
+        return pa.MapArray.from_arrays(_offsets(array), key(keys), value(values), type=type_, mask=mask)
+
+    return fit
+
+
+def parts_of_map(array: Any) -> tuple[Any, Any]:
+    """The keys and the values of a map column's rows, one after the other."""
+    pairs = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])))
+    flat = pairs.flatten()
+    return flat.field(0), flat.field(1)
+
+
+def lengths_of(array: Any) -> Any:
+    """How many parts each row of a list or map column has; none for a null."""
+    if pa.types.is_map(array.type):
+        array = array.cast(
+            pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)]))
+        )
+    return pc.list_value_length(array).fill_null(0).cast(pa.int32())
+
+
+def _offsets(array: Any) -> Any:
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths_of(array))])
+
+
+Maker = Callable[[Description, Any, str], Fit | None]
+_NEVER_AS_IS: Final = frozenset({"record", "tuple", "list", "tuple_of", "dict", "literal"})
+"""Kinds of which the same Arrow type does not tell that all values are of the declared type."""
+_MAKERS: Final[Mapping[str, Maker]] = {
+    "bool": _cast_to(pa.bool_(), pa.types.is_boolean),
+    "int": _cast_to(pa.int64(), _is_int),
+    "float": _cast_to(pa.float64(), _is_exact_in_double),
+    "str": _cast_to(pa.string(), _is_text),
+    "bytes": _cast_to(pa.binary(), _is_bytes),
+    "date": _cast_to(pa.date32(), pa.types.is_date32),
+    "timedelta": _cast_to(pa.duration("us"), pa.types.is_duration),
+    "datetime": _moment,
+    "uuid": _uuid,
+    "decimal": _decimal,
+    "enum": _enum,
+    "record": _record,
+    "tuple": _tuple,
+    "list": _list,
+    "tuple_of": _list,
+    "dict": _map,
+}
+"""By kind of description."""

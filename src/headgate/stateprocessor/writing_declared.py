@@ -1,0 +1,109 @@
+"""Which state a DataFrame is written for: as a function declares it, or as an annotation says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, get_origin
+
+from headgate.api.state import (
+    ListState,
+    MapState,
+    StateDescriptor,
+    ValueState,
+    declared_state,
+    list_state,
+    map_state,
+    value_state,
+)
+from headgate.common.errors import UsageError
+from headgate.state.targets import target_of
+from headgate.state.ttl.declared import stamps_name, with_stamps
+from headgate.stateprocessor.writing_rows import Convert, StampColumn, ValueColumn
+from headgate.stateprocessor.writing_tables import RowColumn
+
+_HANDLES: Final[Mapping[Any, Callable[[], Any]]] = {
+    ValueState: value_state,
+    ListState: list_state,
+    MapState: map_state,
+}
+
+
+def descriptor_of(declared: Any, state: str) -> StateDescriptor:
+    """The declared state of that name.
+
+    Args:
+        declared: a function of the program, its class, or what the state is annotated with.
+        state: its name.
+
+    Raises:
+        UsageError: it declares no such state.
+
+    Example:
+        >>> import headgate as hg
+        >>> descriptor_of(hg.MapState[str, int], "clicks").types
+        (<class 'str'>, <class 'int'>)
+    """
+    handle = get_origin(declared) or declared
+    if handle in _HANDLES:
+        body = {"__annotations__": {state: declared}, state: _HANDLES[handle]()}
+        declared = type("Annotated", (), body)
+    cls = declared if isinstance(declared, type) else type(declared)
+    found = declared_state(object.__new__(cls))
+    if state not in found:
+        listed = ", ".join(map(repr, found)) or "no state"
+        raise UsageError(
+            f"{cls.__qualname__} declares {listed}, and not {state!r}; give declared= the class of the "
+            "function that has the state, or its annotation, such as hg.ValueState[int]"
+        )
+    return found[state]
+
+
+def outputs_of(
+    descriptor: StateDescriptor,
+    column: str,
+    types: Mapping[str, Any],
+    convert: Convert | None,
+    written_at: str | None,
+) -> dict[str, RowColumn]:
+    """The tables of a state: its values, and before them its stamps where it has a time to live.
+
+    Args:
+        descriptor: of the state.
+        column: with its values.
+        types: Arrow types by column.
+        convert: see `writing_rows.ValueColumn`.
+        written_at: the column that tells when a key was last written; None: now.
+
+    Raises:
+        UsageError: a column does not fit.
+    """
+    kept = with_stamps({descriptor.name: descriptor})
+    schema = target_of(kept[descriptor.name]).schema
+    values = ValueColumn(descriptor.name, schema, column, types[column], shipped(descriptor), convert)
+    found: dict[str, RowColumn] = {}
+    if descriptor.ttl is not None:
+        stamps = stamps_name(descriptor)
+        at = None if written_at is None else types[written_at]
+        found[stamps] = StampColumn(
+            values, target_of(kept[stamps]).schema, written_at, at, int(time.time() * 1000)
+        )
+    elif written_at is not None:
+        raise UsageError(
+            f"written_at= names column {written_at!r}, and state {descriptor.name!r} has no time to live; "
+            "leave it out, or declare ttl="
+        )
+    found[descriptor.name] = values
+    for each in found.values():
+        each.rows()
+    return found
+
+
+def shipped(descriptor: StateDescriptor) -> StateDescriptor:
+    """What tasks need of a declaration: how its values are stored, and nothing of the program around it."""
+    return replace(descriptor, default=_none, function=None, ttl=None)
+
+
+def _none() -> None:
+    """In place of a default, which nobody asks for here."""

@@ -1,0 +1,106 @@
+"""A state of an existing savepoint with other values: Spark's tasks read and write its tables."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headgate.api.state import StateDescriptor
+from headgate.checkpoint.storage.uris import open_disk
+from headgate.common.errors import UsageError
+from headgate.common.keygroups import key_group, shortened
+from headgate.offline.entries import portions
+from headgate.offline.forms import DeclaredForms
+from headgate.serde.stored_values import open_batch
+from headgate.state.canonical.keys import key_description
+from headgate.state.canonical.layout import BYTES, row_of, stored_type
+from headgate.state.canonical.writer import Part
+from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
+from headgate.state.targets import Target, target_of
+from headgate.stateprocessor.writing_tables import Place, TableFile, result_of, table_info_of
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """What becomes of the values of one state.
+
+    Attributes:
+        function: from an old value to a new one.
+        before: the state as it was written.
+        after: as it is to be.
+    """
+
+    function: Callable[[Any], Any]
+    before: StateDescriptor
+    after: StateDescriptor
+
+
+@dataclass(frozen=True, slots=True)
+class TransformTask:
+    """The tables of one state, one task for each; picklable.
+
+    Attributes:
+        uid: of the operator.
+        transform: what becomes of the values.
+        source: URI of the folder that the tables are in.
+        tables: index of a subtask to its table.
+        place: where the new ones go.
+    """
+
+    uid: str
+    transform: Transform
+    source: str
+    tables: dict[int, tuple[tuple[int, int], StateTable]]
+    place: Place
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """For `DataFrame.mapInArrow` over rows with the indexes of subtasks."""
+        shown = f"state {self.transform.before.name!r} of operator {self.uid!r}"
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                yield result_of(lambda index=index: [self._written(index)], shown)
+
+    def _written(self, index: int) -> dict[str, Any]:
+        name = self.transform.after.name
+        new = target_of(self.transform.after)
+        parts = self._parts(index, new)
+        first = next(parts)
+        info = table_info_of(name, new.schema, key_description(first.keys[0]), self.place, index)
+        with tempfile.TemporaryDirectory(prefix="headgate-table-") as folder:
+            table, entries = TableFile(info, Path(folder) / "table"), len(first.keys)
+            try:
+                table.writer.add(first)
+                for part in parts:
+                    table.writer.add(part)
+                    entries += len(part.keys)
+                return table.stored(self.place, self.uid, index, entries)
+            finally:
+                table.close()
+
+    def _parts(self, index: int, new: Target) -> Iterator[Part]:
+        groups, table = self.tables[index]
+        old = target_of(self.transform.before)
+        keyed = KeyedStateHandle(*groups, Inline(b""), table.length, tables=[table])
+        disk = open_disk(self.source, self.place.settings)
+        for portion in portions(disk, keyed, DeclaredForms({table.name: old}), self.place.max_parallelism):
+            values = [self._new(key, value) for key, value in zip(portion.keys, portion.values, strict=True)]
+            group = key_group(portion.keys[0], self.place.max_parallelism)
+            yield Part(group, portion.size, portion.keys, _plain(new, values))
+
+    def _new(self, key: Any, value: Any) -> Any:
+        try:
+            return self.transform.function(value)
+        except Exception as error:  # the user's code raises whatever it likes
+            raise UsageError(
+                f"the function raised {type(error).__name__} for key {shortened(key)}: {error}"
+            ) from error
+
+
+def _plain(target: Target, values: list[Any]) -> list[Any]:
+    if row_of(target.schema) == BYTES:
+        return [target.serializer.encode_many([value]) for value in values]
+    stored = target.serializer.encode_checked(values)
+    return open_batch(stored_type(target.schema), stored, len(values))

@@ -1,0 +1,68 @@
+"""State is taken out of an existing savepoint, whatever its form; what else there is stays. Without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from savepoint_bench import SavepointBench
+
+from headgate.checkpoint.opening import open_checkpoint, verify_files
+from headgate.common.errors import StorageError, UsageError
+from headgate.stateprocessor.diff import compare
+from headgate.stateprocessor.writing import SavepointWriter
+
+
+@pytest.mark.parametrize(("kind", "form"), [("heap", "canonical"), ("heap", "native"), ("rocksdb", "native")])
+def test_a_state_is_taken_out(tmp_path: Path, kind: str, form: str) -> None:
+    """With its stamps; the other states and the timers are as they were, and a program restores them."""
+    bench = SavepointBench(tmp_path, kind)
+    bench.fill(range(1, 30))
+    before = bench.savepoint(form)
+    expected = {**bench.contents(), "short": {}, "seen": {}}
+    bench.close()
+    writer = SavepointWriter.from_existing(str(before)).remove("op", "short").remove("op", "seen")
+    made = writer.write(str(tmp_path / "after"))
+    disk, metadata = open_checkpoint(made.uri)
+    verify_files(disk, metadata)
+    assert (metadata.format, metadata.origin) == ("canonical", before.as_uri())
+    kept = [state.keyed for state in metadata.operators["op"] if state.keyed is not None]
+    names = {table.name for keyed in kept for table in keyed.tables or ()}
+    assert names == {"count", "sizes", "most", "timers:all"}
+    assert not list((tmp_path / "after").glob(".base*/**/*.parquet"))
+    other = SavepointBench(tmp_path / "other", "rocksdb", 3, made.uri)
+    assert other.contents() == expected
+    other.close()
+    differing = {one.state: one.removed for one in compare(str(before), made.uri) if one.differs}
+    assert differing == {"short": 29, "seen": 29}
+
+
+def test_an_operator_is_taken_out(tmp_path: Path) -> None:
+    """Nothing of it is left; what the snapshot does not have cannot be taken out of it."""
+    bench = SavepointBench(tmp_path)
+    bench.fill(range(3))
+    before = str(bench.savepoint())
+    bench.close()
+    made = SavepointWriter.from_existing(before).remove("op").write(str(tmp_path / "after"))
+    metadata = open_checkpoint(made.uri)[1]
+    assert (metadata.operators, metadata.parallelism, metadata.state_types) == ({}, {}, {})
+    for uid, state, why in (("po", None, "no state of operator 'po'; it has 'op'"), ("op", "x", "state 'x'")):
+        with pytest.raises(UsageError, match=why):
+            SavepointWriter.from_existing(before).remove(uid, state).write(str(tmp_path / "no"))
+        assert not [file for file in (tmp_path / "no").rglob("*") if file.is_file()]
+
+
+def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
+    """And left as it is; so is a snapshot whose table is damaged, of which nothing is written."""
+    bench = SavepointBench(tmp_path)
+    bench.fill(range(3))
+    before = bench.savepoint()
+    bench.close()
+    with pytest.raises(UsageError, match="is not empty"):
+        SavepointWriter.from_existing(str(before)).write(str(before))
+    verify_files(*open_checkpoint(str(before)))
+    table = next((before / "state" / "op" / "count").iterdir())
+    table.write_bytes(table.read_bytes()[:-9] + b"\0" * 9)
+    with pytest.raises(StorageError):
+        SavepointWriter.from_existing(str(before)).write(str(tmp_path / "no"))
+    assert not [file for file in (tmp_path / "no").rglob("*") if file.is_file()]
