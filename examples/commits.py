@@ -10,11 +10,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import headgate as hg
 from headgate.connectors.files import json_source
 from headgate.connectors.generator import throttled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DATA = Path(__file__).parent / "data" / "commits.jsonl.gz"
 QUIET_MS = 30 * hg.DAYS
@@ -58,6 +61,24 @@ def build(
         .key_by("author")
         .process(Streak(), uid="streaks")
         .write_json(output, uid="lines")
+    )
+
+
+SCHEMA = "author string, author_ms long, insertions long"
+LINES = "author string, commits long, lines long, quiet_since long"
+
+
+def build_on_spark(env: hg.Environment, spark: SparkSession, folder: str, output: str) -> None:
+    """The same with Spark at both ends: it reads the folder, a file at a time, and writes Parquet."""
+    files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(folder)
+    # One reader: the notes depend on the order of events, which is that of the files.
+    commits = env.from_spark(files, uid="commits", trigger="available-now").set_parallelism(1)
+    (
+        commits.with_event_time("author_ms", out_of_orderness="7d")
+        .set_parallelism(1)
+        .key_by("author")
+        .process(Streak(), uid="streaks")
+        .to_spark(hg.spark.parquet(output), uid="lines", schema=LINES)
     )
 
 

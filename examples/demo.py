@@ -2,14 +2,16 @@
 
     make demo
 
-Runs `examples/commits.py` with two workers and a checkpoint every second, slowed down to about
-twenty seconds so that there is something to see; `--fast` takes about five. At the end it shows what
-`headgate checkpoints --last` says; `--keep` keeps the checkpoints, to ask more.
+Runs the job of `examples/commits.py` with two workers. Spark's Structured Streaming reads the events, and Spark
+writes the output; with `--files` Headgate's own files source and sink do. Events come piece by piece, for
+about twenty seconds, so that there is something to see; `--fast` takes about five. At the end it shows what
+`headgate checkpoints --last` says; `--keep` keeps checkpoints and output, to ask more.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import os
 import random
 import shutil
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EVENTS = 51_194
+PIECES_PER_S = 1.5
+"""About so many epochs pass in a second."""
+
 CONSOLE = Console()
 
 
@@ -87,7 +92,7 @@ class Saboteur(JobListener):
         self._progress.update(self._task, completed=min(self._read, EVENTS), checkpoint=self._checkpoint)
 
 
-def run_job(folder: Path, seconds: float) -> tuple[hg.JobResult, Saboteur]:
+def run_job(folder: Path, seconds: float, with_spark: bool) -> tuple[hg.JobResult, Saboteur]:
     """The streaming job, sabotaged."""
     columns = (
         TextColumn("{task.description}"),
@@ -98,14 +103,45 @@ def run_job(folder: Path, seconds: float) -> tuple[hg.JobResult, Saboteur]:
     with Progress(*columns, console=CONSOLE) as progress:
         task = progress.add_task("commits", total=EVENTS, checkpoint="none yet")
         saboteur = Saboteur(progress, task, EVENTS // 2)
-        env = hg.Environment(parallelism=2, executor=SparkExecutor(saboteur))
+        spark = session() if with_spark else None
+        env = hg.Environment(parallelism=2, spark=spark, executor=SparkExecutor(saboteur))
         env.checkpoints(every="1s", storage=str(folder / "checkpoints"))
         env.config("heartbeat.interval", "200ms")
-        # The rate is shared by two readers, and one file keeps only one of them busy.
-        commits.build(env, str(folder / "out"), rate_per_s=2 * EVENTS / seconds)
+        if spark is not None:
+            cut(folder / "in", pieces=round(seconds * PIECES_PER_S))
+            commits.build_on_spark(env, spark, str(folder / "in"), str(folder / "out"))
+        else:
+            # The rate is shared by two readers, and one file keeps only one of them busy.
+            commits.build(env, str(folder / "out"), rate_per_s=2 * EVENTS / seconds)
         result = env.execute("demo")
         progress.update(task, completed=EVENTS)
     return result, saboteur
+
+
+def session() -> SparkSession:
+    """Spark in this process: two slots for the workers, one for its own tasks."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[3]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "2")
+    spark = builder.getOrCreate()
+    # The worker that is killed is news to Spark, not to whoever watches.
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def cut(folder: Path, pieces: int) -> None:
+    """Write the events as so many files, each of which becomes an epoch of Spark's."""
+    folder.mkdir()
+    with gzip.open(commits.DATA, "rt", encoding="utf-8") as events:
+        lines = list(events)
+    size = -(-len(lines) // pieces)
+    for number in range(pieces):
+        path = folder / f"{number:03}.jsonl"
+        path.write_text("".join(lines[number * size : (number + 1) * size]), encoding="utf-8")
+        # Spark takes the oldest first.
+        os.utime(path, (number, number))
 
 
 def batch_answer(spark: SparkSession) -> DataFrame:
@@ -137,14 +173,15 @@ def batch_answer(spark: SparkSession) -> DataFrame:
         WHERE next_pos IS NULL OR next_watermark >= author_ms + {commits.QUIET_MS}""")
 
 
-def verify(folder: Path) -> tuple[int, int, int]:
+def verify(folder: Path, with_spark: bool) -> tuple[int, int, int]:
     """Lines written, lines too many, lines missing."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.getOrCreate()
     spark.conf.set("spark.sql.shuffle.partitions", "2")
-    schema = "author STRING, commits BIGINT, lines BIGINT, quiet_since BIGINT"
-    written = spark.read.schema(schema).json(str(folder / "out")).cache()
+    out = str(folder / "out")
+    read = spark.read.parquet(out) if with_spark else spark.read.schema(commits.LINES).json(out)
+    written = read.select("author", "commits", "lines", "quiet_since").cache()
     expected = batch_answer(spark).cache()
     return written.count(), written.exceptAll(expected).count(), expected.exceptAll(written).count()
 
@@ -186,14 +223,17 @@ def main(arguments: Sequence[str]) -> int:
     """Run, sabotage, verify; 0 when nothing was lost or doubled."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fast", action="store_true", help="take about 5 seconds instead of 20")
+    parser.add_argument(
+        "--files", action="store_true", help="Headgate's own files source and sink, instead of Spark's"
+    )
     parser.add_argument("--keep", action="store_true", help="keep checkpoints and output, and tell where")
     options = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="headgate-demo-"))
     try:
-        CONSOLE.print("Starting Spark in this process, two workers, a checkpoint every second ...")
-        result, saboteur = run_job(folder, 5 if options.fast else 20)
+        CONSOLE.print("Starting Spark in this process, two workers ...")
+        result, saboteur = run_job(folder, 5 if options.fast else 20, not options.files)
         CONSOLE.print("Comparing with Spark SQL ...")
-        lines, duplicates, missing = verify(folder)
+        lines, duplicates, missing = verify(folder, not options.files)
         report(result, saboteur, lines, duplicates, missing)
         diagnose(folder, options.keep)
     finally:

@@ -11,8 +11,8 @@ from headgate.common.errors import UsageError
 
 STORAGE: Final = "storage."
 """Begins the options that are settings of the storage."""
-PATH, UID, STATE, COLUMNS = "path", "uid", "state", "columns"
-OPTIONS: Final = (PATH, UID, STATE, COLUMNS)
+PATH, UID, STATE, COLUMNS, PUSHDOWN = "path", "uid", "state", "columns", "pushdown"
+OPTIONS: Final = (PATH, UID, STATE, COLUMNS, PUSHDOWN)
 
 TIMERS: Final = "timers"
 IN_FLIGHT: Final = "in-flight"
@@ -28,6 +28,7 @@ class Asked:
         state: the state's name, "timers" or "in-flight"; None: not said.
         columns: the columns that are wanted; empty: all.
         storage: ``key=value`` settings of the storage.
+        pushdown: whether conditions may leave out what is read.
     """
 
     path: str
@@ -35,17 +36,18 @@ class Asked:
     state: str | None = None
     columns: tuple[str, ...] = ()
     storage: tuple[str, ...] = ()
+    pushdown: bool = False
 
 
 def asked(options: Mapping[str, str]) -> Asked:
     """The options of a read, understood.
 
     Raises:
-        UsageError: there is no path, or an option that does not exist.
+        UsageError: there is no path, an option that does not exist, or one with a wrong value.
 
     Example:
         >>> asked({"path": "/sp", "uid": "tally", "state": "count", "storage.s3.endpoint": "http://s3:9000"})
-        Asked(path='/sp', uid='tally', state='count', columns=(), storage=('s3.endpoint=http://s3:9000',))
+        Asked(path='/sp', uid='tally', state='count', columns=(), storage=(...), pushdown=False)
         >>> asked({"uid": "tally"})
         Traceback (most recent call last):
             ...
@@ -61,13 +63,16 @@ load(), such as .load("file:///savepoints/savepoint-1a2b3c")
             "headgate-savepoint got no path; give the snapshot's folder to load(), such as "
             '.load("file:///savepoints/savepoint-1a2b3c")'
         )
+    pushdown = options.get(PUSHDOWN, "false").lower()
+    if pushdown not in ("true", "false"):
+        raise UsageError(f"option {PUSHDOWN} of headgate-savepoint is {pushdown!r}; expected true or false")
     columns = tuple(name.strip() for name in options.get(COLUMNS, "").split(",") if name.strip())
     storage = tuple(
         f"{name.removeprefix(STORAGE)}={value}"
         for name, value in sorted(options.items())
         if name.startswith(STORAGE)
     )
-    return Asked(path, options.get(UID), options.get(STATE), columns, storage)
+    return Asked(path, options.get(UID), options.get(STATE), columns, storage, pushdown == "true")
 
 
 def _unknown(name: str) -> UsageError:

@@ -31,10 +31,10 @@ _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("headgate-savepoint")` known to a session, and let it hand conditions down.
+    """Make `spark.read.format("headgate-savepoint")` known to a session.
 
-    Where Headgate is installed on the driver and on the workers, the format is known without it; then it only
-    switches `spark.sql.python.filterPushdown.enabled` on, for all Python data sources of the session.
+    It is known without this wherever Headgate is installed on the driver and on the workers. Here
+    `spark.sql.python.filterPushdown.enabled` is switched on besides, which the option `pushdown` needs.
 
     Args:
         spark: the session.
@@ -81,8 +81,10 @@ class SavepointSource(spark_source.DataSource):
                     f"column {field.name!r} is {own.dataType.simpleString()}, and the schema of the read "
                     f"says {field.dataType.simpleString()}; leave the schema out, or cast what was read"
                 )
-        # Spark refuses a reader that takes conditions where it may not hand any down.
-        kind = FilteringReader if _PUSHING in sys.modules else SavepointReader
+        # Spark refuses a reader that takes conditions where it may not hand any down; and once it has, it
+        # reads no more than these left for every later query of the same DataFrame: hence the option.
+        pushing = _PUSHING in sys.modules and asked(dict(self.options)).pushdown
+        kind = FilteringReader if pushing else SavepointReader
         return kind(self.reading, names)
 
 

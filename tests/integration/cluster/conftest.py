@@ -10,7 +10,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-from standalone import StandaloneCluster
+from proof.standalone import StandaloneCluster
 
 ADDRESSES = ("127.0.0.1", "127.0.0.2")
 

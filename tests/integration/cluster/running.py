@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from standalone import PATIENCE_S
+from proof.standalone import PATIENCE_S
 
 BIN: Final = Path(sys.executable).parent
 SOURCE: Final = Path(__file__).parents[3] / "src"

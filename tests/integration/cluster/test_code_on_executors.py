@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from machines import Machines, wired
 from running import SOURCE, Run, own_session, program, submitted
-from standalone import StandaloneCluster
+
+from proof.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.ci, pytest.mark.spark, pytest.mark.timeout(900)]
 

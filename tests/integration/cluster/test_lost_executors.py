@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from running import Run, headgate, own_session, program
-from standalone import PATIENCE_S, StandaloneCluster
 
 import headgate as hg
+from proof.standalone import PATIENCE_S, StandaloneCluster
 
 pytestmark = [pytest.mark.ci, pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -54,9 +54,10 @@ register(spark)
 counts = state(savepoint, "op", "count", columns="key,value,key_group")
 found["columns"] = counts.columns
 found["point"] = [tuple(row) for row in counts.where("key = 7 and value < 0").collect()]
-parts = lambda frame: frame.select(sql.spark_partition_id()).rdd.getNumPartitions()
-found["partitions"] = [parts(counts), parts(counts.where("key = 7"))]
-found["none"] = counts.where("key_group > 100").count()
+found["again"] = counts.count()  # what one query wants is nothing to the next
+pushed = lambda where: state(savepoint, "op", "count", pushdown="true").where(where)
+found["partitions"] = [frame.rdd.getNumPartitions() for frame in (counts, pushed("key = 7"))]
+found["pushed"] = [pushed("key = 7").count(), pushed("key_group > 100").count()]
 total = state(checkpoint, "everything", "count").agg(sql.sum("value"), sql.max("ttl_written_at").isNotNull())
 found["rocksdb"] = list(total.collect()[0])
 try:
@@ -131,7 +132,8 @@ def test_a_snapshot_is_a_dataframe(tmp_path: Path) -> None:
     assert found["columns"] == ["key_group", "key", "value"]
     assert found["point"] == [[key_group(7, GROUPS), 7, -8]]
     assert found["partitions"] == [2, 1]
-    assert found["none"] == 0
+    assert found["again"] == 40
+    assert found["pushed"] == [1, 0]
     assert found["rocksdb"] == [60, True]
     assert "has no state 'counts' of operator 'op'; there is 'op': " in found["refused"]
     assert "count (value[int])" in found["refused"]

@@ -340,6 +340,26 @@ def test_failing_query(driver: Callable[..., Driver], tmp_path: Path) -> None:
     assert job.read_epoch() == [1]
 
 
+@pytest.mark.parametrize("trigger", [None, "available-now"])
+def test_query_stopped_by_somebody_else(
+    driver: Callable[..., Driver], spark: Any, trigger: str | None
+) -> None:
+    """It is a failure and not the end of the input; the next attempt reads everything."""
+    job = driver(trigger=trigger)
+    put(job.folder, 1)
+    put(job.folder, 2)
+    job.begin()
+    job.read_epoch()
+    first = job.checkpoint(1)
+    assert job.read_epoch() == [2]
+    for query in spark.streams.active:
+        query.stop()
+    with pytest.raises(OperatingError, match="source 'in' was stopped behind epoch 0, and not by its job"):
+        job.until(job.turn)
+    job.begin(first)
+    assert job.read_epoch() == [2]
+
+
 def test_query_that_ends(driver: Callable[..., Driver], tmp_path: Path) -> None:
     """With "available-now" the source ends when the last epoch is in a checkpoint, and not before."""
     job = driver(trigger="available-now")

@@ -13,7 +13,7 @@ from operator_samples import ManualClock
 
 import headgate as hg
 from headgate.common.config import Config
-from headgate.common.errors import ConfigError, HeadgateError, OperatingError
+from headgate.common.errors import ConfigError, FencedError, HeadgateError, OperatingError
 from headgate.common.ids import JobId
 from headgate.common.ports import NoProbe
 from headgate.connectors.collection import collection_source
@@ -91,6 +91,9 @@ class _Committer(hg.SinkCommitter):
     def abandon(self, committed_through: Sequence[Any]) -> None:
         assert "close" not in self.shop.log, "a committer is not used once it is closed"
         self.shop.log.append("abandon")
+
+    def interrupt(self) -> None:
+        self.shop.log.append("interrupt")
 
     def close(self) -> None:
         self.shop.log.append("close")
@@ -275,6 +278,16 @@ def test_a_gang_that_cannot_be_used_again_is_replaced(how: str) -> None:
     desk.settle()
     assert desk.gang.submitted == [1, 2]
     assert desk.master.state is JobState.STARTING
+
+
+def test_a_job_master_that_was_replaced_interrupts_its_commit() -> None:
+    """At once, not when the commit's turn in the background is over; a second word changes nothing."""
+    desk = Desk()
+    desk.master.submit()
+    assert desk.shop.log == []
+    for _ in range(2):
+        desk.master.fenced(FencedError("another driver leads"))
+    assert desk.shop.log == ["interrupt"]
 
 
 def test_a_gang_whose_end_is_not_reported_counts_as_fenced() -> None:

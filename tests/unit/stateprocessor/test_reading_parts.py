@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import pickle
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from headgate.serde.resolve import serializer_for
 from headgate.stateprocessor.reading_filters import Condition, kept, understood, wanted_groups
 from headgate.stateprocessor.reading_options import asked
 from headgate.stateprocessor.reading_types import converter, spark_schema
-from headgate.stateprocessor.source import SavepointSource
+from headgate.stateprocessor.source import FilteringReader, SavepointReader, SavepointSource
 
 DATA = Path(__file__).parents[2] / "compat" / "data"
 
@@ -197,6 +198,26 @@ def test_what_was_found_travels_with_the_source() -> None:
     assert list(reader.read(spark.InputPartition(None))) == []
     with pytest.raises(UsageError, match="column 'value' is bigint, and the schema of the read says string"):
         again.reader(StructType([StructField("value", StringType())]))
+
+
+def test_conditions_are_taken_only_where_they_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Spark asks and the read does: what one query left out, Spark leaves out of the next."""
+    path = str(DATA / "savepoints" / "v2" / "canonical")
+    kinds = []
+    for module in (
+        "pyspark.sql.worker.plan_data_source_read",
+        "pyspark.sql.worker.data_source_pushdown_filters",
+    ):
+        monkeypatch.setitem(sys.modules, module, sys)
+        for pushdown in ("false", "true"):
+            options = {"path": path, "uid": "tally", "state": "count", "pushdown": pushdown}
+            made = SavepointSource(options)
+            kinds.append(type(made.reader(made.schema())))
+    assert kinds == [SavepointReader, SavepointReader, SavepointReader, FilteringReader]
+    with pytest.raises(
+        UsageError, match="option pushdown of headgate-savepoint is 'yes'; expected true or false"
+    ):
+        asked({"path": path, "pushdown": "yes"})
 
 
 def test_options_are_understood_or_refused() -> None:

@@ -58,11 +58,14 @@ def shown_columns(names: list[str], most: int = 6) -> str:
 
 
 def first_line(error: Exception) -> str:
-    r"""The first line of an error of Spark's, which may go on for pages.
+    r"""The line that says what went wrong, of an error of Spark's, which may go on for pages.
 
     Example:
         >>> first_line(ValueError("no such table: t\n  at line 1"))
         'no such table: t'
+        >>> first_line(ValueError("thrown from the Python worker:\nTraceback\n  f()\nOSError: disk full"))
+        'OSError: disk full'
     """
     text: Any = getattr(error, "desc", None) or str(error) or type(error).__name__
-    return str(text).strip().splitlines()[0]
+    lines = [line for line in str(text).strip().splitlines() if line.strip()]
+    return lines[-1] if "Python worker" in lines[0] else lines[0]

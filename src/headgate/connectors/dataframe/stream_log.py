@@ -11,6 +11,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -87,7 +88,8 @@ def files_of_later_epochs(line: Path, log: Mapping[str, bytes]) -> list[str]:
     later: set[str] = set()
     for query in line.iterdir() if line.is_dir() else ():
         for name in _source_entries(query):
-            later.update(_listed(name, (query / name).read_bytes()))
+            with suppress(FileNotFoundError):  # a living query of the line has compacted it just now
+                later.update(_listed(name, (query / name).read_bytes()))
     return sorted(later - before)
 
 

@@ -105,7 +105,7 @@ class StreamQuery:
         self._cause: str | None = None
         self._query: StreamingQuery | None = None
         self._after: StreamQuery | None = None
-        self._stopped = threading.Event()
+        self._stopped, self._interrupted = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name=f"headgate-stream-{read.name}", daemon=True)
 
     def start(self, after: StreamQuery | None = None) -> None:
@@ -182,13 +182,19 @@ class StreamQuery:
             raise InternalError(f"Spark planned epoch {epoch} behind epoch {self._acknowledged}")
         folder = self._read.staging / f"{self._mark.query}-{epoch}"
         try:
+            self._offer(frame, epoch, folder)
+        finally:
+            # Acknowledged, or the query ends: then the next one stages the epoch anew.
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _offer(self, frame: DataFrame, epoch: int, folder: Path) -> None:
+        try:
             files = stage(frame, str(folder), max_bytes_per_file=BYTES_PER_FILE)
+            self.offered = self._described(epoch, files, folder)
         except Exception as error:
             self._cause = reason_of(error)
             raise
-        self.offered = self._described(epoch, files, folder)
         self._await_acknowledgement(frame, epoch)
-        shutil.rmtree(folder, ignore_errors=True)
 
     def _described(self, epoch: int, files: Sequence[StagedFile], folder: Path) -> StagedEpoch:
         now_ms = int(time.time() * 1000)
@@ -212,6 +218,7 @@ class StreamQuery:
             # text is as long as a trace of the JVM.
             none = gateway.new_array(jvm.java.lang.StackTraceElement, 0)
             interrupted.java_exception.setStackTrace(none)
+            self._interrupted = True
             logging.getLogger("py4j.clientserver").addFilter(_not_of_interruptions)
             raise interrupted from None
 
@@ -225,6 +232,7 @@ class StreamQuery:
             if self._stopped.is_set():
                 self._query.stop()
             self._query.awaitTermination()
+            self._check_end()
             self.ended = True
         except HeadgateError as error:
             self._failure = error
@@ -233,6 +241,15 @@ class StreamQuery:
             self._failure = OperatingError(
                 f"the Spark query of source {self._read.name!r} failed behind epoch {self._acknowledged}: "
                 f"{reason}; Spark's own log has more"
+            )
+
+    def _check_end(self) -> None:
+        """Refuse an end that is none: somebody else may stop all queries of the session."""
+        in_order = "availableNow" in self._read.trigger and not self._interrupted
+        if not self._stopped.is_set() and not in_order:
+            raise OperatingError(
+                f"the Spark query of source {self._read.name!r} was stopped behind epoch {self._acknowledged}"
+                ", and not by its job; does the program stop the queries of its session?"
             )
 
     def _started(self) -> StreamingQuery:

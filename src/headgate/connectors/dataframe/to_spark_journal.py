@@ -240,7 +240,7 @@ def described(runs: Sequence[Run]) -> str:
 
     Example:
         >>> described([Run("a", 1, 1, 7, 9, 0)])
-        'epochs 7 to 9, prepared by job 'a''
+        "epochs 7 to 9, prepared by job 'a'"
     """
     first, last, job = runs[0].epochs[0], runs[-1].epochs[-1], runs[-1].job
     numbers = f"epoch {last}" if first == last else f"epochs {first} to {last}"

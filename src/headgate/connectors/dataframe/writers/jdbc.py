@@ -174,7 +174,7 @@ def staging_table(epoch: SparkEpoch) -> str:
 
     Example:
         >>> staging_table(SparkEpoch("a", "out", 7, "a", 2, 7, "3f"))
-        'headgate_stage_ed9f2a6f_7_2_3f'
+        'headgate_stage_dc8aa203_7_2_3f'
     """
     return f"{_prefix(epoch)}{epoch.epoch}_{epoch.generation}_{epoch.token}"
 
