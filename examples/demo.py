@@ -2,10 +2,10 @@
 
     make demo
 
-Runs the job of `examples/commits.py` with two workers. Spark's Structured Streaming reads the events, and Spark
-writes the output; with `--files` Headgate's own files source and sink do. Events come piece by piece, for
-about twenty seconds, so that there is something to see; `--fast` takes about five. At the end it shows what
-`headgate checkpoints --last` says; `--keep` keeps checkpoints and output, to ask more.
+Runs the job of `examples/commits.py` with two workers. Spark's Structured Streaming reads the events, and
+Spark writes the output; with `--files` Headgate's own files source and sink do. Events come piece by piece,
+for about twenty seconds, so that there is something to see; `--fast` takes about five. At the end it shows
+what `headgate checkpoints --last` says; `--keep` keeps checkpoints and output, to ask more.
 """
 
 from __future__ import annotations
@@ -120,14 +120,8 @@ def run_job(folder: Path, seconds: float, with_spark: bool) -> tuple[hg.JobResul
 
 def session() -> SparkSession:
     """Spark in this process: two slots for the workers, one for its own tasks."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[3]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "2")
-    spark = builder.getOrCreate()
-    # The worker that is killed is news to Spark, not to whoever watches.
-    spark.sparkContext.setLogLevel("OFF")
+    spark = hg.spark.session(slots=3)
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
     return spark
 
 

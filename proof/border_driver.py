@@ -8,6 +8,7 @@ Structured Streaming reads the input, an epoch for each file; authors are counte
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -20,7 +21,7 @@ import headgate as hg
 from headgate.deploy.spark.executor import SparkExecutor
 from proof.driver import say
 from proof.job import Brake, Place
-from proof.strikes import PROBE, reached
+from proof.strikes import FOLDER_VARIABLE, PROBE, reached
 from proof.watcher import Listener
 
 PARALLELISM = 2
@@ -96,6 +97,10 @@ def main(arguments: str) -> None:
     builder = SparkSession.builder.master(order.master).config("spark.ui.enabled", "false")
     # An executor that is killed again and again must not end the application.
     builder = builder.config("spark.deploy.maxExecutorRetries", "-1").config("spark.task.maxFailures", "20")
+    # Machines of a cluster have an environment of their own.
+    for name in ("PYTHONPATH", FOLDER_VARIABLE, "TMPDIR"):
+        builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(order.data)

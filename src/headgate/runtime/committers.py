@@ -109,7 +109,7 @@ class Committers:
                     _LOG.warning("sink %r keeps what a failed savepoint held: %s", uid, error)
 
     def interrupt(self) -> None:
-        """Another driver has the job: a commit that runs is to end soon. The only call from another thread."""
+        """Another driver has the job: a commit that runs is to end soon; called from another thread."""
         for committer in self._by_uid.values():
             committer.interrupt()
 

@@ -21,13 +21,29 @@ if TYPE_CHECKING:
         jdbc,
         parquet,
     )
+    from headgate.deploy.spark.session import session
+    from headgate.stateprocessor.source import register
     from headgate.stateprocessor.writing import SavepointWriter
 
-__all__ = ["EpochWriter", "SavepointWriter", "SparkEpoch", "delta", "iceberg", "jdbc", "parquet"]
+__all__ = [
+    "EpochWriter",
+    "SavepointWriter",
+    "SparkEpoch",
+    "delta",
+    "iceberg",
+    "jdbc",
+    "parquet",
+    "register",
+    "session",
+]
 
 _WRITERS: Final = "headgate.connectors.dataframe.writers"
-_PLACES: Final = dict.fromkeys(["EpochWriter", "SparkEpoch", "delta", "iceberg", "jdbc", "parquet"], _WRITERS)
-_PLACES["SavepointWriter"] = "headgate.stateprocessor.writing"
+_PLACES: Final = {
+    **dict.fromkeys(["EpochWriter", "SparkEpoch", "delta", "iceberg", "jdbc", "parquet"], _WRITERS),
+    "SavepointWriter": "headgate.stateprocessor.writing",
+    "register": "headgate.stateprocessor.source",
+    "session": "headgate.deploy.spark.session",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -70,7 +70,7 @@ def stream(spark: SparkSession, kafka: KafkaServer, topic: str) -> DataFrame:
     """The topic from its beginning, a few hundred records at a time."""
     options = {"kafka.bootstrap.servers": kafka.address, "subscribe": topic, "startingOffsets": "earliest"}
     records = spark.readStream.format("kafka").options(**options).option("maxOffsetsPerTrigger", PER_EPOCH)
-    return records.load().selectExpr("cast(key as string) key", "cast(value as long) value", "offset")
+    return records.load().selectExpr("cast(key as string) key", "cast(cast(value as string) as long) value", "offset")
 
 
 def count(

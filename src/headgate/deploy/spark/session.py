@@ -89,6 +89,26 @@ def acquire(given: Any, name: str, config: Config, slots: int) -> SparkContext:
     return opened
 
 
+def session(slots: int = 3, name: str = "headgate") -> SparkSession:
+    """Spark as a job opens it that finds none, for programs that read from it before their job begins.
+
+    It starts fast, tells little, and is there until the process ends. Where the process has a session
+    already, that one is given.
+
+    Args:
+        slots: task slots of a local Spark: one for each unit of the job's parallelism, and one for Spark's
+            own tasks. A master that spark-submit names decides by itself.
+        name: of the application.
+
+    Raises:
+        UsageError: no Java, a kind of session that cannot run jobs, or settings that exclude them.
+        OperatingError: Spark did not start.
+    """
+    acquire(None, name, Config(), slots)
+    lend()
+    return sql_session(None)
+
+
 def sql_session(given: Any) -> SparkSession:
     """The program's session, or the one on top of the Spark that runs already."""
     from pyspark.sql import SparkSession
