@@ -33,6 +33,9 @@ test-cluster: java setup ## Jobs on a standalone cluster of Spark: executors, ma
 test-zookeeper: java setup ## The store and the election against a real ZooKeeper, from PySpark's own jars
 	@$(PY) -m pytest -q tests/integration/zookeeper $(ARGS)
 
+test-kafka: java setup ## Spark's source for Kafka with a real broker, both fetched from Maven Central
+	@$(PY) -m pytest -q tests/integration/kafka $(ARGS)
+
 sim: setup ## Whole jobs on virtual time, disk, network and processes, under faults: SEEDS of them
 	@$(PY) -m sim --seeds $(SEEDS) $(ARGS)
 

@@ -26,10 +26,12 @@ from bench.sections import (
     spark_bootstrap,
     spark_border,
     spark_state,
+    spark_stateful,
     state,
 )
 
 _PAGE_CELLS = 130
+SPARK = "spark"
 
 MEASURES: dict[str, Callable[[Plan, Callable[[str], None]], dict[str, Any]]] = {
     "j2": j2.measure,
@@ -44,6 +46,7 @@ MEASURES: dict[str, Callable[[Plan, Callable[[str], None]], dict[str, Any]]] = {
     "spark-state": spark_state.measure,
     "spark-bootstrap": spark_bootstrap.measure,
     "spark-border": spark_border.measure,
+    "spark-j2": spark_stateful.measure,
 }
 
 
@@ -51,7 +54,10 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all"
+        "sections",
+        nargs="*",
+        metavar="SECTION",
+        help=f"of {', '.join(SECTIONS)}; {SPARK} stands for those at the border to Spark; default: all",
     )
     parser.add_argument("--smoke", action="store_true", help="about two minutes; numbers mean little")
     parser.add_argument("--rounds", type=_positive, help="of J2 over all engines")
@@ -59,6 +65,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--no-peers", action="store_true", help="leave the other engines out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
     parsed = parser.parse_args()
+    if SPARK in parsed.sections:
+        parsed.sections += [name for name in SECTIONS if name.startswith(f"{SPARK}-")]
+        parsed.sections.remove(SPARK)
     unknown = [name for name in parsed.sections if name not in SECTIONS]
     if unknown:
         parser.error(f"no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")

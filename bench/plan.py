@@ -14,6 +14,7 @@ SECTIONS = (
     "state",
     "state-large",
     "savepoints",
+    "spark-j2",
     "spark-border",
     "spark-state",
     "spark-bootstrap",

@@ -29,7 +29,12 @@ def show(record: dict[str, Any], console: Console) -> None:
         _show_costs(sections["checkpoint-cost"], console)
     if sections.get("barriers", {}).get("rows"):
         _show_barriers(sections["barriers"], console)
-    for name in ("state", "state-large", "savepoints", "spark-state", "spark-bootstrap", "spark-border"):
+    for name in (
+        "state",
+        "state-large",
+        "savepoints",
+        *(name for name in sections if name.startswith("spark-")),
+    ):
         if sections.get(name, {}).get("rows"):
             _show_state(name, sections[name], console)
     if any(name in _PHRASES for name in sections):

@@ -1,11 +1,12 @@
-"""Exactly once, proved with real processes: python -m proof [--smoke] [--seed N] [--only abcdefgh].
+"""Exactly once, proved with real processes: python -m proof [--smoke] [--seed N] [--only abcdefghi].
 
 Then everything that decodes stored bytes is fuzzed, alone with python -m proof fuzz, and the simulator goes
 on with its seeds.
 
 Jobs run on local Spark (files, event time, shuffle by key, state and timers, exactly-once files)
 while workers and drivers are killed and stopped, code raises, and disks refuse, with checkpoints
-aligned, unaligned, and aligned with a timeout. After each run the output must be the batch answer,
+aligned, unaligned, and aligned with a timeout; and with Spark at both ends, from Structured Streaming to
+Parquet, where executors of a standalone cluster are killed, too. After each run the output must be the batch answer,
 and nothing may be left over. Exit code 1 on any violation.
 """
 
@@ -31,6 +32,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from proof import checks, fuzz, plans, simulation
+from proof.border import Border, BorderRun
 from proof.drivers import Chain, ChainRun
 from proof.faults import SPARK_KILLS_S
 from proof.job import Answer, Place, write_input
@@ -41,7 +43,7 @@ from proof.strikes import FOLDER_VARIABLE, Strikes
 
 CONSOLE = Console(highlight=False)
 
-AnyRun = Run | ChainRun | RelayRun
+AnyRun = Run | ChainRun | RelayRun | BorderRun
 
 
 class Proof:
@@ -118,6 +120,8 @@ class Proof:
             run = ChainRun(plan, place, strikes, answer, told)
         elif isinstance(plan, Relay):
             run = RelayRun(plan, place, strikes, answer, told)
+        elif isinstance(plan, Border):
+            run = BorderRun(plan, place, strikes, answer, told)
         else:
             run = Run(plan, place, strikes, answer, self._temporary, told)
         watchdog = threading.Timer(plan.time_limit_s, self._hangs, (run,))

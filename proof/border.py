@@ -11,27 +11,27 @@ import random
 import shutil
 import signal
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
+import psutil
 
+from proof import border_checks as border
 from proof import checks
-from proof.border_driver import PARALLELISM, BorderOrder
-from proof.drivers import START_S, STRIKE_S, Driver
-from proof.job import Answer, Place, line
-from proof.modes import ALIGNED, Mode
+from proof.border_driver import INTERVAL_MS, PARALLELISM, BorderOrder, batch_answer_in
+from proof.drivers import LEAVES_S, START_S, STRIKE_S, Driver
+from proof.job import FILES, Answer, Place
+from proof.modes import ALIGNED, Mode, check_restored, restored_by
 from proof.record import FaultResult, RunResult
-from proof.standalone import StandaloneCluster
+from proof.relays import Found, check_nothing_lost, look
+from proof.standalone import EXECUTOR_CLASS, StandaloneCluster, command_of
 from proof.strikes import KILL_SELF, Strikes
 from proof.watcher import Watcher
 
 GROUP = "i"
-INTERVAL_MS = 1000
-RECORD_COST_S = 0.002
-"""In each of two subtasks: half a minute for the whole input, and what a kill throws back comes on top."""
+EPOCH_S = 2.0
+"""What an epoch takes in the keyed function until the gate is open, and what a kill throws back."""
 
 WORKER, EXECUTOR, DRIVER, FEEDER = "worker", "executor", "driver", "feeder"
 RANDOM = "a random moment"
@@ -75,7 +75,12 @@ KILLS = (
 )
 """What is killed on local Spark."""
 
-ON_CLUSTER = (Kill(EXECUTOR), Kill(WORKER), Kill(EXECUTOR), Kill(DRIVER, "write.published"), Kill(EXECUTOR))
+ON_CLUSTER = (
+    *(Kill(EXECUTOR),) * 3,
+    Kill(WORKER),
+    Kill(FEEDER, "feeder.task"),
+    Kill(DRIVER, "write.published"),
+)
 """What is killed on a standalone cluster."""
 
 
@@ -89,6 +94,7 @@ class Border:
         kills: in order.
         on_cluster: whether Spark is a standalone cluster of several processes.
         mode: how barriers travel.
+        files_per_epoch: of the input: each kill takes one or two epochs.
         parallelism: of the job.
     """
 
@@ -97,7 +103,13 @@ class Border:
     kills: tuple[Kill, ...]
     on_cluster: bool = False
     mode: Mode = ALIGNED
+    files_per_epoch: int = 1
     parallelism: int = PARALLELISM
+
+    @property
+    def epochs(self) -> int:
+        """Of the source, in the whole input."""
+        return -(-FILES // self.files_per_epoch)
 
     @property
     def time_limit_s(self) -> float:
@@ -130,16 +142,17 @@ class BorderRun:
         told: Callable[[FaultResult], None],
     ) -> None:
         self.plan, self._place, self._strikes, self._told = plan, place, strikes, told
-        self._answer = counts_of(answer)
+        self._answer = border.counts_of(answer)
         self._chance, self._log = random.Random(plan.seed), place.root / "drivers.log"
         self._drivers: list[Driver] = []
         self._cluster: StandaloneCluster | None = None
+        self._found, self._source, self._committed = Found(), None, set[int]()
         self.result = RunResult(plan.name, plan.seed, [plan.parallelism], INTERVAL_MS, plan.mode.name)
 
     @property
     def watcher(self) -> Watcher:
         """Of the present driver."""
-        return self._drivers[-1].watcher
+        return self._drivers[-1].watcher if self._drivers else Watcher()
 
     def carry_out(self) -> RunResult:
         """Run, kill, go on, check."""
@@ -149,11 +162,9 @@ class BorderRun:
             if self.plan.on_cluster:
                 self._cluster = _cluster(self._place.root / "cluster")
             self._start()
-            for kill in self.plan.kills:
-                if not self._strike(kill):
-                    break
-            self._place.gate.touch()
-            result.violations += self._drivers[-1].left()
+            if all(self._strike(kill) for kill in self.plan.kills):
+                self._place.gate.touch()
+                result.violations += self._drivers[-1].left()
         finally:
             self._strikes.disarm()
             self._end_all()
@@ -168,7 +179,11 @@ class BorderRun:
     def _start(self) -> None:
         # More slots than the gang and its feeders need: a replaced worker holds its own for seconds.
         master = f"local[{PARALLELISM + 4}]" if self._cluster is None else self._cluster.url
-        order = BorderOrder(str(self._place.root), str(self._place.data), master, RECORD_COST_S)
+        plan, rows = self.plan, self._answer.total() / self.plan.epochs
+        cost_s = EPOCH_S * PARALLELISM / rows
+        order = BorderOrder(
+            str(self._place.root), str(self._place.data), master, plan.mode.name, plan.files_per_epoch, cost_s
+        )
         self._drivers.append(Driver(order, self._log))
 
     def _strike(self, kill: Kill) -> bool:
@@ -180,14 +195,18 @@ class BorderRun:
         if not watcher.wait(lambda: watcher.first("checkpoint", after), START_S):
             told.violations.append("no checkpoint completed before the kill")
             return False
-        time.sleep(self._chance.uniform(0, 1.0))
+        time.sleep(self._chance.uniform(0, EPOCH_S))
         self._drivers[-1].look()
         killed_s = self._kill(kill, told)
         if killed_s is None:
             return False
-        told.struck, told.restarts = True, int(kill.what != FEEDER)
+        # A cluster repeats a feeder's task: the job does not notice. Local Spark fails the query at once.
+        unnoticed = kill.what == FEEDER and self.plan.on_cluster
+        told.struck, told.restarts = True, int(not unnoticed)
+        told.struck_s = round(killed_s - self._drivers[0].watcher.events[0].at_s, 3)
         if kill.what == DRIVER:
             self._drivers[-1].process.wait()
+            self._inspect(told)
             told.violations += self._drivers[-1].left()
             self._start()
         self._await_recovery(kill, told, killed_s)
@@ -223,16 +242,14 @@ class BorderRun:
     def _victim(self, what: str) -> int | None:
         if what == DRIVER:
             return self._drivers[-1].process.pid
-        if what == EXECUTOR:
-            assert self._cluster is not None
-            found = [process.pid for worker in self._cluster.workers for process in worker.executors()]
-        else:
-            found = list(self.watcher.workers().values())
-        return self._chance.choice(sorted(found)) if found else None
+        found = sorted(self.watcher.workers().values())
+        if not found:
+            return None
+        worker = self._chance.choice(found)
+        return _executor_of(worker) if what == EXECUTOR else worker
 
     def _await_recovery(self, kill: Kill, told: FaultResult, killed_s: float) -> None:
-        # A feeder's task is repeated by Spark: the job does not notice, its epoch comes later.
-        sign, watcher = "checkpoint" if kill.what == FEEDER else "running", self.watcher
+        sign, watcher = "running" if told.restarts else "checkpoint", self.watcher
         back = watcher.wait(lambda: watcher.first(sign, killed_s), START_S)
         if back is None:
             told.violations.append("the job did not get to run again")
@@ -245,9 +262,29 @@ class BorderRun:
                 driver.process.kill()
                 driver.left()
         if self._cluster is not None:
+            workers = [pid for driver in self._drivers for pid in _workers_ever(driver.watcher)]
             self._cluster.stop()
+            self.result.violations += checks.check_gone(workers, LEAVES_S)
 
     # -- checks ----------------------------------------------------------------------------------
+
+    def _inspect(self, told: FaultResult) -> None:
+        """What a dead driver has left: whole, nothing lost, nothing twice."""
+        found = look(self._place.storage, told.violations)
+        told.violations += check_nothing_lost(self._found, found, self.watcher.checkpoints())
+        source = border.source_epoch(self._place.storage, found)
+        told.violations += border.check_source(self._source, source, None)
+        table = self._check_table(told.violations, over=False)
+        told.violations += border.not_too_many(self._answer, table.rows, "the table")
+        told.detail = f"source at epoch {source}, {len(table.epochs)} epochs in the table"
+        self._found, self._source = found, source
+
+    def _check_table(self, wrong: list[str], *, over: bool) -> border.Table:
+        table = border.published(self._place.out)
+        kept, unreadable = border.journal(self._place.storage)
+        wrong += [*unreadable, *border.check_journal(self._committed, kept, table.numbers, over=over)]
+        self._committed |= border.committed(kept)
+        return table
 
     def _check(self) -> None:
         result = self.result
@@ -255,52 +292,51 @@ class BorderRun:
             completed = driver.watcher.checkpoints()
             result.checkpoints += len(completed)
             result.violations += checks.check_order(completed)
+            result.restored.add(restored_by(driver.watcher))
+        result.violations += check_restored(self.plan.mode, result.restored)
         result.restarts = sum(fault.restarts for fault in result.faults)
         ended = self.watcher.named("ended")
-        if not ended or ended[-1].facts["state"] != "finished":
+        if ended and ended[-1].facts["state"] == "finished":
+            self._check_finished()
+        else:
             result.violations.append(f"the last driver ended as {ended}")
-        rows, epochs = published(self._place.out)
-        result.violations += [*compare(self._answer, rows), *check_epochs(epochs)]
-        result.lines = sum(rows.values())
         if result.wrong:
             for number, driver in enumerate(self._drivers, 1):
                 result.story += [f"driver {number}", *driver.watcher.story()]
             result.story += self._log.read_text(errors="replace").splitlines()[-60:]
 
-
-def counts_of(answer: Answer) -> Answer:
-    """Of the batch answer of the proof's other job, what this one writes too."""
-    return Counter({text: times for text, times in answer.items() if '"count"' in text})
-
-
-def published(folder: Path) -> tuple[Answer, list[tuple[str, int]]]:
-    """The table's rows, and the epochs that are in it, with the lineage of each."""
-    rows: Answer = Counter()
-    epochs = []
-    for place in sorted(folder.glob("_lineage=*/_sink=*/_epoch=*")):
-        epochs.append((place.parts[-3], int(place.name.partition("=")[2])))
-        for path in sorted(place.glob("*.parquet")):
-            rows.update(map(line, pq.read_table(path, partitioning=None).to_pylist()))
-    return rows, epochs
-
-
-def compare(answer: Answer, rows: Answer) -> Iterator[str]:
-    """Rows that are missing, and rows too many."""
-    missing, more = answer - rows, rows - answer
-    if missing:
-        yield f"{sum(missing.values())} lines are missing, such as {sorted(missing)[:3]}"
-    if more:
-        yield f"{sum(more.values())} lines are too many, such as {sorted(more)[:3]}"
+    def _check_finished(self) -> None:
+        """The table is the batch answer, plain Python's and Spark's; every epoch is in it, once."""
+        place, wrong = self._place, self.result.violations
+        found = look(place.storage, wrong)
+        wrong += check_nothing_lost(self._found, found, self.watcher.checkpoints())
+        source = border.source_epoch(place.storage, found)
+        wrong += border.check_source(self._source, source, self.plan.epochs - 1)
+        table = self._check_table(wrong, over=True)
+        wrong += [
+            *border.compare(self._answer, table.rows, "the table"),
+            *border.compare(
+                border.rows_in(batch_answer_in(place)), table.rows, "the table against Spark's answer"
+            ),
+            *border.check_epochs(table.epochs),
+            *border.check_tidy(place),
+        ]
+        if not self.plan.mode.backpressure and len(table.epochs) != self.plan.epochs:
+            wrong.append(f"{len(table.epochs)} epochs are in the table; the source gave {self.plan.epochs}")
+        self.result.lines = table.rows.total()
 
 
-def check_epochs(epochs: Sequence[tuple[str, int]]) -> Iterator[str]:
-    """All drivers are of one line, and every epoch is there once."""
-    lines = {lineage for lineage, _ in epochs}
-    if len(lines) != 1:
-        yield f"the epochs are of {len(lines)} lines: {sorted(lines)}"
-    twice = [epoch for epoch, times in Counter(epochs).items() if times > 1]
-    if twice:
-        yield f"epochs were published twice: {twice[:5]}"
+def _workers_ever(watcher: Watcher) -> list[int]:
+    return [event.facts["pid"] for event in watcher.named("worker")]
+
+
+def _executor_of(worker: int) -> int | None:
+    """The JVM that a worker's process belongs to."""
+    try:
+        above = psutil.Process(worker).parents()
+    except psutil.NoSuchProcess:
+        return None
+    return next((each.pid for each in above if EXECUTOR_CLASS in " ".join(command_of(each))), None)
 
 
 def _cluster(folder: Path) -> StandaloneCluster:

@@ -2,7 +2,8 @@
 
 python -m proof.border_driver '<JSON of a BorderOrder>'
 
-Structured Streaming reads the input, an epoch for each file; authors are counted; Spark writes Parquet.
+Structured Streaming reads the input, some files in each epoch; authors are counted; Spark writes Parquet.
+Behind the job Spark answers the same question by itself, from the same files.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
@@ -21,10 +22,15 @@ import headgate as hg
 from headgate.deploy.spark.executor import SparkExecutor
 from proof.driver import say
 from proof.job import Brake, Place
+from proof.modes import InFlight, mode_named
 from proof.strikes import FOLDER_VARIABLE, PROBE, reached
 from proof.watcher import Listener
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 PARALLELISM = 2
+INTERVAL_MS = 60_000
 SCHEMA = "author string, author_ms long, insertions long"
 
 
@@ -36,12 +42,16 @@ class BorderOrder:
         root: folder of the run.
         data: folder with the input.
         master: of Spark.
+        mode: how barriers travel.
+        files_per_epoch: of the input.
         cost_s: of a record in the keyed function, until the gate is open.
     """
 
     root: str
     data: str
     master: str
+    mode: str
+    files_per_epoch: int
     cost_s: float
 
     def command(self) -> list[str]:
@@ -90,37 +100,65 @@ class StruckWriter(hg.spark.EpochWriter):
 
 def main(arguments: str) -> None:
     """Run the job, or go on with it where the driver before has died."""
-    from pyspark.sql import SparkSession
-
     order = BorderOrder(**json.loads(arguments))
     place = Place(Path(order.root), Path(order.data))
-    builder = SparkSession.builder.master(order.master).config("spark.ui.enabled", "false")
-    # An executor that is killed again and again must not end the application.
-    builder = builder.config("spark.deploy.maxExecutorRetries", "-1").config("spark.task.maxFailures", "20")
-    # Machines of a cluster have an environment of their own.
-    for name in ("PYTHONPATH", FOLDER_VARIABLE, "TMPDIR"):
-        builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(order.data)
-    env = hg.Environment(
-        parallelism=PARALLELISM, spark=spark, executor=SparkExecutor(Listener(say, _unknown))
-    )
-    for key, value in settings(place).items():
+    spark = session(order.master)
+    listener = Listener(say, InFlight(place.storage).of)
+    env = hg.Environment(parallelism=PARALLELISM, spark=spark, executor=SparkExecutor(listener))
+    for key, value in {**settings(place), **mode_named(order.mode).options}.items():
         env.config(key, value)
+    files = (
+        spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", order.files_per_epoch).json(order.data)
+    )
     rows = files.select("author").mapInArrow(passing, "author string")
     commits = env.from_spark(rows, uid="commits", trigger="available-now")
     counts = commits.key_by("author").process(Counts(Brake(place.gate, order.cost_s)), uid="counts")
     counts.to_spark(StruckWriter(place.out), uid="table", schema="author string, count long")
     result = env.execute("border")
     say("result", restarts=result.restarts, checkpoints=result.checkpoints, records_in=result.records_in)
+    write_batch_answer(spark, order)
+
+
+def session(master: str) -> SparkSession:
+    """Spark, which bears being killed."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        # An executor that is killed again and again must not end the application.
+        "spark.deploy.maxExecutorRetries": "-1",
+        "spark.task.maxFailures": "20",
+        # Machines of a cluster have an environment of their own.
+        **{f"spark.executorEnv.{name}": os.environ[name] for name in ("PYTHONPATH", FOLDER_VARIABLE)},
+    }
+    spark = SparkSession.builder.master(master).config(map=settings).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def batch_answer_in(place: Place) -> Path:
+    """Where the last driver leaves Spark's own answer."""
+    return place.root / "batch"
+
+
+def write_batch_answer(spark: SparkSession, order: BorderOrder) -> None:
+    """The running counts by a window function over all files, without Headgate."""
+    from pyspark.sql import Window
+    from pyspark.sql.functions import row_number
+
+    commits = spark.read.schema(SCHEMA).json(order.data)
+    count = row_number().over(Window.partitionBy("author").orderBy("author_ms"))
+    answer = commits.select("author", count.cast("long").alias("count"))
+    answer.write.parquet(str(batch_answer_in(Place(Path(order.root), Path(order.data)))))
 
 
 def settings(place: Place) -> dict[str, Any]:
     """The next driver finds the job by its name; dead workers are noticed in seconds."""
     return {
-        "execution.checkpointing.interval": "1s",
+        # The source asks for one behind each epoch; those of the clock would be empty.
+        "execution.checkpointing.interval": f"{INTERVAL_MS}ms",
         "execution.checkpointing.dir": str(place.storage),
         "execution.checkpointing.num-retained": 2,
         "execution.checkpointing.tolerable-failed-checkpoints": 1000,
@@ -133,10 +171,6 @@ def settings(place: Place) -> dict[str, Any]:
         "headgate.probe": PROBE,
         "headgate.progress": "off",
     }
-
-
-def _unknown(_: int) -> None:
-    """Aligned barriers leave nothing in flight."""
 
 
 if __name__ == "__main__":

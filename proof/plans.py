@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from proof.border import DRIVER, EXECUTOR, FEEDER, KILLS, ON_CLUSTER, WORKER, Border, Kill
 from proof.drivers import Chain
 from proof.faults import DRIVER_PLACES, FAULTS, Fault
 from proof.modes import ALIGNED, MODES, TIMEOUT, UNALIGNED, Mode, unproved
@@ -31,7 +32,10 @@ RELAYS = (ALIGNED, UNALIGNED, TIMEOUT)
 ON_SPARK = ("checkpoint.metadata-written", "checkpoint.logged", "sink.commit", "sinks.committed")
 """Where leaders of the relay on Spark are killed, besides a random moment."""
 
-AnyPlan = Plan | Chain | Relay
+BORDERS = (ALIGNED, UNALIGNED, TIMEOUT)
+"""Modes of the runs with local Spark at both ends: each kills at every place."""
+
+AnyPlan = Plan | Chain | Relay | Border
 
 Deal = tuple[Mode, list[Fault]]
 """The faults of one run."""
@@ -49,6 +53,8 @@ def full(seed: int, only: str | None = None) -> list[AnyPlan]:
         ]
     if only is None or "h" in only:
         runs += _relays(chance)
+    if only is None or "i" in only:
+        runs += _borders(chance)
     return runs
 
 
@@ -62,8 +68,27 @@ def _relays(chance: random.Random) -> Iterator[Relay]:
     yield Relay("relay on Spark", chance.randrange(2**32), UNALIGNED, tuple(places), on_spark=True)
 
 
+def _borders(chance: random.Random) -> Iterator[Border]:
+    for number, mode in enumerate(BORDERS, 1):
+        yield Border(f"border {number}", chance.randrange(2**32), _mixed(KILLS, chance), mode=mode)
+    yield Border("border on a cluster", chance.randrange(2**32), _mixed(ON_CLUSTER, chance), on_cluster=True)
+
+
+def _mixed(kills: Sequence[Kill], chance: random.Random) -> tuple[Kill, ...]:
+    return tuple(chance.sample(kills, len(kills)))
+
+
+def _borders_of_smoke(chance: random.Random) -> Iterator[Border]:
+    """One of each kind; few epochs, because each takes a second when nothing is killed any more."""
+    at = chance.choice([kill for kill in KILLS if kill.what == DRIVER])
+    kills = (*(kill for kill in KILLS if kill.what == FEEDER), Kill(WORKER), at)
+    yield Border("border 1", chance.randrange(2**32), _mixed(kills, chance), files_per_epoch=3)
+    name = "border on a cluster"
+    yield Border(name, chance.randrange(2**32), (Kill(EXECUTOR),), on_cluster=True, files_per_epoch=6)
+
+
 def smoke(seed: int, only: str | None = None) -> list[AnyPlan]:
-    """Every fault once, one driver and two leaders killed; the seed says which mode comes first."""
+    """Every fault once, some drivers killed; the seed says which mode comes first."""
     chance = random.Random(seed)
     faults = _shuffled(only, chance)
     first = chance.randrange(len(MODES))
@@ -77,6 +102,8 @@ def smoke(seed: int, only: str | None = None) -> list[AnyPlan]:
     if only is None or "h" in only:
         places = (chance.choice(STEPS), RANDOM[-1])
         runs.append(Relay("relay 1", chance.randrange(2**32), UNALIGNED, places))
+    if only is None or "i" in only:
+        runs += _borders_of_smoke(chance)
     return runs
 
 

@@ -101,9 +101,10 @@ def summary(runs: Sequence[RunResult]) -> dict[str, Any]:
         "restarts": sum(run.restarts for run in runs),
         "checkpoints": sum(run.checkpoints for run in runs),
         "recovery": {
-            "workers": times(fault.recovery_s for fault in faults if fault.group not in "fgh"),
+            "workers": times(fault.recovery_s for fault in faults if fault.group not in "fghi"),
             "drivers": times(fault.recovery_s for fault in faults if fault.group == "f"),
             "leaders": times(fault.recovery_s for fault in faults if fault.group == "h"),
+            "border": times(fault.recovery_s for fault in faults if fault.group == "i"),
         },
         "modes": {mode.name: _of_mode(mode.name, runs) for mode in MODES},
         "per_fault": {

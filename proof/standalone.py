@@ -15,7 +15,7 @@ import pyspark
 
 PATIENCE_S: Final = 180
 _HOME: Final = Path(pyspark.__file__).parent
-_EXECUTOR: Final = "CoarseGrainedExecutorBackend"
+EXECUTOR_CLASS: Final = "CoarseGrainedExecutorBackend"
 
 
 class Daemon:
@@ -53,7 +53,7 @@ class Daemon:
     def executors(self) -> list[psutil.Process]:
         """JVMs of executors below a worker."""
         children = psutil.Process(self.process.pid).children(recursive=True)
-        return [child for child in children if _EXECUTOR in " ".join(_command(child))]
+        return [child for child in children if EXECUTOR_CLASS in " ".join(command_of(child))]
 
     def kill(self) -> None:
         """End it at once, with everything below it."""
@@ -122,7 +122,8 @@ def environment(address: str) -> dict[str, str]:
     return {**kept, **own, "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
-def _command(process: psutil.Process) -> list[str]:
+def command_of(process: psutil.Process) -> list[str]:
+    """How a process was started; empty when it is gone."""
     try:
         return process.cmdline()
     except psutil.NoSuchProcess:

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from kafka_server import KafkaServer, spark_jars
+from topics import Topics
 
 import headgate as hg
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from headgate.common.errors import HeadgateError
 
 pytestmark = [pytest.mark.spark, pytest.mark.ci, pytest.mark.timeout(300)]
 
-KEYS = 50
 PER_EPOCH = 400
+PATIENCE_S = 120
+SHORT_TIMEOUTS = {
+    "kafka.request.timeout.ms": 2000,
+    "kafka.default.api.timeout.ms": 4000,
+    "kafkaConsumer.pollTimeoutMs": 4000,
+    "fetchOffset.numRetries": 1,
+}
+"""A broker that is gone is noticed within seconds instead of minutes."""
+
+ANEW = r"failed behind epoch \d+: .*not available in Kafka any more.*from \d+ to \d"
+OLD = r"failed behind epoch \d+: .*Could not read records in offset \[\d+, \d+\) for topic partition old-"
 
 
 class Counting(hg.KeyedProcessFunction[str, Any, dict[str, Any]]):
@@ -43,56 +53,73 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 
 
 @pytest.fixture(scope="module")
-def spark(kafka: KafkaServer) -> Iterator[SparkSession]:
-    """A session with Spark's package for Kafka."""
+def spark(kafka: KafkaServer) -> Iterator[Any]:
+    """A session with Spark's package for Kafka; its JVM ends with the tests."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[4]").config("spark.jars", spark_jars())
     builder = builder.config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
     session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    session.sparkContext.setLogLevel("OFF")
     yield session
+    gateway: Any = session.sparkContext._gateway
     session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(20)
 
 
-def produce(spark: SparkSession, kafka: KafkaServer, topic: str, first: int, count: int) -> Counter[str]:
-    """Write records; how many of each key."""
-    rows = spark.range(first, first + count).selectExpr(
-        f"concat('k', id % {KEYS}) key", "cast(id as string) value"
-    )
-    options = {"kafka.bootstrap.servers": kafka.address, "topic": topic}
-    rows.write.format("kafka").options(**options).save()
-    return Counter(f"k{number % KEYS}" for number in range(first, first + count))
+@pytest.fixture
+def topics(spark: Any, kafka: KafkaServer) -> Topics:
+    """What happens to the broker's topics."""
+    return Topics(spark, kafka.address)
 
 
-def stream(spark: SparkSession, kafka: KafkaServer, topic: str) -> DataFrame:
-    """The topic from its beginning, a few hundred records at a time."""
-    options = {"kafka.bootstrap.servers": kafka.address, "subscribe": topic, "startingOffsets": "earliest"}
-    records = spark.readStream.format("kafka").options(**options).option("maxOffsetsPerTrigger", PER_EPOCH)
-    return records.load().selectExpr("cast(key as string) key", "cast(cast(value as string) as long) value", "offset")
+class Job:
+    """Counts the keys of a topic from its beginning, a few hundred records at a time.
 
+    Args:
+        spark: the session.
+        topics: of the broker.
+        topic: that is read.
+        folder: for output and checkpoints; two jobs of one folder are a job and its continuation.
+        settings: of Spark's source.
+    """
 
-def count(
-    spark: SparkSession, records: DataFrame, folder: Path, restore_from: str | None = None
-) -> hg.JobResult:
-    """Count what the topic holds now, into `folder`/out."""
-    env = hg.Environment(parallelism=2, spark=spark)
-    env.checkpoints(every="1s", storage=str(folder / "checkpoints"))
-    env.config("execution.checkpointing.externalized-checkpoint-retention", "retain-on-cancellation")
-    counts = (
-        env.from_spark(records, uid="records", trigger="available-now")
-        .key_by("key")
-        .process(Counting(), uid="counts")
-    )
-    counts.write_parquet(str(folder / "out"), uid="out")
-    return env.execute("kafka", restore_from=restore_from)
+    def __init__(self, spark: Any, topics: Topics, topic: str, folder: Path, **settings: Any) -> None:
+        options = {"kafka.bootstrap.servers": topics.address, "subscribe": topic, **settings}
+        options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": PER_EPOCH}
+        records = spark.readStream.format("kafka").options(**options).load()
+        self._records = records.selectExpr("cast(key as string) key", "partition", "offset")
+        self._spark, self._folder = spark, folder
 
+    def environment(self, trigger: str | None) -> hg.Environment:
+        """With the dataflow in it; without a trigger it has no end."""
+        env = hg.Environment(parallelism=2, spark=self._spark)
+        env.checkpoints(every="1s", storage=str(self._folder / "checkpoints"))
+        env.config("restart-strategy.type", "fixed-delay").config(
+            "restart-strategy.fixed-delay.delay", "200ms"
+        )
+        counts = env.from_spark(self._records, uid="records", trigger=trigger).key_by("key")
+        counts.process(Counting(), uid="counts").write_parquet(str(self._folder / "out"), uid="out")
+        return env
 
-def counted(folder: Path) -> list[tuple[str, int]]:
-    """Everything that was written."""
-    rows = [row for path in folder.glob("out/*.parquet") for row in pq.read_table(path).to_pylist()]
-    return sorted((row["key"], row["count"]) for row in rows)
+    def read_rest(self, restore_from: str | None = None) -> hg.JobResult:
+        """Count what the topic holds now."""
+        env = self.environment("available-now").config("restart-strategy.fixed-delay.attempts", 1)
+        return env.execute("kafka", restore_from=restore_from)
+
+    def read_and_stop(self, records: int) -> str:
+        """Count at least so many records in a job without end; the savepoint that it was stopped with."""
+        with self.environment(None).execute_async("kafka") as job:
+            until(lambda: len(self.counted()) >= records)
+            return job.stop(str(self._folder / "savepoint"))
+
+    def counted(self) -> list[tuple[str, int]]:
+        """Everything that was written, sorted."""
+        files = list(self._folder.glob("out/*.parquet"))
+        return sorted((row["key"], row["count"]) for file in files for row in pq.read_table(file).to_pylist())
 
 
 def answer(keys: Counter[str]) -> list[tuple[str, int]]:
@@ -100,9 +127,71 @@ def answer(keys: Counter[str]) -> list[tuple[str, int]]:
     return sorted((key, number) for key, total in keys.items() for number in range(1, total + 1))
 
 
-def test_counts_of_a_topic_are_exact(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that the job does."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_counts_of_a_topic_are_exact(spark: Any, topics: Topics, tmp_path: Path) -> None:
     """Several epochs from two partitions."""
-    keys = produce(spark, kafka, "exact", 0, 5 * PER_EPOCH)
-    result = count(spark, stream(spark, kafka, "exact"), tmp_path)
-    assert counted(tmp_path) == answer(keys)
-    assert result.records_in["records"] == 5 * PER_EPOCH
+    keys = topics.produce("exact", 0, 4 * PER_EPOCH)
+    job = Job(spark, topics, "exact", tmp_path)
+    assert job.read_rest().records_in["records"] == 4 * PER_EPOCH
+    assert job.counted() == answer(keys)
+
+
+def test_next_job_reads_on_at_the_offsets(spark: Any, topics: Topics, tmp_path: Path) -> None:
+    """Stopped in the middle of a topic that grows: each record is read by one of the two jobs."""
+    keys = topics.produce("grows", 0, 4 * PER_EPOCH)
+    savepoint = Job(spark, topics, "grows", tmp_path).read_and_stop(1)
+    keys += topics.produce("grows", 4 * PER_EPOCH, PER_EPOCH)
+    second = Job(spark, topics, "grows", tmp_path)
+    assert second.read_rest(savepoint).records_in["records"] == 5 * PER_EPOCH  # of both
+    assert second.counted() == answer(keys)
+
+
+def test_killed_broker(spark: Any, kafka: KafkaServer, topics: Topics, tmp_path: Path) -> None:
+    """While it is gone attempts fail with Spark's reason; then the job goes on behind its checkpoint."""
+    keys = topics.produce("killed", 0, 4 * PER_EPOCH)
+    job = Job(spark, topics, "killed", tmp_path, **SHORT_TIMEOUTS)
+    env = job.environment(None).config("restart-strategy.fixed-delay.attempts", 1000)
+    with env.execute_async("killed") as running:
+        until(lambda: len(job.counted()) > 0)
+        kafka.kill()
+        until(lambda: running.status().restarts > 0)
+        assert "of source 'records' failed behind epoch" in str(running.status().last_failure)
+        kafka.start()
+        keys += topics.produce("killed", 4 * PER_EPOCH, PER_EPOCH)
+        until(lambda: len(job.counted()) >= 5 * PER_EPOCH)
+        running.stop(str(tmp_path / "savepoint"))
+    assert job.counted() == answer(keys)
+
+
+def test_topic_that_was_made_anew(spark: Any, topics: Topics, tmp_path: Path) -> None:
+    """Its offsets end before the position: refused with both numbers, also by the next attempt."""
+    topics.produce("anew", 0, PER_EPOCH)
+    job = Job(spark, topics, "anew", tmp_path)
+    savepoint = job.read_and_stop(PER_EPOCH)
+    before = job.counted()
+    topics.delete("anew")
+    topics.produce("anew", PER_EPOCH, 10)
+    with pytest.raises(HeadgateError, match=ANEW):
+        Job(spark, topics, "anew", tmp_path).read_rest(savepoint)
+    assert job.counted() == before
+
+
+def test_records_whose_time_was_over(spark: Any, topics: Topics, tmp_path: Path) -> None:
+    """The position is before the first retained record: the rest is not read as if nothing were missing."""
+    topics.produce("old", 0, PER_EPOCH)
+    job = Job(spark, topics, "old", tmp_path)
+    savepoint = job.read_and_stop(PER_EPOCH)
+    before = job.counted()
+    topics.produce("old", PER_EPOCH, 10)
+    topics.forget("old")
+    topics.produce("old", PER_EPOCH + 10, 10)
+    with pytest.raises(HeadgateError, match=OLD):
+        Job(spark, topics, "old", tmp_path).read_rest(savepoint)
+    assert job.counted() == before

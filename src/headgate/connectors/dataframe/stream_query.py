@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import shutil
 import threading
 import time
@@ -20,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
 from headgate.connectors.dataframe import stream_log as logs
-from headgate.connectors.dataframe.connector import first_line
 from headgate.connectors.dataframe.source import BYTES_PER_FILE
 from headgate.connectors.dataframe.staged_files import StagedFile, stage
 from headgate.connectors.dataframe.stream_position import Mark, Position
+from headgate.connectors.dataframe.stream_reasons import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,7 +33,6 @@ POOL: Final = "headgate-feeders"
 
 _LOOK_MS: Final = 10
 _LEAVE_S: Final = 20.0
-_TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?:\n\n|\n\tat |\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,15 +284,3 @@ def _not_of_interruptions(record: logging.LogRecord) -> bool:
     """Py4J logs as an error whatever is raised to the JVM; a query that was stopped is none."""
     raised = record.exc_info[1] if record.exc_info else None
     return "java.lang.InterruptedException" not in str(raised)
-
-
-def reason_of(error: Exception) -> str:
-    r"""What went wrong, from an error of Spark's, which may go on for pages.
-
-    Example:
-        >>> reason_of(ValueError("[X]\nTraceback (most recent call last):\n  File 1\nKeyError: 'k'\n"))
-        "KeyError: 'k'"
-    """
-    found = _TRACEBACK.search(str(error))
-    lines = [] if found is None else [line for line in found[1].splitlines() if line and line[0] not in " \t"]
-    return lines[-1].strip() if lines else first_line(error)
