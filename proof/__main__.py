@@ -5,9 +5,9 @@ on with its seeds.
 
 Jobs run on local Spark (files, event time, shuffle by key, state and timers, exactly-once files)
 while workers and drivers are killed and stopped, code raises, and disks refuse, with checkpoints
-aligned, unaligned, and aligned with a timeout; and with Spark at both ends, from Structured Streaming to
-Parquet, where executors of a standalone cluster are killed, too. After each run the output must be the batch answer,
-and nothing may be left over. Exit code 1 on any violation.
+aligned, unaligned, and aligned with a timeout. Others run with Spark at both ends (from Structured
+Streaming to Parquet), where executors of a standalone cluster are killed, too. After each run the output
+must be the batch answer, and nothing may be left over. Exit code 1 on any violation.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["fuzz"]:
         return fuzz.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m proof", description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="each fault once, in under three minutes")
+    parser.add_argument("--smoke", action="store_true", help="each fault once, in a few minutes")
     parser.add_argument("--seed", type=int, help="of an earlier proof; by default a new one")
     parser.add_argument("--only", help="groups of faults, such as ab")
     parser.add_argument("--run", action="append", help='carry out only this run of the seed, such as "run 3"')

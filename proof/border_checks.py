@@ -21,7 +21,7 @@ from headgate.connectors.dataframe.to_spark_log import Log
 from proof.job import Answer, Place, line
 from proof.relays import Found
 
-TO_SPARK = ".headgate-to-spark"
+TO_SPARK, STAGED = ".headgate-to-spark", ".headgate-staging"
 SHOWN_MAX = 5
 
 
@@ -90,7 +90,7 @@ def check_epochs(epochs: Sequence[tuple[str, int]]) -> Iterator[str]:
 
 
 def journal(storage: Path) -> tuple[Line, list[str]]:
-    """What the sink's journal amounts to, and what is wrong with it; where there is none nothing was begun."""
+    """What the sink's journal amounts to, and what is wrong with it; none: nothing was begun."""
     folders = sorted((storage / TO_SPARK / "journal").glob("*"))
     if not folders:
         return Line(), []
@@ -159,10 +159,12 @@ def check_source(before: int | None, now: int | None, last: int | None) -> Itera
 
 
 def check_tidy(place: Place) -> Iterator[str]:
-    """Behind a job that has finished no try of an epoch is left, and no rows wait for theirs."""
+    """Behind a job that has finished no try of an epoch is left, and no rows wait at either end."""
     tries = [path.name for path in place.out.glob("_attempts/*/*")]
     if tries:
         yield f"{len(tries)} tries of epochs are left, such as {tries[0]}"
     waiting = [path.name for path in (place.storage / TO_SPARK / "_pending").rglob("*") if path.is_file()]
     if waiting:
         yield f"{len(waiting)} files of staged rows are left, such as {waiting[0]}"
+    if staged := [path.name for path in place.storage.glob(f"{STAGED}*")]:
+        yield f"{len(staged)} folders with staged epochs are left, such as {staged[0]}"

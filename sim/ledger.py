@@ -20,6 +20,8 @@ NOT_RUN: Final = tuple(
         "connectors",
         "deploy",
         "offline",
+        "spark",
+        "stateprocessor",
         "testing/suites",
     )
 )

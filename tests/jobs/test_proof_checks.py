@@ -19,6 +19,7 @@ from headgate.common.format_config import fingerprint
 from headgate.common.ids import CheckpointId, JobId
 from headgate.state.snapshots import CheckpointMetadata, InFlightPart, InFlightStream, Inline
 from proof import checks, plans
+from proof.border import Border
 from proof.drivers import Chain
 from proof.faults import DRIVER_PLACES, FAULTS, out_of_order
 from proof.job import Brake, Place, batch_answer, line
@@ -277,10 +278,10 @@ def test_a_folder_out_of_order_refuses_and_comes_back(tmp_path: Path) -> None:
 
 
 def struck_by(runs: list[plans.AnyPlan]) -> Counter[tuple[str, str]]:
-    """(mode, fault) of all plans but relays, which are in `test_proof_relays.py`."""
+    """(mode, fault) of all plans but relays and borders, which have test files of their own."""
     struck: Counter[tuple[str, str]] = Counter()
     for run in runs:
-        if not isinstance(run, Relay):
+        if not isinstance(run, Relay | Border):
             names = run.places if isinstance(run, Chain) else [fault.name for fault in run.faults]
             struck.update((run.mode.name, name) for name in names)
     return struck

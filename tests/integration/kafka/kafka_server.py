@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -23,6 +24,8 @@ SPARK_JARS = (
     "org.apache.commons:commons-pool2:2.12.1",
 )
 MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
+UNREACHABLE = "Could not transfer|Failure to transfer"
+"""What Maven says of a registry that does not answer; an artifact that does not exist is "not found"."""
 FETCH_TIMEOUT_S = 300
 START_TIMEOUT_S = 90
 
@@ -61,7 +64,8 @@ class KafkaServer:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._process = folder, None
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
         self._java, jars = shutil.which("java"), _broker_jars()
         if self._java is None:
             pytest.skip("Kafka needs java")
@@ -76,8 +80,6 @@ class KafkaServer:
             "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c", str(self._settings)
         )
 
-    _process: subprocess.Popen[bytes] | None
-
     def start(self) -> KafkaServer:
         """Start it on what the folder holds; returns when it answers."""
         command = [self._java or "", "-Xmx384m", "-cp", self._class_path, "kafka.Kafka", str(self._settings)]
@@ -85,10 +87,15 @@ class KafkaServer:
             self._process = subprocess.Popen(command, stdout=output, stderr=output)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not _answers(self._port):
-            assert self._process.poll() is None, (self._folder / "output.txt").read_text()
-            assert time.monotonic() < deadline, "Kafka does not answer"
+            assert self._process.poll() is None, self.output
+            assert time.monotonic() < deadline, f"Kafka does not answer: {self.output}"
             time.sleep(0.1)
         return self
+
+    @property
+    def output(self) -> str:
+        """What the broker said last."""
+        return (self._folder / "output.txt").read_text()[-5000:]
 
     def kill(self) -> None:
         """It is gone in the middle of whatever it does."""
@@ -105,12 +112,14 @@ class KafkaServer:
 
 def spark_jars() -> str:
     """Jars for `spark.jars` with which Spark reads and writes Kafka."""
-    folder = BUILD / "spark"
+    folder, jars = BUILD / "spark", []
     for artifact in SPARK_JARS:
         _, name, version = artifact.split(":")
-        if not (folder / f"{name}-{version}.jar").is_file():
+        jar = folder / f"{name}-{version}.jar"
+        if not jar.is_file():
             _maven([f"{MAVEN_PLUGIN}:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"])
-    return ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))
+        jars.append(str(jar))
+    return ",".join(jars)
 
 
 def _broker_jars() -> Path:
@@ -128,7 +137,7 @@ def _broker_jars() -> Path:
 
 
 def _maven(arguments: Sequence[str]) -> None:
-    """Run Maven, or skip the test with the reason."""
+    """Run Maven, or skip the test with the reason where Maven Central cannot be reached."""
     if shutil.which("mvn") is None:
         pytest.skip("Kafka is fetched with mvn, which is not here")
     try:
@@ -141,8 +150,12 @@ def _maven(arguments: Sequence[str]) -> None:
         )
     except subprocess.TimeoutExpired:
         pytest.skip(f"Maven Central did not give Kafka within {FETCH_TIMEOUT_S} s")
-    if done.returncode:
-        pytest.skip(f"Maven Central did not give Kafka: {next(iter(done.stdout.splitlines()), '')[:300]}")
+    if done.returncode == 0:
+        return
+    reason = f"Maven did not get Kafka: {done.stdout.partition('[ERROR] ')[2].splitlines()[:1]}"
+    if re.search(UNREACHABLE, done.stdout):
+        pytest.skip(reason)
+    pytest.fail(reason)
 
 
 def _free_port() -> int:

@@ -18,7 +18,7 @@ from topics import Topics
 import headgate as hg
 from headgate.common.errors import HeadgateError
 
-pytestmark = [pytest.mark.spark, pytest.mark.ci, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.ci, pytest.mark.timeout(900)]  # with the fetching
 
 PER_EPOCH = 400
 PATIENCE_S = 120

@@ -49,6 +49,8 @@ class SparkExecutor:
             ship(context)
 
         def make_gang(gang: GangContext) -> SparkGang:
+            if streams is not None:
+                streams.make_ready(gang.worker.job)
             if inputs is not None:
                 inputs.make_ready(gang.worker.job, gang.restored)
             made = SparkGang(context, known_as(gang, advertised), job.name, hold, come_s)
@@ -58,7 +60,7 @@ class SparkExecutor:
         with (
             ending_cleanly(),
             holding(context.applicationId, need, available, master) as hold,
-            streams_ready(job, connectors, local),
+            streams_ready(job, connectors, local) as streams,
             epochs_ready(job, connectors, local),
             staged(job, connectors, local) as inputs,
             ExitStack() as scope,

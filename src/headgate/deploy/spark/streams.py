@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from headgate.api.executor import JobSpec
 from headgate.common import options as o
@@ -19,6 +21,9 @@ from headgate.deploy.spark.staging import FOLDER, staging_root
 
 LOGS: Final = ".headgate-streams"
 """Below the staging root: ``<line>/<query>``, each query's own log, for drivers to come."""
+
+EPOCHS: Final = ".epochs"
+"""Below a job's own folder of staged rows: ``<token of a driver>/<number of a source>/<query>-<epoch>``."""
 
 
 def streams_of(connectors: Mapping[str, DataFrameConnector]) -> dict[str, StreamSource]:
@@ -46,9 +51,51 @@ def check_streams(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) ->
             )
 
 
+class Streams:
+    """Where the streaming DataFrames of one job stage their epochs, as one driver sees it.
+
+    Args:
+        job: what runs.
+        sources: the streaming DataFrames.
+        root: see :func:`staging_root`.
+    """
+
+    def __init__(self, job: JobSpec, sources: Collection[StreamSource], root: Path) -> None:
+        self._job, self._sources, self._root = job, sources, root
+        self._folder: Path | None = None
+
+    def make_ready(self, job_id: str) -> None:
+        """Tell the sources where to stage. This driver leads the job, and no worker runs yet."""
+        lasts = self._root != Path(tempfile.gettempdir())
+        self._folder = self._folder_of(job_id) if lasts else self._root / f"{FOLDER}-{secrets.token_hex(6)}"
+        for number, source in enumerate(self._sources):
+            source.lasting_folder = str(self._root / LOGS) if lasts else None
+            source.prepare(sql_session(self._job.spark), str(self._folder / str(number)))
+
+    def put_away(self) -> None:
+        """The driver leaves the job: stop the queries, remove what they have staged."""
+        for source in self._sources:
+            source.finish()
+        if self._folder is None:
+            return
+        shutil.rmtree(self._folder, ignore_errors=True)
+        with suppress(OSError):  # as far up as nothing else is there
+            for parent in itertools.takewhile(lambda each: each != self._root, self._folder.parents):
+                parent.rmdir()
+
+    def _folder_of(self, job_id: str) -> Path:
+        """A folder of this driver's own, the only one of the job."""
+        of_job = self._root / FOLDER / quote(job_id, safe="") / EPOCHS
+        # No snapshot refers to staged epochs: what a driver that died has left is of no use to anybody.
+        shutil.rmtree(of_job, ignore_errors=True)
+        return of_job / secrets.token_hex(6)
+
+
 @contextmanager
-def streams_ready(job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool) -> Iterator[None]:
-    """Tell the sources where to stage; stop their queries and remove what they have staged behind the job.
+def streams_ready(
+    job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool
+) -> Iterator[Streams | None]:
+    """Give what tells the sources where to stage, and clean up behind the job.
 
     Args:
         job: what runs.
@@ -58,19 +105,12 @@ def streams_ready(job: JobSpec, connectors: Mapping[str, DataFrameConnector], lo
     Raises:
         UsageError: there is no folder that all workers share.
     """
-    streams = streams_of(connectors)
-    if not streams:
-        yield
+    sources = streams_of(connectors)
+    if not sources:
+        yield None
         return
-    root = staging_root(job, local)
-    folder = root / f"{FOLDER}-{secrets.token_hex(6)}"
-    lasts = root != Path(tempfile.gettempdir())
+    streams = Streams(job, sources.values(), staging_root(job, local))
     try:
-        for number, source in enumerate(streams.values()):
-            source.lasting_folder = str(root / LOGS) if lasts else None
-            source.prepare(sql_session(job.spark), str(folder / str(number)))
-        yield
+        yield streams
     finally:
-        for source in streams.values():
-            source.finish()
-        shutil.rmtree(folder, ignore_errors=True)
+        streams.put_away()
