@@ -43,10 +43,10 @@ MEASURES: dict[str, Callable[[Plan, Callable[[str], None]], dict[str, Any]]] = {
     "state": state.measure,
     "state-large": state.large,
     "savepoints": savepoints.measure,
+    "spark-j2": spark_stateful.measure,
+    "spark-border": spark_border.measure,
     "spark-state": spark_state.measure,
     "spark-bootstrap": spark_bootstrap.measure,
-    "spark-border": spark_border.measure,
-    "spark-j2": spark_stateful.measure,
 }
 
 

@@ -124,6 +124,7 @@ def test_a_program_is_watched_to_its_end() -> None:
         "import json, os, time; print('EVENT', json.dumps({'workers': [os.getpid()]}), flush=True); "
         "end = time.process_time() + 0.3\n"
         "while time.process_time() < end: pass\n"
+        "time.sleep(1)\n"
         "print('RESULT', json.dumps({'answer': 42}))"
     )
     done = run("busy", [sys.executable, "-c", program], timeout_s=30, sample_s=0.02)
