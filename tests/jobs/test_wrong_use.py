@@ -155,7 +155,7 @@ def test_storage_that_workers_do_not_share_is_refused(
 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    monkeypatch.setattr(worker_process, "open_disk", lambda uri: _local(elsewhere))
+    monkeypatch.setattr(worker_process, "disks_with", lambda _: lambda uri: _local(elsewhere))
     env = hg.Environment(parallelism=1, executor=MiniCluster())
     env.checkpoints(every="1s", storage=str(tmp_path / "checkpoints"))
     counted(env, lines, tmp_path / "out")
