@@ -58,7 +58,9 @@ def test_one_that_was_moved_is_refused_with_the_older_ones(tmp_path: Path) -> No
     """Not passed over in silence: what it holds was committed."""
     service, _, folder, _ = stopped(tmp_path)
     shutil.move(tmp_path / "savepoints", tmp_path / "elsewhere")
-    with pytest.raises(StorageError, match=rf"{folder.name}.*older checkpoint that is whole: --from .*/chk-2$"):
+    with pytest.raises(
+        StorageError, match=rf"{folder.name}.*older checkpoint that is whole: --from .*/chk-2$"
+    ):
         open_logged(service.disk, service.completed())
 
 
