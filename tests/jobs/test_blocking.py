@@ -202,7 +202,7 @@ def test_a_failure_names_operator_and_record() -> None:
     assert "in fail_for_two" in caught.value.traceback_text
 
 
-@pytest.mark.parametrize("unaligned", [False, True])
+@pytest.mark.parametrize("unaligned", [False, pytest.param(True, marks=pytest.mark.ci)])
 def test_blocking_functions_under_faults(unaligned: bool) -> None:
     """In the simulator, with kills, pauses, cuts and slow disks: exactly once, whenever calls return."""
 

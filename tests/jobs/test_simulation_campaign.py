@@ -96,6 +96,7 @@ def test_the_fingerprint_is_that_of_the_source(tmp_path: Path) -> None:
     assert fingerprint(tmp_path) != before
 
 
+@pytest.mark.ci
 def test_what_the_fingerprint_leaves_out_is_not_run() -> None:
     """After simulations in a new process, none of it is loaded."""
     script = (

@@ -33,6 +33,7 @@ def test_a_killed_driver_goes_on_with_the_same_command(drivers: Drivers) -> None
     assert drivers.markers() == []
 
 
+@pytest.mark.ci
 def test_a_stopped_driver_that_was_replaced_commits_nothing(drivers: Drivers) -> None:
     """A standby takes over one lease after SIGSTOP; after SIGCONT the old driver says so and ends with 75."""
     first = drivers.start()

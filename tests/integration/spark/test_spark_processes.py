@@ -89,7 +89,10 @@ def test_a_killed_worker_is_replaced_and_nothing_is_left(tmp_path: Path) -> None
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, -signal.SIGINT), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.ci)],
+)
 def test_signals_end_the_job_and_all_its_processes(tmp_path: Path, number: signal.Signals, code: int) -> None:
     """Ctrl-C, which reaches the whole process group, and SIGTERM cancel the job: nothing is left."""
     with program("endless", tmp_path) as run:
@@ -107,6 +110,7 @@ def test_signals_end_the_job_and_all_its_processes(tmp_path: Path, number: signa
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.ci
 def test_a_killed_driver_takes_its_processes_along(tmp_path: Path) -> None:
     """After SIGKILL of the driver neither the JVM nor a worker lives longer than a few seconds."""
     with program("endless", tmp_path) as run:

@@ -59,6 +59,7 @@ def test_a_dataframe_goes_through_the_dataflow_and_comes_out(spark: Any, tmp_pat
     assert staged[0].startswith(".headgate-staging-")
 
 
+@pytest.mark.ci
 def test_another_job_goes_on_in_the_staged_rows_of_a_savepoint(spark: Any, tmp_path: Path) -> None:
     """Nothing is computed or read twice, and the rows stay as long as the savepoint may need them."""
     storage, out = str(tmp_path / "checkpoints"), str(tmp_path / "out")
@@ -108,6 +109,7 @@ def test_too_few_slots_are_refused_in_one_line(spark: Any) -> None:
     assert spark.range(3).count() == 3
 
 
+@pytest.mark.ci
 def test_two_jobs_share_the_slots_of_a_session(spark: Any) -> None:
     """A second job that finds too few left is refused at once and does not wait for the first."""
     started, finish = threading.Event(), threading.Event()

@@ -127,6 +127,7 @@ def test_random_turns_and_failures(medium) -> None:
 
 
 @pytest.mark.parametrize("fault", ["no fence", "no settling", "no chain of versions"])
+@pytest.mark.ci
 def test_the_search_finds_planted_faults(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that forgets one of its rules is caught."""
     plant(fault, monkeypatch)
