@@ -78,11 +78,21 @@ def assert_recognisable() -> None:
     status = json.loads(headgate("status", "counting", "--json"))
     pages = status["links"]["spark_ui"]
     assert f"spark ui: {pages}" in headgate("status", "counting")
+    gang, deadline = gang_on(pages), time.monotonic() + PATIENCE_S
+    # Spark's pages lag behind its scheduler.
+    while gang["numActiveTasks"] < 2 and time.monotonic() < deadline:
+        time.sleep(0.2)
+        gang = gang_on(pages)
+    assert gang["description"] == gang["name"] == "headgate: counting, gang 1, 2 workers"
+    assert gang["numActiveTasks"] == 2
+
+
+def gang_on(pages: str) -> Any:
+    """The gang, as Spark's pages have it."""
     (application,) = asked(f"{pages}/api/v1/applications")
     jobs = asked(f"{pages}/api/v1/applications/{application['id']}/jobs?status=running")
     (gang,) = [job for job in jobs if job.get("jobGroup", "").startswith("headgate-counting-")]
-    assert gang["description"] == gang["name"] == "headgate: counting, gang 1, 2 workers"
-    assert gang["numActiveTasks"] == 2
+    return gang
 
 
 def asked(url: str) -> Any:

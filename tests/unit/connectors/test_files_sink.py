@@ -190,6 +190,22 @@ def test_new_driver_cleans_up_after_the_old_one(tmp_path: Path) -> None:
     assert (published(tmp_path), pending(tmp_path)) == ([1], [])
 
 
+def test_a_folder_that_cannot_be_looked_into_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    """What a failed attempt has prepared would stay for ever if the restart only passed over it."""
+    writer = writer_of(json_sink(tmp_path))
+    writer.write([1])
+    writer.prepare_commit()
+    aside = (tmp_path / "_pending").rename(tmp_path / "aside")
+    (tmp_path / "_pending").write_text("in the way")
+    committer = committer_of(json_sink(tmp_path))
+    with pytest.raises(StorageError, match=r"_pending.*Not a directory"):
+        committer.abandon([])
+    (tmp_path / "_pending").unlink()
+    aside.rename(tmp_path / "_pending")
+    committer.abandon([])
+    assert pending(tmp_path) == []
+
+
 def test_lost_damaged_and_changed_files_are_refused(tmp_path: Path) -> None:
     """A committable whose file is gone, damaged or cut short is refused by the file's name."""
     writer = writer_of(sink := json_sink(tmp_path))

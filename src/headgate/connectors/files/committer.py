@@ -218,7 +218,7 @@ class FilesCommitter(SinkCommitter):
         """Remove what is pending in folders, but for what is held by savepoints or a later driver's."""
         own, generation = self._own_folder(), self._begun().generation
         for folder in sorted(folders):
-            paths = sorted((self._root / folder).glob("*"))
+            paths = self._pending_in(folder)
             names = {path.name for path in paths}
             held = {held_by(name) for name in names}
             for path in paths:
@@ -228,6 +228,20 @@ class FilesCommitter(SinkCommitter):
                 stays = marked in names if marked is not None else path.name in held or path in keep
                 if not stays and not later:
                     remove(path)
+
+    def _pending_in(self, folder: str) -> list[Path]:
+        """What lies there, in order. A folder that cannot be looked into is not an empty one.
+
+        Raises:
+            StorageError: it is there, and cannot be read.
+        """
+        place = self._root / folder
+        try:
+            return sorted(place.iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as problem:
+            raise storage_error(place, problem) from problem
 
 
 def _mark(pending: Path, savepoint: Fork) -> Path:
