@@ -24,8 +24,9 @@ java:
 demo: java setup ## Twenty seconds of real events, a killed worker, and the proof that nothing was lost
 	@$(PY) examples/demo.py $(HEADGATE_DEMO_ARGS)
 
-test: java setup ## All tests and the examples in docstrings, under 5 minutes
-	@$(PY) scripts/run_within.py $(TEST_LIMIT_S) $(PY) -m pytest tests -m "not ci" -n 2 --dist loadfile $(ARGS)
+test: java setup ## All quick tests and the examples in docstrings, under 5 minutes; `make check` has the rules
+	@$(PY) scripts/run_within.py $(TEST_LIMIT_S) $(PY) -m pytest tests -m "not ci" -n 2 --dist loadfile \
+		--ignore tests/architecture $(ARGS)
 
 test-cluster: java setup ## Jobs on a standalone cluster of Spark: executors, machines and code that come and go
 	@$(PY) -m pytest -q tests/integration/cluster $(ARGS)

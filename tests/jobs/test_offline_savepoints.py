@@ -243,6 +243,8 @@ def overtaken(folder: Path) -> str:
     """A checkpoint whose barriers overtook records on their way to the keyed operator."""
     job = Everything(folder, function=Slow, limit=59, **UNALIGNED)
     with job.env.execute_async("everything") as handle:
+        # The first records may come before the last task has told that it runs.
+        wait_until(lambda: handle.done or handle.status().state == "running", "the job runs")
         wait_until(lambda: handle.done or any(v.records_in for v in handle.status().vertices), "records came")
         for _ in range(10):
             snapshot = handle.checkpoint()
