@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 from typing_extensions import override
 
 from headgate.api.executor import JobSpec
 from headgate.runtime.master_ports import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
+from headgate.testing.simulation.agenda import Agenda
 from headgate.testing.simulation.checks import Checks
 from headgate.testing.simulation.clock import SimClock
 from headgate.testing.simulation.crash_points import CrashPoints
@@ -62,21 +62,12 @@ class CostlyWorld(World):
         return _CostlyClock(self.line, self.rng, self.rng.randint(-50, 50), self._step_ms)
 
     @override
-    def _actions_of(
-        self, worker: WorkerProcess, now: int
-    ) -> Iterator[tuple[str, int | None, Callable[[], Any]]]:
-        busy = self._busy_until.get(worker.name, 0) > now
-        for name, since, action in super()._actions_of(worker, now):
-            if name != worker.name:
-                yield name, since, action
-            elif not busy:
-                yield name, since, self._measured(worker)
-
-    @override
-    def _next_time(self, now: int) -> int | None:
-        times = [until for until in self._busy_until.values() if until > now]
-        following = super()._next_time(now)
-        return min(times if following is None else [*times, following], default=None)
+    def _invite_loop(self, worker: WorkerProcess, agenda: Agenda) -> None:
+        busy_until = self._busy_until.get(worker.name, 0)
+        if busy_until <= agenda.now:
+            agenda.add(worker.name, worker.since(agenda.now), self._measured(worker))
+        agenda.not_before(busy_until)
+        agenda.not_before(worker.next_time())
 
     def _measured(self, worker: WorkerProcess) -> Callable[[], str]:
         def act() -> str:

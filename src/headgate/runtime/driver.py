@@ -31,6 +31,7 @@ from headgate.runtime.endpoint.serving import Endpoint
 from headgate.runtime.endpoint.settings import endpoint_settings
 from headgate.runtime.events import JobListener
 from headgate.runtime.high_availability import HighAvailability, open_leadership, where_to_begin
+from headgate.runtime.interrupts import Interrupts
 from headgate.runtime.job_control import JobControl
 from headgate.runtime.job_master import JobMaster
 from headgate.runtime.job_settings import JobSettings, job_settings
@@ -104,7 +105,7 @@ class _Driver:
         self._id = JobId(f"{_folder_name(job.name)}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
         self._leading: HighAvailability | None = None
         self._submitted: JobMaster | None = None
-        self._clock, self._mailbox = SystemClock(), Mailbox()
+        self._clock, self._mailbox, self._interrupts = SystemClock(), Mailbox(), Interrupts()
         self._statistics = JobStatistics(job.plan, listener)
         self._links: dict[WorkerKey, Link] = {}
         self._secret = secrets.token_bytes(SECRET_BYTES)
@@ -182,8 +183,10 @@ class _Driver:
         self._submitted = master
         master.submit()
         try:
-            while not master.state.terminal:
-                self._turn(1000)
+            with self._interrupts.remembered():
+                while not master.state.terminal:
+                    self._turn(1000)
+                    self._interrupts.raise_again()
         except KeyboardInterrupt as error:
             master.cancel(handed_over=isinstance(error, TerminatedError))
             deadline = time.monotonic() + CANCEL_GRACE_S

@@ -232,6 +232,7 @@ class WorkerProcess(Process):
     def __init__(self, world: World, driver: DriverProcess, gang: int, slot: int) -> None:
         super().__init__(world, f"worker {driver.prefix}{gang}.{slot}")
         self.driver, self.gang, self.slot = driver, gang, slot
+        self.beat_name = f"{self.name} heartbeat"
         self.data = world.network.plane(slot, self._input)
         self.link, self.master_link = make_link(
             self.name,
@@ -315,10 +316,6 @@ class WorkerProcess(Process):
             self.end(f"fenced: link {reason}", f"slot {self.slot}: the connection to the job master ended")
 
     # -- the heartbeat
-
-    def beat_since(self, now: int) -> int | None:
-        """Since when a heartbeat is due."""
-        return self.beat_at if self.runs and self.beat_at <= now else None
 
     def beat(self) -> str:
         """The side thread's turn."""

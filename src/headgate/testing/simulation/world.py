@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from headgate.api.executor import JobSpec
 from headgate.checkpoint.storage import reachability
@@ -15,6 +14,7 @@ from headgate.common.ports import Probe
 from headgate.runtime.job_master import JobMaster
 from headgate.runtime.job_settings import job_settings
 from headgate.runtime.network.frames import Frame
+from headgate.testing.simulation.agenda import Agenda
 from headgate.testing.simulation.checks import Checks, Violation
 from headgate.testing.simulation.chronicle import Chronicle
 from headgate.testing.simulation.clock import SimClock, Timeline
@@ -295,59 +295,64 @@ class World:
         """One action, or the passing of time; False when nothing is left to happen."""
         self.faults.maybe_strike()
         now = self.now()
-        ready: list[tuple[str, Callable[[], Any] | None]] = []
-        weights, oldest = [], now
-        for name, since, action in self._actions(now):
-            ready.append((name, action))
-            weights.append(self._weight(name))
-            oldest = min(oldest, since)
-        target = self._next_time(now)
+        agenda = self._agenda(now)
+        ready, weights, oldest = agenda.ready, list(map(self._weight, agenda.names)), agenda.oldest
         waits = bool(ready)
         if self._under_way and not self._under_way[-1][0].paused:
             waits, oldest = True, min(oldest, self._under_way[-1][1])
+        target = agenda.following
         if target is not None and (not waits or target - oldest <= SLACK_MS):
-            ready.append(("time", None))
+            ready.append(None)
+            agenda.names.append("time")
             weights.append(1.0)
         if not ready:
             return False
-        chosen, act = self.rng.choices(ready, weights)[0]
+        chosen = self.rng.choices(range(len(ready)), weights)[0]
+        act = ready[chosen]
         if act is not None:
             said = act()
-            self.trace.add(self.now(), f"{chosen}: {said}")
+            self.trace.add(self.now(), f"{agenda.names[chosen]}: {said}")
         elif target is not None:
             self.line.advance(target)
         return True
 
-    def _actions(self, now: int) -> Iterator[tuple[str, int, Callable[[], Any]]]:
-        """Whoever can act, since when, and how."""
+    def _agenda(self, now: int) -> Agenda:
+        """Whoever can act now, and when the next one can that cannot yet."""
+        agenda = Agenda(now)
         planned = self.line.due()
         if planned is not None:
-            yield planned[1], planned[0], lambda: self.line.take()()
+            agenda.add(planned[1], planned[0], lambda: self.line.take()())
+        agenda.not_before(self.line.next_time())
         for lane in self.network.lanes:
             due = lane.due
-            if due is not None and due <= now:
-                yield lane.name, due, lane.deliver
+            if due is not None:
+                agenda.add(lane.name, due, lane.deliver)
         for driver in self.supervisor.drivers:
             if driver.alive:
                 for name, since, action in driver.actions(now):
-                    if since is not None:
-                        yield name, since, action
+                    agenda.add(name, since, action)
+                for time in driver.next_times():
+                    agenda.not_before(time)
         for worker in self.workers:
-            for name, since, action in self._actions_of(worker, now):
-                if since is not None:
-                    yield name, since, action
+            self._invite(worker, agenda)
+        return agenda
 
-    def _actions_of(
-        self, worker: WorkerProcess, now: int
-    ) -> Iterator[tuple[str, int | None, Callable[[], Any]]]:
+    def _invite(self, worker: WorkerProcess, agenda: Agenda) -> None:
+        """Enter what a worker and the messages from and to it can do."""
+        now = agenda.now
         if worker.runs:
-            yield worker.name, worker.since(now), worker.act
-            yield f"{worker.name} heartbeat", worker.beat_since(now), worker.beat
-            yield worker.background.name, worker.background.since(now), worker.background.act
+            self._invite_loop(worker, agenda)
+            agenda.add(worker.beat_name, worker.beat_at, worker.beat)
+            agenda.add(worker.background.name, worker.background.since(now), worker.background.act)
         for wire in (worker.link.out, worker.link.back):
             due = wire.due
-            if due is not None and due <= now:
-                yield wire.name, due, lambda wire=wire: self._deliver(worker, wire)  # type: ignore[misc]
+            if due is not None:
+                agenda.add(wire.name, due, lambda wire=wire: self._deliver(worker, wire))  # type: ignore[misc]
+
+    def _invite_loop(self, worker: WorkerProcess, agenda: Agenda) -> None:
+        """Enter the next turn of a worker's loop."""
+        agenda.add(worker.name, worker.since(agenda.now), worker.act)
+        agenda.not_before(worker.next_time())
 
     def _deliver(self, worker: WorkerProcess, wire: Wire) -> str:
         if self.crash_points is None:
@@ -356,19 +361,6 @@ class World:
         said = wire.deliver()
         self.crash_points.after(step)
         return said
-
-    def _next_time(self, now: int) -> int | None:
-        """The next moment at which something becomes possible that is not now."""
-        times = [self.line.next_time()]
-        for driver in self.supervisor.drivers:
-            if driver.alive:
-                times += driver.next_times()
-        times += [lane.due for lane in self.network.lanes]
-        for worker in self.workers:
-            times += [worker.link.out.due, worker.link.back.due]
-            if worker.runs:
-                times += [worker.next_time(), worker.beat_at]
-        return min((time for time in times if time is not None and time > now), default=None)
 
     def _weight(self, name: str) -> float:
         weight = self._weights.get(name)
