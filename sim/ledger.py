@@ -23,6 +23,7 @@ NOT_RUN: Final = tuple(
         "spark",
         "stateprocessor",
         "testing/suites",
+        "usercode",
     )
 )
 """What no simulation loads, so that a change of it leaves counts as they are."""

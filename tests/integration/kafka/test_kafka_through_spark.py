@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -53,21 +51,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 
 
 @pytest.fixture(scope="module")
-def spark(kafka: KafkaServer) -> Iterator[Any]:
-    """A session with Spark's package for Kafka; its JVM ends with the tests."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[4]").config("spark.jars", spark_jars())
-    builder = builder.config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
-    session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    gateway: Any = session.sparkContext._gateway
-    session.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(20)
+def spark(open_spark: Callable[..., Any], kafka: KafkaServer) -> Any:
+    """A session with Spark's package for Kafka."""
+    return open_spark("local[4]", {"spark.jars": spark_jars()}, log_level="OFF")
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,17 +62,9 @@ class Visits(hg.KeyedProcessFunction[str, str, Any]):
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def spark(open_spark: Callable[..., Any]) -> Any:
     """A session whose workers find this file's classes."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "2")
-    here = str(Path(__file__).parent)
-    session = builder.config("spark.executorEnv.PYTHONPATH", here).getOrCreate()
-    yield session
-    session.stop()
+    return open_spark("local[2]", {"spark.executorEnv.PYTHONPATH": str(Path(__file__).parent)})
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import os
 import pickle
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from operator import itemgetter
 from pathlib import Path
@@ -61,20 +59,9 @@ COLUMNS = {
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """A session as a notebook would have it; its JVM ends with the tests."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[3]").appName("types").config("spark.ui.enabled", "false")
-    session = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    gateway = session.sparkContext._gateway
-    session.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(20)
+def spark(open_spark: Callable[..., Any]) -> Any:
+    """A session with three slots."""
+    return open_spark("local[3]")
 
 
 def frame_of(spark: Any) -> Any:

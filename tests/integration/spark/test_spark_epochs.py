@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections import Counter
@@ -31,29 +30,14 @@ RECORDS = 1_500
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """A session as a notebook would have it, with PostgreSQL's driver where it can be had."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
+def spark(open_spark: Callable[..., Any]) -> Any:
+    """A session with PostgreSQL's driver where it can be had."""
     try:
         jar = str(driver_jar())
     except pytest.skip.Exception:
         jar = ""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Another file of tests may have ended its JVM in this process.
-    SparkContext._gateway = SparkContext._jvm = None
-    builder = SparkSession.builder.master("local[4]").appName("tests").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.scheduler.mode", "FAIR").config("spark.sql.shuffle.partitions", "2")
-    session = builder.config("spark.driver.host", "127.0.0.1").config("spark.jars", jar).getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    gateway: Any = session.sparkContext._gateway
-    session.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(20)
-    SparkContext._gateway = SparkContext._jvm = None
+    settings = {"spark.scheduler.mode": "FAIR", "spark.jars": jar}
+    return open_spark("local[4]", settings, log_level="OFF")
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +19,9 @@ from headgate.runtime.events import JobListener
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """A session as a notebook would have it, with three slots; its JVM ends with the tests."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[3]").appName("tests").config("spark.ui.enabled", "false")
-    session = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    gateway = session.sparkContext._gateway
-    session.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(20)
+def spark(open_spark: Callable[..., Any]) -> Any:
+    """A session with three slots."""
+    return open_spark("local[3]")
 
 
 def environment(parallelism: int = 2, **config: Any) -> hg.Environment:

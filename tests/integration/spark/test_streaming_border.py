@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,22 +33,10 @@ READERS = 2
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """A session with four slots, in which tasks may be tried twice; its JVM ends with the tests."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[4,2]").appName("border").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.scheduler.mode", "FAIR")
-    builder = builder.config("spark.sql.streaming.fileSource.log.compactInterval", "3")
-    session = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    gateway = session.sparkContext._gateway
-    session.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(20)
+def spark(open_spark: Callable[..., Any]) -> Any:
+    """A session with four slots, in which tasks may be tried twice."""
+    settings = {"spark.scheduler.mode": "FAIR", "spark.sql.streaming.fileSource.log.compactInterval": "3"}
+    return open_spark("local[4,2]", settings, log_level="OFF")
 
 
 @pytest.fixture
