@@ -10,7 +10,7 @@ SEEDS ?= 300
 TEST_LIMIT_S ?= 300
 HEADGATE_DEMO_ARGS ?=
 
-.PHONY: help setup java demo test test-cluster test-zookeeper test-kafka sim check format bench proof docs pins clean
+.PHONY: help setup java demo test test-cluster test-zookeeper test-kafka test-at-length sim check format bench proof docs pins clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -25,7 +25,7 @@ demo: java setup ## Twenty seconds of real events, a killed worker, and the proo
 	@$(PY) examples/demo.py $(HEADGATE_DEMO_ARGS)
 
 test: java setup ## All quick tests and the examples in docstrings, under 5 minutes; `make check` has the rules
-	@$(PY) scripts/run_within.py $(TEST_LIMIT_S) $(PY) -m pytest tests -m "not ci" -n 2 --dist loadfile \
+	@$(PY) scripts/run_within.py $(TEST_LIMIT_S) $(PY) -m pytest tests -m "not ci and not proof" -n 2 --dist loadfile \
 		--ignore tests/architecture $(ARGS)
 
 test-cluster: java setup ## Jobs on a standalone cluster of Spark: executors, machines and code that come and go
@@ -36,6 +36,9 @@ test-zookeeper: java setup ## The store and the election against a real ZooKeepe
 
 test-kafka: java setup ## Spark's source for Kafka with a real broker, both fetched from Maven Central
 	@$(PY) -m pytest -q tests/integration/kafka $(ARGS)
+
+test-at-length: setup ## Random models and exhaustive searches with their full counts; part of `make proof`
+	@$(PY) -m pytest -q tests -m proof -n 2 --dist loadfile $(ARGS)
 
 sim: setup ## Whole jobs on virtual time, disk, network and processes, under faults: SEEDS of them
 	@$(PY) -m sim --seeds $(SEEDS) $(ARGS)
@@ -54,6 +57,7 @@ bench: java setup ## Throughput; prints a table and writes JSON (ARGS=--smoke fo
 	@$(PY) -m bench $(ARGS)
 
 proof: java setup ## The full counts of faults and seeds; writes docs/proof/ (ARGS=--smoke for a short run)
+	@$(if $(ARGS),,$(MAKE) --no-print-directory test-at-length)
 	@$(PY) -m proof $(ARGS)
 
 docs: setup ## Write the generated pages anew (docs/config.md)

@@ -29,6 +29,8 @@ class Plan:
         smoke: the short form: it shows that everything works, its numbers mean little.
         events: bids of J2 and of the checkpoint cost.
         state_events: bids for Spark's transformWithState, which would take minutes on all of them.
+        stream_events: bids of the stream that feeds Headgate and Spark's own state in Python.
+        stream_rounds: how often it goes round them; one takes twelve minutes.
         rounds: how often J2 goes round all engines.
         pairs: of jobs with and without checkpoints, for each program and kind of checkpoint.
         warm_jobs: uncounted jobs of each program before the pairs.
@@ -68,6 +70,8 @@ class Plan:
     smoke: bool = False
     events: int = 5_000_000
     state_events: int = 1_000_000
+    stream_events: int = 5_000_000
+    stream_rounds: int = 1
     rounds: int = 3
     pairs: int = 9
     warm_jobs: int = 1
@@ -109,6 +113,7 @@ SMOKE = Plan(
     smoke=True,
     events=200_000,
     state_events=200_000,
+    stream_events=200_000,
     rounds=1,
     pairs=1,
     install=False,
@@ -157,5 +162,5 @@ def chosen(smoke: bool, rounds: int | None, events: int | None, peers: bool) -> 
     if rounds is not None:
         plan = replace(plan, rounds=rounds)
     if events is not None:
-        plan = replace(plan, events=events, state_events=min(events, plan.state_events))
+        plan = replace(plan, events=events, state_events=min(events, plan.state_events), stream_events=events)
     return plan

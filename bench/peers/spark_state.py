@@ -1,9 +1,9 @@
 """Spark's own Python state, in RocksDB: a running count per auction.
 
-    spark_state.py FOLDER [rows | pandas | apply]
+    spark_state.py FOLDER [rows | pandas | apply] [FILES]
 
 With transformWithState on rows, transformWithStateInPandas, or applyInPandasWithState. Reads the files in
-micro-batches and ends when all are read; a micro-batch is its checkpoint.
+micro-batches, of so many files, and ends when all are read; a micro-batch is its checkpoint.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ def main() -> None:
     spark = session()
     spark.sparkContext.setLogLevel("ERROR")
     checkpoints = tempfile.mkdtemp(prefix="bench-spark-state-")
-    bids = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", FILES_PER_BATCH).parquet(sys.argv[1])
+    files = int(sys.argv[3]) if len(sys.argv) > 3 else FILES_PER_BATCH
+    bids = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files).parquet(sys.argv[1])
     keyed = bids.select("auction", "price").groupBy("auction")
     counts = counted(keyed, sys.argv[2] if len(sys.argv) > 2 else "rows")
     sums = [f.count("*").alias("records"), f.sum("number").alias("total"), f.max("number").alias("highest")]

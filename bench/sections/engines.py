@@ -14,6 +14,10 @@ from bench.peers import environments as e
 from bench.plan import Plan
 
 _PEERS = ROOT / "bench" / "peers"
+FILES_OF_STREAM = "5"
+"""Files in a micro-batch, of the 25 of a stream; all engines that read it take as many."""
+SLOWEST_PER_S = 5_000
+"""Bids per second below which a run is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Engine:
         arguments: after the interpreter, given the folder and the number of records.
         peer: the environment it needs; None for the project's own.
         python_peer: whether it counts as a stream processor programmed in Python that is not Spark.
-        reduced: whether it gets the smaller data set.
+        size: which field of the plan says how many bids it gets.
     """
 
     key: str
@@ -36,7 +40,7 @@ class Engine:
     arguments: Callable[[Path, int], list[str]]
     peer: str | None = None
     python_peer: bool = False
-    reduced: bool = False
+    size: str = "events"
 
 
 def _script(name: str, *more: str) -> Callable[[Path, int], list[str]]:
@@ -80,7 +84,7 @@ STATE = Engine(
     "parquet_seq",
     _script("spark_state.py"),
     e.SPARK,
-    reduced=True,
+    size="state_events",
 )
 PEERS = (BYTEWAX, BYTEWAX_PLAIN, PATHWAY, STATE)
 
@@ -88,24 +92,24 @@ SPARK_FED = Engine(
     "headgate-fed-by-spark",
     "Headgate, fed by Structured Streaming",
     "parquet_seq",
-    lambda folder, _: ["-m", "bench.jobs.spark_fed_count", str(folder)],
-    reduced=True,
+    lambda folder, _: ["-m", "bench.jobs.spark_fed_count", str(folder), FILES_OF_STREAM],
+    size="stream_events",
 )
 STATE_PANDAS = Engine(
     "transform-with-state-in-pandas",
     "Spark transformWithStateInPandas",
     "parquet_seq",
-    _script("spark_state.py", "pandas"),
+    _script("spark_state.py", "pandas", FILES_OF_STREAM),
     e.SPARK,
-    reduced=True,
+    size="stream_events",
 )
 APPLY_PANDAS = Engine(
     "apply-in-pandas-with-state",
     "Spark applyInPandasWithState",
     "parquet_seq",
-    _script("spark_state.py", "apply"),
+    _script("spark_state.py", "apply", FILES_OF_STREAM),
     e.SPARK,
-    reduced=True,
+    size="stream_events",
 )
 ON_ONE_STREAM = (SPARK_FED, STATE_PANDAS, APPLY_PANDAS)
 """What keeps state on the same stream of Spark's."""
@@ -113,7 +117,7 @@ ON_ONE_STREAM = (SPARK_FED, STATE_PANDAS, APPLY_PANDAS)
 
 def data_for(engine: Engine, plan: Plan) -> DataSet:
     """The data set that an engine reads, with its layout in place."""
-    return data_set(plan.state_events if engine.reduced else plan.events, (engine.layout,))
+    return data_set(getattr(plan, engine.size), (engine.layout,))
 
 
 def run_engine(engine: Engine, plan: Plan) -> Run:
@@ -123,11 +127,12 @@ def run_engine(engine: Engine, plan: Plan) -> Run:
         AbsentError: the engine is not installed here.
     """
     data = data_for(engine, plan)
+    timeout_s = max(plan.timeout_s, data.answer.records / SLOWEST_PER_S)
     python, variables = sys.executable, import_path()
     if engine.peer is not None:
         python, variables = e.interpreter(engine.peer, plan.install)
     command = [python, *engine.arguments(data.layout(engine.layout), data.answer.records)]
-    done = run(engine.key, command, plan.timeout_s, variables)
+    done = run(engine.key, command, timeout_s, variables)
     if done.failure is None:
         done.failure = difference(done.result, data)
     return done

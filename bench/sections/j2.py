@@ -66,7 +66,7 @@ def _present(plan: Plan, absent: dict[str, str], say: Callable[[str], None]) -> 
         except AbsentError as error:
             absent[engine.key] = str(error)
             continue
-        if plan.smoke and engine.reduced:
+        if plan.smoke and engine.size != "events":
             # It starts a JVM of its own and runs at a thirtieth of the speed.
             absent[engine.key] = "takes too long for the smoke form"
         else:

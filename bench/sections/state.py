@@ -32,7 +32,7 @@ JOB: Final = g.Engine(
     "Headgate, RocksDB",
     "parquet_p2",
     lambda folder, _: ["-m", "bench.state_job", str(folder)],
-    reduced=True,
+    size="state_events",
 )
 
 

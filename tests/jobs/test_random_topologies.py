@@ -42,7 +42,7 @@ def test_topologies_survive_faults(mode: str) -> None:
     assert (sum(run.in_flight for run in outcomes) > len(SEEDS)) == (mode in UNALIGNED)
 
 
-@pytest.mark.ci
+@pytest.mark.proof
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", MODES)
 def test_many_topologies_survive_faults(mode: str) -> None:

@@ -5,6 +5,7 @@ All but the last play the job master's part by hand, because only so the moment 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
@@ -23,6 +24,7 @@ from headgate.api.source import PollStatus, SourceReader, SourceReaderContext
 from headgate.common.errors import OperatingError, UsageError
 from headgate.connectors.dataframe import spark_source
 from headgate.connectors.dataframe.staged_files import read, stage
+from headgate.connectors.dataframe.stream_plan import forgets_nothing
 from headgate.deploy.spark.executor import SparkExecutor
 from headgate.runtime.events import JobListener
 
@@ -39,16 +41,15 @@ def spark(open_spark: Callable[..., Any]) -> Any:
     return open_spark("local[4,2]", settings, log_level="OFF")
 
 
-@pytest.fixture
-def driver(spark: Any, tmp_path: Path) -> Iterator[Callable[..., Driver]]:
+@pytest.fixture(params=[0, 1], ids=["one at a time", "one ahead"])
+def driver(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Iterator[Callable[..., Driver]]:
     """Makes drivers over one folder of input; their queries end with the test."""
     made: list[Driver] = []
 
     def make(folder: str = "in", **options: Any) -> Driver:
         name = f"{folder}-{len(made)}"
-        made.append(
-            Driver(spark, tmp_path / folder, tmp_path / f"staging-{name}", tmp_path / "logs", **options)
-        )
+        staging, logs = tmp_path / f"staging-{name}", tmp_path / "logs"
+        made.append(Driver(spark, tmp_path / folder, staging, logs, ahead=request.param, **options))
         return made[-1]
 
     yield make
@@ -78,12 +79,14 @@ class Driver:
         logs: Path,
         trigger: str | None = None,
         change: Any = None,
+        ahead: int = 0,
     ) -> None:
         folder.mkdir(exist_ok=True)
         frame = spark.readStream.schema("n long").option("maxFilesPerTrigger", 1).json(str(folder))
         self.source: Any = spark_source(frame if change is None else change(frame), folder.name, trigger)
         self.source.lasting_folder = str(logs)
         self.source.prepare(spark, str(staging))
+        self.source._input = dataclasses.replace(self.source._input, ahead=ahead)
         self.folder, self.staging, self.logs = folder, staging, logs
 
     def begin(self, restored: Any = None) -> None:
@@ -327,6 +330,46 @@ def test_failing_query(driver: Callable[..., Driver], tmp_path: Path) -> None:
     assert job.read_epoch() == [1]
 
 
+def test_next_epoch_is_staged_while_one_is_read(driver: Callable[..., Driver]) -> None:
+    """Where nothing is forgotten: one, and no more, and it is handed out behind the checkpoint only."""
+    job = driver()
+    for number in range(4):
+        put(job.folder, number)
+    job.begin()
+    assert job.read_epoch() == [0]
+    ahead = job.source._input.ahead
+    query = job.source._query
+    job.until(lambda: len(query._staged) == 1 + ahead)
+    time.sleep(0.5)
+    assert [epoch.number for epoch in query._staged] == list(range(1 + ahead))
+    assert job.turn() == []
+    assert len(list(job.staging.glob("*-*"))) == 1 + ahead
+    for number in range(1, 4):
+        job.checkpoint(number)
+        assert job.read_epoch() == [number]
+
+
+def test_sources_that_forget_nothing(spark: Any, tmp_path: Path) -> None:
+    """Files that stay, and the rate sources; not files that are cleaned up, nor what is not known."""
+    (tmp_path / "in").mkdir()
+
+    def files(**options: str) -> Any:
+        reader = spark.readStream.schema("n long")
+        for name, value in options.items():
+            reader = reader.option(name, value)
+        return reader.json(str(tmp_path / "in"))
+
+    rate = spark.readStream.format("rate").load().selectExpr("value AS n")
+    socket = spark.readStream.format("socket").option("host", "localhost").option("port", "9").load()
+    assert forgets_nothing(files())
+    assert forgets_nothing(files(cleanSource="off").where("n > 1"))
+    assert forgets_nothing(rate.union(files()))
+    assert not forgets_nothing(files(cleanSource="delete"))
+    assert not forgets_nothing(files(cleanSource="ARCHIVE", sourceArchiveDir=str(tmp_path / "old")))
+    assert not forgets_nothing(rate.union(files(cleanSource="delete")))
+    assert not forgets_nothing(socket)
+
+
 @pytest.mark.parametrize("trigger", [None, "available-now"])
 def test_query_stopped_by_somebody_else(
     driver: Callable[..., Driver], spark: Any, trigger: str | None
@@ -335,6 +378,8 @@ def test_query_stopped_by_somebody_else(
     job = driver(trigger=trigger)
     put(job.folder, 1)
     put(job.folder, 2)
+    put(job.folder, 3)
+    put(job.folder, 4)
     job.begin()
     job.read_epoch()
     first = job.checkpoint(1)

@@ -104,7 +104,7 @@ def search(medium, switches_max: int) -> None:
 
 
 @pytest.mark.parametrize("medium", [FileMedium, ZNodeMedium])
-@pytest.mark.parametrize("switches_max", [2, pytest.param(3, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("switches_max", [2, pytest.param(3, marks=pytest.mark.proof)])
 def test_every_interleaving_of_two_masters(medium, switches_max: int) -> None:
     """Whatever the order of their steps: one generation at a time, nothing lost, nothing invented."""
     search(medium, switches_max)

@@ -24,7 +24,9 @@ def batches(*sizes: int) -> list[pa.RecordBatch]:
 
 def staged(folder: Path, *sizes: int) -> StagedFile:
     """A file of such batches."""
-    rows, size, checksum = staged_files._write_file(folder / "file.arrow", SCHEMA, iter(batches(*sizes)))
+    rows, size, checksum = staged_files._write_file(
+        folder / "file.arrow", SCHEMA, iter(batches(*sizes)), durable=True
+    )
     return StagedFile("file.arrow", rows, size, checksum, 0, 0)
 
 

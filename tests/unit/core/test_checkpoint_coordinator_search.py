@@ -370,15 +370,17 @@ def test_random_walks_of_many_requests(data: st.DataObject) -> None:
     assert node.core.tickets == set()
 
 
-@pytest.mark.ci
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("case", "hooks"),
     [
-        *((pair, ()) for pair in itertools.product((MANUAL, SAVEPOINT, STOP), repeat=2)),
-        ((MANUAL, SAVEPOINT), ("h",)),
-        ((MANUAL, STOP), ("h",)),
-        ((STOP, STOP), ("h",)),
+        *(
+            pytest.param(pair, (), marks=pytest.mark.ci)
+            for pair in itertools.product((MANUAL, SAVEPOINT, STOP), repeat=2)
+        ),
+        pytest.param((MANUAL, SAVEPOINT), ("h",), marks=pytest.mark.proof),
+        pytest.param((MANUAL, STOP), ("h",), marks=pytest.mark.proof),
+        pytest.param((STOP, STOP), ("h",), marks=pytest.mark.ci),
     ],
 )
 def test_exhaustive_search_of_every_pair(case: Case, hooks: tuple[str, ...]) -> None:

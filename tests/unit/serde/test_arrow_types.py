@@ -205,7 +205,7 @@ def test_any_value_of_any_type_round_trips(typed: tuple[Any, list[Any]]) -> None
     check_round_trip(*typed)
 
 
-@pytest.mark.ci
+@pytest.mark.proof
 @settings(max_examples=3000)
 @given(TYPED_VALUES)
 def test_any_value_of_any_type_round_trips_many_times(typed: tuple[Any, list[Any]]) -> None:

@@ -378,7 +378,7 @@ def test_what_is_judged_readable_is_read(data: st.DataObject) -> None:
     check_pair(data)
 
 
-@pytest.mark.ci
+@pytest.mark.proof
 @settings(max_examples=1_000)
 @given(st.data())
 def test_what_is_judged_readable_is_read_many_times(data: st.DataObject) -> None:

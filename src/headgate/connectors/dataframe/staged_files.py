@@ -14,7 +14,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from zlib import crc32
@@ -62,25 +62,26 @@ def stage(
     *,
     max_rows_per_file: int = ROWS_PER_FILE,
     max_bytes_per_file: int = BYTES_PER_FILE,
+    durable: bool = True,
 ) -> list[StagedFile]:
     """Compute a DataFrame once and write its rows; partitions without rows have no file.
 
-    The rows are durable when this returns. It runs one Spark job in the calling thread, with that thread's
-    pool and job group.
+    It runs one Spark job in the calling thread, with that thread's pool and job group.
 
     Args:
         frame: bounded, of a classic session.
         folder: local path that the driver and all executors share; made when it is absent.
         max_rows_per_file: a longer partition becomes several files.
         max_bytes_per_file: likewise, measured in Arrow's memory; a single batch may be larger.
+        durable: whether the rows must outlive a machine that loses power; what is staged anew need not.
 
     Returns:
         The files of winning attempts, by partition, each partition's rows in order.
     """
     Path(folder).mkdir(parents=True, exist_ok=True)
     columns = arrow_schema(frame.schema).serialize().to_pybytes()
-    limits = (max_rows_per_file, max_bytes_per_file)
-    write = _writing_function(str(Path(folder).absolute()), columns, limits, tuple(sys.path))
+    into = Target(str(Path(folder).absolute()), columns, max_rows_per_file, max_bytes_per_file, durable)
+    write = _writing_function(astuple(into), tuple(sys.path))
     found = frame.mapInArrow(write, _ROW_TYPES).collect()
     return [StagedFile(**row.asDict()) for row in found]
 
@@ -138,8 +139,27 @@ def _trusted_bytes(path: Path, staged: StagedFile) -> bytes:
     return data
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where and how tasks write.
+
+    Attributes:
+        folder: whole path.
+        columns: the Arrow schema to write, serialised.
+        max_rows: of a file.
+        max_bytes: of a file.
+        durable: whether files outlive a machine that loses power.
+    """
+
+    folder: str
+    columns: bytes
+    max_rows: int
+    max_bytes: int
+    durable: bool
+
+
 def _writing_function(
-    folder: str, columns: bytes, limits: tuple[int, int], paths: tuple[str, ...]
+    target: tuple[Any, ...], paths: tuple[str, ...]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What Spark's tasks run. It travels by value, and puts the driver's import path in place first."""
 
@@ -147,39 +167,35 @@ def _writing_function(
         import sys
 
         sys.path.extend(path for path in paths if path not in sys.path)
-        from headgate.connectors.dataframe.staged_files import write_attempt
+        from headgate.connectors.dataframe.staged_files import Target, write_attempt
 
-        yield from write_attempt(batches, folder, columns, limits)
+        yield from write_attempt(batches, Target(*target))
 
     return headgate_feeder
 
 
-def write_attempt(
-    batches: Iterator[pa.RecordBatch], folder: str, columns: bytes, limits: tuple[int, int]
-) -> Iterator[pa.RecordBatch]:
+def write_attempt(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
     """Write the rows of one attempt of a task of Spark's, and say what was written.
 
     Args:
         batches: the rows.
-        folder: where to.
-        columns: the Arrow schema to write, serialised.
-        limits: rows and bytes of a file.
+        target: where and how.
 
     Yields:
-        One row for each file, durable by then.
+        One row for each file, whole by then.
     """
     import pyarrow as pa
     from pyspark import TaskContext
 
     task = TaskContext.get()
     assert task is not None, "only tasks of Spark call this"
-    schema = pa.ipc.read_schema(pa.py_buffer(columns))
+    schema = pa.ipc.read_schema(pa.py_buffer(target.columns))
     counts = {"rows": pa.int64(), "size": pa.int64(), "crc32": pa.int64()}
     kind = pa.schema({"path": pa.string(), **counts, "partition": pa.int32(), "attempt": pa.int32()})
     prefix = f"{task.partitionId():05d}-{task.taskAttemptId()}-{secrets.token_hex(4)}"
-    for number, part in enumerate(_in_parts(batches, limits)):
+    for number, part in enumerate(_in_parts(batches, (target.max_rows, target.max_bytes))):
         name = f"{prefix}-{number:04d}.arrow"
-        rows, size, checksum = _write_file(Path(folder) / name, schema, part)
+        rows, size, checksum = _write_file(Path(target.folder) / name, schema, part, target.durable)
         made = StagedFile(name, rows, size, checksum, task.partitionId(), task.attemptNumber())
         yield pa.RecordBatch.from_pylist([asdict(made)], schema=kind)
 
@@ -211,8 +227,10 @@ def _pieces(batch: pa.RecordBatch, max_rows: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, max_rows)
 
 
-def _write_file(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> tuple[int, int, int]:
-    """Write one file, durable under its name; its rows, bytes and CRC-32."""
+def _write_file(
+    path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], durable: bool
+) -> tuple[int, int, int]:
+    """Write one file, whole under its name; its rows, bytes and CRC-32."""
     import pyarrow as pa
 
     unfinished, rows = path.with_name(path.name + _UNFINISHED), 0
@@ -224,9 +242,11 @@ def _write_file(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
                 writer.write_batch(batch.cast(schema))
                 rows += batch.num_rows
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     unfinished.rename(path)
-    _make_names_durable(path.parent)
+    if durable:
+        _make_names_durable(path.parent)
     return rows, measured.size, measured.crc32
 
 

@@ -33,6 +33,9 @@ _STATEFUL: Final = {
 }
 """Name of a node of Spark's logical plan -> what the user called."""
 
+_FILE_FORMATS: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+_REPEATABLE: Final = frozenset({"kafka", "rate", "rate-micro-batch"})
+
 
 def trigger_of(text: str | None) -> dict[str, Any]:
     """What ``DataStreamWriter.trigger`` takes.
@@ -79,6 +82,39 @@ def check_stateless(frame: DataFrame) -> None:
                 f"from_spark() got a streaming DataFrame with {called}, Spark's operator {name}, which keeps "
                 "state that no checkpoint of the job holds; use stateless SQL only, do it in the dataflow"
             )
+
+
+def forgets_nothing(frame: DataFrame) -> bool:
+    """Whether all sources of a streaming DataFrame can be read again however much Spark has committed.
+
+    Files can, unless Spark is told to clean them up behind a batch; so can Kafka, and the rate sources. Of
+    others it is not known.
+    """
+    leaves = [
+        node
+        for node in _streaming_nodes(frame._jdf.queryExecution().analyzed())
+        if not node.children().size()
+    ]
+    return bool(leaves) and all(map(_can_be_read_again, leaves))
+
+
+def _can_be_read_again(leaf: Any) -> bool:
+    if leaf.getClass().getSimpleName() == "StreamingRelationV2":
+        return str(leaf.sourceName()).lower() in _REPEATABLE
+    if leaf.getClass().getSimpleName() != "StreamingRelation":
+        return False
+    source = leaf.dataSource()
+    options = _plain(source.options())
+    return str(source.className()).lower() in _FILE_FORMATS and options.get("cleansource", "off") == "off"
+
+
+def _plain(options: Any) -> dict[str, str]:
+    """A map of Scala's; names and values in lower case."""
+    found, entries = {}, options.iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        found[str(entry._1()).lower()] = str(entry._2()).lower()
+    return found
 
 
 def _streaming_nodes(node: Any) -> Iterator[Any]:

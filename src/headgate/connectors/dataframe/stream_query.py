@@ -2,7 +2,10 @@
 
 Spark calls :meth:`StreamQuery.feed` for each epoch, in the query's own thread. It stages the rows, offers
 them, and does not return before they are acknowledged, so Spark never plans an epoch while an older one is in
-no checkpoint. The job master's loop looks at what is offered and acknowledges; it never waits here.
+no checkpoint. Where the sources forget nothing (:func:`stream_plan.forgets_nothing`) it returns one epoch
+earlier: Spark stages the next epoch while readers are at this one. What Spark has committed by then is of no
+consequence, because a query that begins anew is given the log of the position and not that of the query
+before. The job master's loop looks at what is offered and acknowledges; it never waits here.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import logging
 import shutil
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +49,7 @@ class StreamInput:
         trigger: what ``DataStreamWriter.trigger`` takes; empty for as fast as possible.
         staging: folder for rows, shared with the workers.
         logs: folder for logs, shared with later drivers if they are to notice that data is gone.
+        ahead: how many epochs may be staged beyond the one that waits to be acknowledged.
     """
 
     name: str
@@ -52,6 +57,7 @@ class StreamInput:
     trigger: dict[str, Any]
     staging: Path
     logs: Path
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ class StagedEpoch:
         folder: where they are.
         position: of a checkpoint that holds the epoch.
         planned_ms: when Spark planned it (wall clock).
-        staging_ms: how long it took from there to the last durable row.
+        staging_ms: how long it took from there to the last staged row.
     """
 
     number: int
@@ -88,17 +94,17 @@ class StreamQuery:
         begin: where it goes on; None at the source's own beginning.
 
     Attributes:
-        offered: the epoch that waits to be read and acknowledged.
         ended: whether it has come to its end in order, with everything acknowledged.
     """
 
     def __init__(self, read: StreamInput, begin: Position | None) -> None:
-        self.offered: StagedEpoch | None = None
         self.ended = False
+        self._staged: deque[StagedEpoch] = deque()
+        self._read_through: deque[str] = deque()
         self._read, self._begin = read, begin
         self._mark = Mark.of_new_query(begin)
         self._folder = read.logs / self._mark.line / self._mark.query
-        self._acknowledged = self._mark.epoch
+        self._acknowledged = self._newest = self._mark.epoch
         self._failure: HeadgateError | None = None
         self._cause: str | None = None
         self._query: StreamingQuery | None = None
@@ -123,6 +129,11 @@ class StreamQuery:
         """
         if self._failure is not None:
             raise self._failure
+
+    @property
+    def offered(self) -> StagedEpoch | None:
+        """The oldest epoch that waits to be read and acknowledged."""
+        return self._staged[0] if self._staged else None
 
     @property
     def failed(self) -> bool:
@@ -158,7 +169,8 @@ class StreamQuery:
 
     def acknowledge(self, epoch: int) -> None:
         """A completed checkpoint holds the epoch: Spark may go on, and its staged rows may go."""
-        self.offered = None
+        while self._staged and self._staged[0].number <= epoch:
+            self._read_through.append(self._staged.popleft().folder)
         self._acknowledged = epoch
 
     def stop(self) -> None:
@@ -173,26 +185,28 @@ class StreamQuery:
     # -- in the query's own threads --------------------------------------------------------------
 
     def feed(self, frame: DataFrame, epoch: int) -> None:
-        """Called by Spark: stage an epoch, offer it, and wait until it is acknowledged."""
-        if epoch <= self._acknowledged:
+        """Called by Spark: stage an epoch, offer it, and wait until Spark may plan the next one."""
+        if epoch <= self._newest:
             return
-        if epoch != self._acknowledged + 1:
-            raise InternalError(f"Spark planned epoch {epoch} behind epoch {self._acknowledged}")
-        folder = self._read.staging / f"{self._mark.query}-{epoch}"
-        try:
-            self._offer(frame, epoch, folder)
-        finally:
-            # Acknowledged, or the query ends: then the next one stages the epoch anew.
-            shutil.rmtree(folder, ignore_errors=True)
+        if epoch != self._newest + 1:
+            raise InternalError(f"Spark planned epoch {epoch} behind epoch {self._newest}")
+        self._remove_read()
+        self._offer(frame, epoch, self._read.staging / f"{self._mark.query}-{epoch}")
+        self._await_acknowledgement(frame, epoch - self._read.ahead)
 
     def _offer(self, frame: DataFrame, epoch: int, folder: Path) -> None:
         try:
-            files = stage(frame, str(folder), max_bytes_per_file=BYTES_PER_FILE)
-            self.offered = self._described(epoch, files, folder)
+            files = stage(frame, str(folder), max_bytes_per_file=BYTES_PER_FILE, durable=False)
+            self._staged.append(self._described(epoch, files, folder))
         except Exception as error:
-            self._cause = reason_of(error)
+            shutil.rmtree(folder, ignore_errors=True)
+            self._cause, self._interrupted = reason_of(error), True
             raise
-        self._await_acknowledgement(frame, epoch)
+        self._newest = epoch
+
+    def _remove_read(self) -> None:
+        while self._read_through:
+            shutil.rmtree(self._read_through.popleft(), ignore_errors=True)
 
     def _described(self, epoch: int, files: Sequence[StagedFile], folder: Path) -> StagedEpoch:
         now_ms = int(time.time() * 1000)
@@ -231,6 +245,8 @@ class StreamQuery:
                 self._query.stop()
             self._query.awaitTermination()
             self._check_end()
+            while self._acknowledged < self._newest and not self._stopped.wait(_LOOK_MS / 1000):
+                pass
             self.ended = True
         except HeadgateError as error:
             self._failure = error
@@ -240,10 +256,15 @@ class StreamQuery:
                 f"the Spark query of source {self._read.name!r} failed behind epoch {self._acknowledged}: "
                 f"{reason}; Spark's own log has more"
             )
+        finally:
+            # What was not acknowledged is staged anew by the next query.
+            self._read_through.extend(epoch.folder for epoch in self._staged)
+            self._remove_read()
 
     def _check_end(self) -> None:
         """Refuse an end that is none: somebody else may stop all queries of the session."""
-        in_order = "availableNow" in self._read.trigger and not self._interrupted
+        planned = (self._folder / "offsets" / str(self._newest + 1)).exists()
+        in_order = "availableNow" in self._read.trigger and not self._interrupted and not planned
         if not self._stopped.is_set() and not in_order:
             raise OperatingError(
                 f"the Spark query of source {self._read.name!r} was stopped behind epoch {self._acknowledged}"

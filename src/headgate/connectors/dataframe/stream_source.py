@@ -29,7 +29,7 @@ from headgate.connectors.dataframe.connector import DataFrameConnector, shown_co
 from headgate.connectors.dataframe.source import DataFrameReader, dataframe_source, split_of
 from headgate.connectors.dataframe.staged_files import StagedFile
 from headgate.connectors.dataframe.stream_epochs import Epochs, Phase
-from headgate.connectors.dataframe.stream_plan import check_stateless, trigger_of
+from headgate.connectors.dataframe.stream_plan import check_stateless, forgets_nothing, trigger_of
 from headgate.connectors.dataframe.stream_position import Position
 from headgate.connectors.dataframe.stream_query import StagedEpoch, StreamInput, StreamQuery
 from headgate.connectors.dataframe.types import check_types
@@ -95,7 +95,8 @@ class StreamSource(Source[Any], DataFrameConnector):
         staging = Path(folder)
         staging.mkdir(parents=True)
         logs = staging / _LOGS if self.lasting_folder is None else Path(self.lasting_folder)
-        self._input = StreamInput(self.name, self._frame, self._trigger, staging, logs)
+        ahead = int(forgets_nothing(self._frame))
+        self._input = StreamInput(self.name, self._frame, self._trigger, staging, logs, ahead)
 
     @override
     def finish(self) -> None:

@@ -70,7 +70,7 @@ def test_random_state_goes_through_tables_unchanged(entries: list[Entry]) -> Non
     assert Written(blob_of(again)).files == Written(blob).files
 
 
-@pytest.mark.ci
+@pytest.mark.proof
 @settings(max_examples=500)
 @given(ENTRIES)
 def test_random_state_goes_through_tables_unchanged_many_times(entries: list[Entry]) -> None:

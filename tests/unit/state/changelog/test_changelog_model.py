@@ -175,7 +175,7 @@ def test_a21_a_restored_checkpoint_is_the_state_at_its_cut() -> None:
     run(Machine, 12, 30)
 
 
-@pytest.mark.ci
+@pytest.mark.proof
 @pytest.mark.parametrize(("machine", "examples"), [(Machine, 150), (OnRocksToo, 40)])
 def test_a21_the_same_at_length_and_on_either_backend(machine: type[Machine], examples: int) -> None:
     """A restart may change the backend, and turn the changelog off and on."""

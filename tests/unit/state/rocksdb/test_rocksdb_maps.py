@@ -72,7 +72,7 @@ def test_random_programs_read_what_a_dict_holds(taken: list[Any], value: Any, sm
     _in_small(taken, value, small)
 
 
-@pytest.mark.ci
+@pytest.mark.proof
 @settings(max_examples=40, **QUIETLY)
 @given(OPERATIONS, st.sampled_from([int, list[int]]), st.integers(0, 3))
 def test_many_random_programs_read_what_a_dict_holds(taken: list[Any], value: Any, small: int) -> None:

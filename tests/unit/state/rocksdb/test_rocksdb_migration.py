@@ -26,6 +26,13 @@ from headgate.state.rocksdb.native_files import details_of
 from headgate.state.rocksdb.native_restore import Source
 
 NAME = "shop.Visit"
+IN_ORDER: dict[str, Any] = {
+    "derandomize": True,
+    "deadline": None,
+    "database": None,
+    "phases": [Phase.explicit, Phase.generate],
+}
+"""As drawn, without shrinking: an example takes seconds."""
 
 
 @pytest.fixture
@@ -433,12 +440,22 @@ def test_progress_is_said_every_few_seconds(bench: NativeBench, caplog: pytest.L
 
 
 @pytest.mark.ci
-@settings(
-    max_examples=15, derandomize=True, deadline=None, database=None, phases=[Phase.explicit, Phase.generate]
-)
+@settings(max_examples=4, **IN_ORDER)
+@given(st.data())
+def test_a_few_courses_of_types_and_restores_read_what_was_written(data: st.DataObject) -> None:
+    """Widening step by step, with writes, slices of migration, restores and rescaling in between."""
+    _random_course(data)
+
+
+@pytest.mark.proof
+@settings(max_examples=15, **IN_ORDER)
 @given(st.data())
 def test_any_course_of_types_and_restores_reads_what_was_written(data: st.DataObject) -> None:
-    """Widening step by step, with writes, slices of migration, restores and rescaling in between."""
+    """The same at length."""
+    _random_course(data)
+
+
+def _random_course(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
         patch.setattr(migration, "SLICE_S", 0.0)
         _course(NativeBench(Path(root)), data)

@@ -250,7 +250,7 @@ def test_states_come_and_empty_ones_go(bench: NativeBench) -> None:
 
 @pytest.mark.ci
 @settings(
-    max_examples=15, derandomize=True, deadline=None, database=None, phases=[Phase.explicit, Phase.generate]
+    max_examples=8, derandomize=True, deadline=None, database=None, phases=[Phase.explicit, Phase.generate]
 )
 @given(st.data())
 def test_any_course_of_checkpoints_restores_what_was_there(data: st.DataObject) -> None:

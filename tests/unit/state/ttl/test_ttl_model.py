@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -226,7 +227,7 @@ def test_the_heap_agrees_with_the_model(kind: str, ttl: StateTtl, uses: list[Any
         play(bench, kind, iter(lambda: HEAP, None), ttl, uses)
 
 
-@pytest.mark.ci
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", STEPS)
 @settings(max_examples=300)
 @given(ttl=configurations(), uses=USES)
@@ -238,15 +239,21 @@ def test_the_heap_agrees_with_the_model_at_length(kind: str, ttl: StateTtl, uses
 
 @pytest.mark.ci
 @pytest.mark.parametrize("kind", STEPS)
+@settings(max_examples=4)
+@given(ttl=configurations(), uses=USES)
+def test_both_backends_in_turn_agree_with_the_model_a_few_times(
+    kind: str, ttl: StateTtl, uses: list[Any]
+) -> None:
+    """The same, each restore on the other backend."""
+    with workbench() as bench:
+        play(bench, kind, itertools.cycle((ROCKS, HEAP)), ttl, uses)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", STEPS)
 @settings(max_examples=40)
 @given(ttl=configurations(), uses=USES)
 def test_both_backends_in_turn_agree_with_the_model(kind: str, ttl: StateTtl, uses: list[Any]) -> None:
     """The same where every restore goes from RocksDB to the heap or back."""
-
-    def alternating() -> Iterator[str]:
-        while True:
-            yield ROCKS
-            yield HEAP
-
     with workbench() as bench:
-        play(bench, kind, alternating(), ttl, uses)
+        play(bench, kind, itertools.cycle((ROCKS, HEAP)), ttl, uses)

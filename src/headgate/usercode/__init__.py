@@ -1,0 +1,12 @@
+"""User code stays the user's: loaded apart from the framework's and from other jobs' packages.
+
+::
+
+    patterns, resolution  which copy of a module a name means: the user's, the layer's, the framework's; pure
+    realm/                the loader: a table of modules of its own for each job, in one process
+    loaders               one realm for each job: leases, the end, and what is found behind it
+    exhaustion            memory that runs out while user code is loaded
+    native/               packages with compiled parts: what one process can hold, and what it cannot
+    bundle/               what a job brings: hashed, checked, unpacked into a cache of its owner's
+    errors                what can go wrong on the way
+"""

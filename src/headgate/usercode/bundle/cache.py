@@ -1,0 +1,176 @@
+"""Unpacked user code on a machine: folders by the hash of what they were made from.
+
+::
+
+    ROOT/                 mode 0700, the owner's; refused when it is not
+        <hash>/           whole: it was renamed into place when it was ready
+        <hash>.lease      locked, shared, by every process that uses the folder
+        making-*/         half-made, or left by a process that died
+
+A folder is removed by whoever gets its lease file for itself alone: then nobody uses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from headgate.usercode.bundle.unpacking import remove
+from headgate.usercode.errors import UserCodeLoadError
+
+OWNER_ONLY: Final = 0o700
+ABANDONED_S: Final = 3600.0
+"""How old something half-made must be to be taken for a dead process's."""
+_KEY: Final = re.compile(r"[0-9a-f]{16,64}")
+
+
+class Leased:
+    """A folder that stays as long as this is held.
+
+    Attributes:
+        folder: where it is.
+    """
+
+    def __init__(self, folder: Path, lock: IO[bytes]) -> None:
+        self.folder, self._lock = folder, lock
+
+    def release(self) -> None:
+        """The folder may go, once nobody else uses it."""
+        self._lock.close()
+
+
+class ArtifactCache:
+    """The folders of one owner on one machine.
+
+    Args:
+        root: where they are; made when it is not there.
+
+    Raises:
+        UserCodeLoadError: it belongs to somebody else, or others may write into it.
+
+    Example:
+        >>> cache = ArtifactCache(Path(tempfile.mkdtemp()) / "cache")
+        >>> def make(folder):
+        ...     _ = (folder / "job.py").write_text("x = 1")
+        >>> leased = cache.lease("0" * 16, make)
+        >>> [path.name for path in leased.folder.iterdir()]
+        ['job.py']
+        >>> cache.sweep(), leased.release(), cache.sweep()
+        (0, None, 1)
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        root.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
+        found = root.stat()
+        mode = stat.S_IMODE(found.st_mode)
+        if found.st_uid != os.getuid() or mode & 0o077:
+            raise UserCodeLoadError(
+                f"the cache of user code {str(root)!r} must be its owner's alone, expected user "
+                f"{os.getuid()} and mode 700, got user {found.st_uid} and mode {mode:o}; remove it or name "
+                "another folder"
+            )
+
+    def lease(self, key: str, make: Callable[[Path], None]) -> Leased:
+        """A folder, made first where it is not there yet.
+
+        Args:
+            key: hexadecimal hash of what it is made from.
+            make: fills an empty folder; another process may do the same at the same time.
+
+        Raises:
+            UserCodeLoadError: the key is none.
+            Exception: what `make` raises; nothing of the folder is left then.
+        """
+        if _KEY.fullmatch(key) is None:
+            raise UserCodeLoadError(f"{key!r} is no hash of user code")
+        lock = self._lock(key)
+        try:
+            folder = self._root / key
+            if not folder.is_dir():
+                self._publish(folder, make)
+            os.utime(folder)
+        except BaseException:
+            lock.close()
+            raise
+        return Leased(folder, lock)
+
+    def sweep(self, unused_s: float = 0.0) -> int:
+        """Remove folders that nobody uses and nobody has asked for in a while; gives how many."""
+        removed = 0
+        for folder in list(self._root.iterdir()):
+            if not folder.is_dir():
+                continue
+            if folder.name.startswith("making-"):
+                if _age_s(folder) > ABANDONED_S:
+                    remove(folder)
+            elif _KEY.fullmatch(folder.name) and _age_s(folder) >= unused_s:
+                removed += self._remove_unused(folder)
+        return removed
+
+    def _publish(self, folder: Path, make: Callable[[Path], None]) -> None:
+        making = Path(tempfile.mkdtemp(prefix="making-", dir=self._root))
+        try:
+            make(making)
+            with contextlib.suppress(OSError):  # another process was first: its folder is as good
+                making.rename(folder)
+        finally:
+            remove(making)
+
+    def _lock(self, key: str) -> IO[bytes]:
+        """A shared lock on a folder's lease file, which must still be there once it is ours."""
+        path = self._root / f"{key}.lease"
+        while True:
+            lock = path.open("ab")
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if _is_still(path, lock):
+                return lock
+            lock.close()
+
+    def _remove_unused(self, folder: Path) -> bool:
+        with _alone(self._root / f"{folder.name}.lease") as alone:
+            if not alone:
+                return False
+            going = folder.with_name(f"making-gone-{os.getpid()}-{time.monotonic_ns()}")
+            folder.rename(going)
+            remove(going)
+            return True
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """Hold a lease file for oneself, and delete it behind; False when somebody else has it."""
+    with path.open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        if not _is_still(path, lock):
+            yield False
+            return
+        yield True
+        path.unlink(missing_ok=True)
+
+
+def _is_still(path: Path, lock: IO[bytes]) -> bool:
+    try:
+        return os.fstat(lock.fileno()).st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _age_s(folder: Path) -> float:
+    try:
+        return time.time() - folder.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -1,0 +1,64 @@
+"""A locked requirements file resolved to wheels: once, on the driver, and never installed by anybody.
+
+Every line must be pinned and carry hashes, so that nothing else than what was locked can come; only
+wheels are taken, because building a source distribution runs its code.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from headgate.usercode.bundle.contents import hash_of_file
+from headgate.usercode.errors import UserCodeLoadError
+
+TIMEOUT_S: Final = 900
+_OPTIONS: Final = (
+    *("--only-binary=:all:", "--require-hashes", "--no-deps", "--disable-pip-version-check", "--no-input"),
+    *("--quiet",),
+)
+
+
+def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
+    """The wheels that a locked requirements file names, in the order of their names.
+
+    Args:
+        requirements: pinned versions with hashes, as `pip-compile --generate-hashes` writes them.
+        cache: folder for what was fetched; the same file is fetched once.
+
+    Raises:
+        UserCodeLoadError: the file is not there, is not locked, or a wheel cannot be had.
+    """
+    if not requirements.is_file():
+        raise UserCodeLoadError(f"requirements file {str(requirements)!r} is not there")
+    folder = cache / hash_of_file(requirements)[:32]
+    complete = folder / "complete"
+    if not complete.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        _fetch(requirements, folder)
+        complete.touch()
+    return tuple(sorted(folder.glob("*.whl")))
+
+
+def _fetch(requirements: Path, folder: Path) -> None:
+    command = [sys.executable, "-m", "pip", "download", *_OPTIONS, "--dest", str(folder)]
+    try:
+        ended = subprocess.run(  # noqa: S603 - our own interpreter, and a path
+            [*command, "--requirement", str(requirements)],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UserCodeLoadError(
+            f"the wheels of {str(requirements)!r} did not arrive within {TIMEOUT_S} s; does the index answer?"
+        ) from error
+    if ended.returncode:
+        lines = [line for line in ended.stderr.splitlines() if line.strip()]
+        raise UserCodeLoadError(
+            f"the wheels of {str(requirements)!r} cannot be had: {' '.join(lines[-3:])}; every line must be "
+            "pinned with hashes, and every package must have a wheel for this interpreter"
+        )

@@ -1,0 +1,28 @@
+"""What can go wrong when user code is loaded, used after its end, or clashes with what is loaded already."""
+
+from __future__ import annotations
+
+from headgate.common.errors import OperatingError, UsageError
+
+
+class UserCodeLoadError(UsageError):
+    """The user's program or its packages cannot be loaded."""
+
+
+class ClosedUserCodeLoaderError(RuntimeError):
+    """Code of a job that has ended asked for a module.
+
+    It is no ImportError: a program that tries an import and goes on without it must not swallow this.
+    """
+
+
+class NativeModuleConflictError(ImportError):
+    """An extension module cannot be loaded beside what this process has loaded already."""
+
+
+class DifferentUserCodeError(UsageError):
+    """A job came with other artifacts than it has begun with."""
+
+
+class NoIsolationError(OperatingError):
+    """This interpreter is not one in which modules can be kept apart in one process."""

@@ -1,0 +1,118 @@
+"""Memory that runs out while user code is loaded: how it shows, and the end of the process that it means.
+
+A process that has leaked loaders, or that may not map another library, does not get better. With
+`classloader.fail-on-metaspace-oom-error` it ends with an exit code of its own; Spark runs the task again in a
+fresh one, and the job is restored.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.usercode.errors import UserCodeLoadError
+
+EXIT_CODE: Final = 239
+MESSAGES: Final = ("failed to map segment", "cannot allocate memory", "out of memory")
+"""What the dynamic linker says of a library that it has no room for, in lower case."""
+DEPTH_MAX: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderBounds:
+    """How much of closed realms a process may keep.
+
+    Attributes:
+        loaders: realms that are still alive after their grace.
+        bytes: of memory that loading has grown the process by, beyond what open realms need.
+    """
+
+    loaders: int = 3
+    bytes: int = 256 << 20
+
+    def exceeded(self, loaders: int, grown: int) -> str | None:
+        """What is wrong; None when nothing is.
+
+        Example:
+            >>> LoaderBounds(3, 1000).exceeded(4, 10)
+            '4 loaders of jobs that have ended are in memory, more than classloader.max-leaked-loaders=3'
+            >>> LoaderBounds(3, 1000).exceeded(3, 10)
+        """
+        if loaders > self.loaders:
+            return (
+                f"{loaders} loaders of jobs that have ended are in memory, more than "
+                f"classloader.max-leaked-loaders={self.loaders}"
+            )
+        if grown > self.bytes:
+            return (
+                f"loading user code has grown this process by {grown} bytes that were not given back, more "
+                f"than classloader.max-leaked-memory={self.bytes}"
+            )
+        return None
+
+
+def is_exhaustion(error: BaseException) -> bool:
+    """Whether an import failed because there was no memory, anywhere in the chain of its causes.
+
+    Example:
+        >>> is_exhaustion(ImportError("libx.so: failed to map segment from shared object"))
+        True
+        >>> is_exhaustion(ImportError("no module named x"))
+        False
+    """
+    return any(map(_says_so, _chain(error)))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(DEPTH_MAX):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _says_so(error: BaseException) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    if not isinstance(error, ImportError | OSError):
+        return False
+    if getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    return any(text in str(error).lower() for text in MESSAGES)
+
+
+def end_process(why: str, leave: Callable[[int], None] = os._exit) -> None:
+    """Say why and leave at once, with nothing of the interpreter's own end: it might need memory."""
+    sys.stderr.write(f"headgate: FATAL: this worker ends with exit code {EXIT_CODE}: {why}\n")
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    leave(EXIT_CODE)
+
+
+def on_load_failure(
+    error: BaseException, loader: str, fatal: bool, leave: Callable[[int], None] = os._exit
+) -> UserCodeLoadError | None:
+    """What a failed import of user code means for the process.
+
+    Args:
+        error: what was raised.
+        loader: the name of its loader.
+        fatal: `classloader.fail-on-metaspace-oom-error`.
+        leave: ends the process.
+
+    Returns:
+        The error for the one task; None when it is no matter of memory, or the process has left.
+    """
+    if not is_exhaustion(error):
+        return None
+    why = f"memory ran out while user code loader {loader!r} loaded a module: {error}"
+    if fatal:
+        end_process(why, leave)
+        return None
+    return UserCodeLoadError(
+        f"{why}; give workers more memory (spark.executor.pyspark.memory) or bring fewer packages"
+    )

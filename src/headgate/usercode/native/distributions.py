@@ -1,0 +1,93 @@
+"""What distributions lie on a path: their versions, their contents as recorded, and their compiled files."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import Final
+
+from headgate.usercode.native.elf import soname
+
+EXTENSIONS: Final = tuple(importlib.machinery.EXTENSION_SUFFIXES)
+_NOT_CONTENT: Final = ("RECORD", "INSTALLER", "direct_url.json", "REQUESTED")
+_OF_INTERPRETER: Final = re.compile(r"\.(cpython-|abi3\.)")
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """One distribution.
+
+    Attributes:
+        name: lower case, with hyphens.
+        version: as its metadata say.
+        contents: hash of its record: equal for equal files.
+        path: where it lies.
+        modules: top-level names that it installs.
+        compiled: its extension modules and shared libraries, whole paths.
+    """
+
+    name: str
+    version: str
+    contents: str
+    path: str
+    modules: tuple[str, ...]
+    compiled: tuple[str, ...]
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it has compiled parts."""
+        return bool(self.compiled)
+
+    def libraries(self) -> Iterator[tuple[str, str]]:
+        """Names and paths of its shared libraries; the linker never looks for extension modules."""
+        for file in self.compiled:
+            if _OF_INTERPRETER.search(Path(file).name) is None:
+                name = soname(Path(file))
+                if name is not None:
+                    yield name, file
+
+
+def installed_in(path: Iterable[str]) -> dict[str, Installed]:
+    """Distributions by name; of two the first on the path."""
+    found: dict[str, Installed] = {}
+    for distribution in distributions(path=list(path)):
+        one = _described(distribution)
+        found.setdefault(one.name, one)
+    return found
+
+
+def _described(distribution: Distribution) -> Installed:
+    files = list(distribution.files or ())
+    names = [str(file) for file in files]
+    compiled = [name for name in names if _is_compiled(name)]
+    lines = sorted(
+        f"{file} {file.hash.value if file.hash else ''}"
+        for file in files
+        if not str(file).endswith((".pyc", *_NOT_CONTENT)) and not str(file).startswith("..")
+    )
+    return Installed(
+        re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower(),
+        distribution.version,
+        hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32],
+        str(distribution.locate_file("")),
+        tuple(sorted({_top(name) for name in names} - {""})),
+        tuple(str(distribution.locate_file(name)) for name in compiled),
+    )
+
+
+def _is_compiled(name: str) -> bool:
+    last = name.rpartition("/")[2]
+    return last.endswith(EXTENSIONS) or ".so" in last
+
+
+def _top(name: str) -> str:
+    """The top-level module that a file belongs to; empty for metadata and what lies elsewhere."""
+    first, slash, _ = name.partition("/")
+    if first.endswith((".dist-info", ".libs", ".data")) or first in ("..", "__pycache__", "bin"):
+        return ""
+    return first if slash else first.partition(".")[0] if first.endswith((".py", *EXTENSIONS)) else ""

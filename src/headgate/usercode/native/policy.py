@@ -1,0 +1,174 @@
+"""Where packages with compiled parts run: decided from what the job brings and what the framework has.
+
+`classloader.native-modules`::
+
+    auto        equal to the framework's: the framework's copy
+                else, a data-plane package, or a library of a name that is taken: a process of its own
+                else: in this process, in the dependency layer, each file once
+    process     any native package: a process of its own
+    in-process  all in this process; the user vouches that no native object crosses
+    parent      the framework's copy of all that it has
+    fail        any that is not the framework's own: refused
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.native.distributions import Installed
+from headgate.usercode.patterns import ParentFirst
+
+DATA_PLANE: Final = ("numpy.", "pandas.", "pyarrow.")
+"""Their objects pass between the framework and user code, so there must be one copy of each in a process."""
+
+
+class NativeModules(Enum):
+    """`classloader.native-modules`."""
+
+    AUTO = "auto"
+    PROCESS = "process"
+    IN_PROCESS = "in-process"
+    PARENT = "parent"
+    FAIL = "fail"
+
+
+class Place(Enum):
+    """Where a package runs."""
+
+    PARENT = "the framework's copy"
+    LAYER = "in this process, in the dependency layer"
+    PROCESS = "a process of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What was decided for one distribution, and why."""
+
+    name: str
+    version: str
+    place: Place
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NativePlan:
+    """What was decided for a job.
+
+    Attributes:
+        placements: of its native distributions, by name.
+        identical: top-level modules that are the framework's.
+        warnings: what the user should know.
+    """
+
+    placements: tuple[Placement, ...]
+    identical: frozenset[str]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def needs_process(self) -> bool:
+        """Whether the job runs in worker processes of its own."""
+        return any(one.place is Place.PROCESS for one in self.placements)
+
+
+def plan(
+    brought: Mapping[str, Installed],
+    framework: Mapping[str, Installed],
+    mode: NativeModules,
+    data_plane: tuple[str, ...] = DATA_PLANE,
+) -> NativePlan:
+    """Where the native packages of a job run.
+
+    Args:
+        brought: the job's distributions, by name.
+        framework: those of this process.
+        mode: `classloader.native-modules`.
+        data_plane: `classloader.data-plane-packages`.
+
+    Raises:
+        UserCodeLoadError: the mode is `fail` and there is one; or the job brings some data-plane packages of
+            its own and leaves others to the framework, where it may have only all or none.
+    """
+    group = ParentFirst(data_plane)
+    taken = {name: (one, file) for one in framework.values() for name, file in one.libraries()}
+    native = sorted((one for one in brought.values() if one.is_native), key=lambda one: one.name)
+    placements = [_place(one, framework, mode, group, taken) for one in native]
+    _check_group(placements, brought, framework, group)
+    identical = {
+        module for one in placements if one.place is Place.PARENT for module in brought[one.name].modules
+    }
+    warnings = tuple(
+        f"{one.name} {one.version} of the job is not used: the framework's {framework[one.name].version} is"
+        for one in placements
+        if one.place is Place.PARENT and framework[one.name].version != one.version
+    )
+    return NativePlan(tuple(placements), frozenset(identical), warnings)
+
+
+def _place(
+    one: Installed,
+    framework: Mapping[str, Installed],
+    mode: NativeModules,
+    group: ParentFirst,
+    taken: Mapping[str, tuple[Installed, str]],
+) -> Placement:
+    ours = framework.get(one.name)
+    if ours is not None and ours.contents == one.contents:
+        return Placement(one.name, one.version, Place.PARENT, "file by file the framework's own")
+    if mode is NativeModules.FAIL:
+        wanted = "" if ours is None else f" {ours.version}"
+        raise UserCodeLoadError(
+            f"the job brings {one.name} {one.version} with compiled parts, and "
+            f"classloader.native-modules=fail allows only the framework's own{wanted}; "
+            "take that version, or another mode"
+        )
+    if mode is NativeModules.PARENT and ours is not None:
+        return Placement(one.name, one.version, Place.PARENT, "classloader.native-modules=parent")
+    if mode is NativeModules.PROCESS:
+        return Placement(one.name, one.version, Place.PROCESS, "classloader.native-modules=process")
+    reason = None if mode is NativeModules.IN_PROCESS else _conflict(one, ours, group, taken)
+    if reason is not None:
+        return Placement(one.name, one.version, Place.PROCESS, reason)
+    return Placement(one.name, one.version, Place.LAYER, "nothing of it clashes with what is loaded")
+
+
+def _conflict(
+    one: Installed,
+    ours: Installed | None,
+    group: ParentFirst,
+    taken: Mapping[str, tuple[Installed, str]],
+) -> str | None:
+    if ours is not None and any(group.match(module) for module in one.modules):
+        return f"its objects meet those of the framework's {ours.version}"
+    for name, file in one.libraries():
+        if name in taken:
+            owner, _ = taken[name]
+            return f"its library {name} ({file}) has the name of one of the framework's {owner.name}"
+    return None
+
+
+def _check_group(
+    placements: list[Placement],
+    brought: Mapping[str, Installed],
+    framework: Mapping[str, Installed],
+    group: ParentFirst,
+) -> None:
+    own = [
+        one
+        for one in placements
+        if one.place is Place.PROCESS and any(group.match(module) for module in brought[one.name].modules)
+    ]
+    missing = [
+        one
+        for one in framework.values()
+        if one.name not in brought and any(group.match(module) for module in one.modules)
+    ]
+    if own and missing:
+        raise UserCodeLoadError(
+            f"the job brings {', '.join(f'{one.name} {one.version}' for one in own)} and not "
+            f"{', '.join(f'{one.name}' for one in missing)}, whose objects meet; bring all packages of "
+            "classloader.data-plane-packages, or none"
+        )

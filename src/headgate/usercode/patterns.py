@@ -1,0 +1,62 @@
+"""Parent-first patterns: names of modules that mean the framework's copy, whatever the user brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+MANDATORY: Final = ("headgate.", "pyspark.", "py4j.")
+"""Without these a user's class would derive from another `headgate` than the one that runs it."""
+DEFAULT: Final = (*MANDATORY, "pyspark_headgate.", "rocksdict.")
+
+
+@dataclass(frozen=True, slots=True)
+class ParentFirst:
+    """The patterns in force.
+
+    A pattern is a plain prefix of a module's name with a dot behind it: "attr." is the package
+    `attr` and what is in it; "attr" is also `attrs` and `attrlib`.
+
+    Attributes:
+        patterns: all of them.
+        readded: those that an option had left out and that cannot be left out.
+
+    Example:
+        >>> found = parent_first(["yaml."], ["attr"])
+        >>> found.match("attrs.converters"), found.match("yaml"), found.match("yamlish")
+        ('attr', 'yaml.', None)
+        >>> found.readded
+        ('headgate.', 'pyspark.', 'py4j.')
+    """
+
+    patterns: tuple[str, ...]
+    readded: tuple[str, ...] = ()
+
+    def match(self, name: str) -> str | None:
+        """The first pattern that a module's name fits."""
+        dotted = f"{name}."
+        return next((pattern for pattern in self.patterns if dotted.startswith(pattern)), None)
+
+
+def parent_first(default: Iterable[str] = DEFAULT, additional: Iterable[str] = ()) -> ParentFirst:
+    """What two options say together.
+
+    Args:
+        default: the patterns that are there for all jobs; meant to be left as they are.
+        additional: those of this job or cluster.
+    """
+    chosen = tuple(default)
+    missing = tuple(pattern for pattern in MANDATORY if pattern not in chosen)
+    return ParentFirst((*missing, *chosen, *additional), missing)
+
+
+def pattern_list(text: str | Iterable[str]) -> tuple[str, ...]:
+    """Patterns as options have them: a list, or one text with semicolons in between.
+
+    Example:
+        >>> pattern_list(" attr. ; ;numpy.")
+        ('attr.', 'numpy.')
+    """
+    parts = text.split(";") if isinstance(text, str) else text
+    return tuple(part.strip() for part in parts if part.strip())

@@ -1,0 +1,151 @@
+"""`sys.modules`, `sys.path` and `sys.meta_path` as the running code's realm has them.
+
+The containers stay what they are for the framework: their own storage is its view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from headgate.usercode.realm.context import current
+
+_MISSING: Final = object()
+
+
+class ModuleTable(dict[str, Any]):
+    """`sys.modules`."""
+
+    __slots__ = ("__weakref__",)
+
+    def _home(self, name: Any) -> dict[str, Any] | None:
+        realm = current()
+        return None if realm is None or not isinstance(name, str) else realm.home(name)
+
+    def __getitem__(self, name: str) -> Any:
+        home = self._home(name)
+        return dict.__getitem__(self, name) if home is None else home[name]
+
+    def __contains__(self, name: object) -> bool:
+        home = self._home(name)
+        return dict.__contains__(self, name) if home is None else name in home
+
+    def __setitem__(self, name: str, module: Any) -> None:
+        realm = current()
+        if realm is None or not isinstance(name, str) or realm.home(name) is None:
+            dict.__setitem__(self, name, module)
+        else:
+            realm.store(name, module)
+
+    def __delitem__(self, name: str) -> None:
+        home = self._home(name)
+        if home is None:
+            dict.__delitem__(self, name)
+        else:
+            del home[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As a dict's."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def pop(self, name: str, default: Any = _MISSING) -> Any:
+        """As a dict's."""
+        try:
+            module = self[name]
+        except KeyError:
+            if default is _MISSING:
+                raise
+            return default
+        del self[name]
+        return module
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """As a dict's."""
+        try:
+            return self[name]
+        except KeyError:
+            self[name] = default
+            return default
+
+    def update(self, *others: Any, **more: Any) -> None:
+        """As a dict's."""
+        for name, module in dict(*others, **more).items():
+            self[name] = module
+
+    def copy(self) -> dict[str, Any]:
+        """What the running code sees, as a plain dict."""
+        realm = current()
+        return dict(dict.items(self)) if realm is None else realm.view()
+
+    def keys(self) -> Any:
+        """As a dict's, of a copy: imports go on meanwhile."""
+        return self.copy().keys()
+
+    def values(self) -> Any:
+        """As a dict's, of a copy."""
+        return self.copy().values()
+
+    def items(self) -> Any:
+        """As a dict's, of a copy."""
+        return self.copy().items()
+
+    def __iter__(self) -> Iterator[str]:
+        return dict.__iter__(self) if current() is None else iter(self.copy())
+
+    def __len__(self) -> int:
+        return dict.__len__(self) if current() is None else len(self.copy())
+
+    def of_framework(self) -> dict[str, Any]:
+        """The framework's modules, whoever asks: a copy."""
+        return dict(dict.items(self))
+
+
+class DispatchingList(list[Any]):
+    """`sys.path` or `sys.meta_path`.
+
+    Args:
+        framework: what the framework has in it.
+        attribute: where a realm has its own.
+    """
+
+    def __init__(self, framework: Iterable[Any], attribute: str) -> None:
+        super().__init__(framework)
+        self._attribute = attribute
+
+    def of_framework(self) -> list[Any]:
+        """What the framework has in it, whoever asks: a copy."""
+        return list.copy(self)
+
+    def __radd__(self, other: Iterable[Any]) -> list[Any]:
+        return [*other, *self]
+
+    def __iadd__(self, other: Iterable[Any]) -> Any:
+        self.extend(other)
+        return self
+
+
+_METHODS: Final = (
+    *("__iter__", "__len__", "__getitem__", "__setitem__", "__delitem__", "__contains__", "__reversed__"),
+    *("__add__", "__mul__", "__eq__", "__repr__", "append", "insert", "remove", "extend", "index", "pop"),
+    *("copy", "count", "clear", "reverse", "sort"),
+)
+
+
+def _dispatched(name: str) -> Callable[..., Any]:
+    of_list = getattr(list, name)
+
+    def method(self: DispatchingList, *args: Any, **kwargs: Any) -> Any:
+        realm = current()
+        if realm is None:
+            return of_list(self, *args, **kwargs)
+        return getattr(getattr(realm, self._attribute), name)(*args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+for _name in _METHODS:
+    setattr(DispatchingList, _name, _dispatched(_name))

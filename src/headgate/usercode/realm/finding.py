@@ -1,0 +1,182 @@
+"""How an import in a realm finds its module, and in whose view the module is executed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
+from importlib.metadata import Distribution, DistributionFinder
+from typing import TYPE_CHECKING, Any
+
+from headgate.usercode.patterns import ParentFirst
+from headgate.usercode.realm.context import FRAMEWORK, Handle, enter, leave
+from headgate.usercode.realm.interpreter import find_spec
+from headgate.usercode.resolution import Origin
+
+if TYPE_CHECKING:
+    from headgate.usercode.realm.loader import Realm
+
+_ABSENT = object()
+
+
+class RealmFinder:
+    """The one entry of a realm's `sys.meta_path`, before those that the user adds."""
+
+    def __init__(self, realm: Realm, patterns: ParentFirst) -> None:
+        self._realm, self._patterns = weakref.ref(realm), patterns
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """As every finder's."""
+        realm = self._realm()
+        if realm is None:
+            return None
+        origin = realm.decide(name).origin
+        if origin is Origin.PARENT:
+            return _in_view_of(FRAMEWORK, name, _path_of_package(name, None))
+        if origin is Origin.LAYER and realm.layer is not None:
+            return _in_view_of(realm.layer.handle, name, _path_of_package(name, realm.layer.modules))
+        spec = realm.places.spec(name)
+        if spec is not None and isinstance(spec.loader, ExtensionFileLoader):
+            realm.claim_native(name, str(spec.origin))
+            spec.loader = ExtensionGuard(spec, realm)  # type: ignore[assignment]
+        return spec
+
+    def find_distributions(
+        self,
+        context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008 - it is constant
+    ) -> Iterable[Distribution]:
+        """Distributions on the realm's path; of the framework's modules the framework's own only."""
+        realm = self._realm()
+        if realm is None:
+            return
+        brought = [entry for entry in context.path if entry in realm.brought]
+        for found in PathFinder.find_distributions(_within(context, brought)):
+            if not self._is_frameworks(found):
+                yield found
+        others = [entry for entry in context.path if entry not in realm.brought]
+        yield from PathFinder.find_distributions(_within(context, others))
+
+    def invalidate_caches(self) -> None:
+        """As every finder's."""
+        PathFinder.invalidate_caches()
+
+    def _is_frameworks(self, found: Distribution) -> bool:
+        tops = (found.read_text("top_level.txt") or "").split() or [found.metadata["Name"].replace("-", "_")]
+        return all(self._patterns.match(top) is not None for top in tops)
+
+
+def _within(context: DistributionFinder.Context, path: list[str]) -> DistributionFinder.Context:
+    return DistributionFinder.Context(name=context.name, path=path)
+
+
+def _path_of_package(name: str, modules: dict[str, Any] | None) -> Callable[[], Any]:
+    """Gives the path below which a module is to be found, once the right view is on."""
+
+    def path() -> Any:
+        package, _, _ = name.rpartition(".")
+        if not package:
+            return None
+        loaded = importlib.import_module(package) if modules is None else modules[package]
+        return getattr(loaded, "__path__", ())
+
+    return path
+
+
+def _in_view_of(handle: Handle, name: str, path: Callable[[], Any]) -> ModuleSpec | None:
+    token = enter(handle)
+    try:
+        spec: ModuleSpec | None = find_spec(name, path())
+    finally:
+        leave(token)
+    if spec is not None and hasattr(spec.loader, "exec_module"):
+        spec.loader = InViewOf(handle, spec)  # type: ignore[assignment]
+    return spec
+
+
+class _LoaderAround:
+    """A loader around another one: for the first execution only, then the module has its own."""
+
+    def __init__(self, spec: ModuleSpec) -> None:
+        self._spec, self._loader = spec, spec.loader
+
+    def _hand_back(self, module: Any) -> None:
+        self._spec.loader = self._loader
+        with contextlib.suppress(AttributeError):  # an object that has put itself in the module's place
+            module.__loader__ = self._loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+class InViewOf(_LoaderAround):
+    """Executes a module that user code is the first to import, once, as its owner would.
+
+    Importing it while it is looked for, and handing the result back, would execute it twice.
+    """
+
+    def __init__(self, handle: Handle, spec: ModuleSpec) -> None:
+        super().__init__(spec)
+        self._handle = handle
+
+    def create_module(self, spec: ModuleSpec) -> Any:
+        """As every loader's."""
+        create = getattr(self._loader, "create_module", None)
+        token = enter(self._handle)
+        try:
+            return None if create is None else create(spec)
+        finally:
+            leave(token)
+
+    def exec_module(self, module: Any) -> None:
+        """As every loader's."""
+        self._hand_back(module)
+        token = enter(self._handle)
+        try:
+            self._loader.exec_module(module)  # type: ignore[union-attr]
+        finally:
+            leave(token)
+
+
+class ExtensionGuard(_LoaderAround):
+    """Loads an extension module, and takes back what its C code wrote into the framework's table of modules.
+
+    Compilers such as mypyc and Cython enter modules there themselves, past every override.
+    """
+
+    def __init__(self, spec: ModuleSpec, realm: Realm) -> None:
+        super().__init__(spec)
+        self._realm = weakref.ref(realm)
+
+    def create_module(self, spec: ModuleSpec) -> Any:
+        """As every loader's."""
+        return self._guarded(self._loader.create_module, spec)  # type: ignore[union-attr]
+
+    def exec_module(self, module: Any) -> None:
+        """As every loader's."""
+        self._hand_back(module)
+        self._guarded(self._loader.exec_module, module)  # type: ignore[union-attr]
+
+    def _guarded(self, step: Callable[[Any], Any], argument: Any) -> Any:
+        table: Any = sys.modules
+        before = table.of_framework()
+        try:
+            return step(argument)
+        finally:
+            realm = self._realm()
+            if realm is not None:
+                _take_back(table, before, realm)
+
+
+def _take_back(table: Any, before: dict[str, Any], realm: Realm) -> None:
+    for name, module in table.of_framework().items():
+        if before.get(name, _ABSENT) is module or realm.decide(name).origin is not Origin.CHILD:
+            continue
+        if name not in realm.modules:
+            realm.store(name, module)
+        if name in before:
+            dict.__setitem__(table, name, before[name])
+        else:
+            dict.pop(table, name, None)

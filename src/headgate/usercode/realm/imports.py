@@ -1,0 +1,111 @@
+"""What `import` statements call: those of a realm's code, and those of the framework's."""
+
+from __future__ import annotations
+
+import importlib
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headgate.usercode.realm.context import (
+    FRAMEWORK,
+    Handle,
+    any_open,
+    enter,
+    handle_of_caller,
+    handle_of_context,
+    leave,
+)
+from headgate.usercode.realm.interpreter import import_by_name
+
+if TYPE_CHECKING:
+    from headgate.usercode.realm.loader import Realm
+
+Import = Callable[..., Any]
+
+
+def import_of_realm(realm: Realm) -> Import:
+    """The `__import__` in a realm's builtins: it means the realm wherever it is called from.
+
+    Modules that were imported once are found in two dicts; all else is importlib's own way, in the
+    realm's view.
+    """
+    modules, foreign, handle = realm.modules, realm.foreign, realm.handle
+    reference = weakref.ref(realm)
+
+    def imported(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        if level == 0:
+            found = modules.get(name)
+            if found is None:
+                found = foreign.get(name)
+            if found is not None:
+                wanted = _at_once(name, found, fromlist, modules, foreign)
+                if wanted is not None:
+                    return wanted
+        token = enter(handle)
+        try:
+            found = import_by_name(name, globals, locals, fromlist, level)
+        finally:
+            leave(token)
+        owner = reference()
+        if level == 0 and owner is not None:
+            owner.remember(name)
+        return found
+
+    return imported
+
+
+def _at_once(name: str, found: Any, fromlist: Any, modules: dict[str, Any], foreign: dict[str, Any]) -> Any:
+    """What the statement binds, where nothing is left to import; None when something is."""
+    if getattr(getattr(found, "__spec__", None), "_initializing", False):
+        return None
+    if fromlist:
+        return found if all(hasattr(found, wanted) for wanted in fromlist) else None
+    top, dot, _ = name.partition(".")
+    if not dot:
+        return found
+    of_top = modules.get(top)
+    return foreign.get(top) if of_top is None else of_top
+
+
+def import_of_framework(before: Import) -> Import:
+    """The `__import__` of everybody else: a statement means the framework's modules.
+
+    It does so below a realm's call too. C code and explicit calls (no globals, or a list of
+    names) follow the context: they act for whoever called them.
+    """
+
+    def imported(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        handle: Handle | None = handle_of_context()
+        if handle is FRAMEWORK or (handle is None and not any_open()):
+            return before(name, globals, locals, fromlist, level)
+        if globals is None or type(fromlist) is list:
+            return before(name, globals, locals, fromlist, level)
+        token = enter(FRAMEWORK)
+        try:
+            return before(name, globals, locals, fromlist, level)
+        finally:
+            leave(token)
+
+    return imported
+
+
+def import_module_of_caller() -> Import:
+    """`importlib.import_module` that means the calling function's realm where no context says otherwise."""
+    before = importlib.import_module
+
+    def import_module(name: str, package: str | None = None) -> Any:
+        handle = handle_of_caller(1) if handle_of_context() is None else None
+        if handle is None:
+            return before(name, package)
+        token = enter(handle)
+        try:
+            return before(name, package)
+        finally:
+            leave(token)
+
+    return import_module

@@ -1,0 +1,144 @@
+"""Everything that leans on CPython's internals: where they are, and the check that they are there.
+
+The interpreter keeps two references to its table of modules: `sys.modules`, which Python code reads,
+and `PyInterpreterState.modules`, which C code reads: `pickle`, the import of a circular import's
+half-made module, and every extension that imports by itself. Both must be our table, or C code sees
+the framework's modules where Python code sees the user's. The second reference is found by looking for
+the old table's address in the interpreter's state: exactly one place holds it on CPython 3.9 to 3.13.
+Where the check fails there is no isolation within a process, and :class:`NoIsolationError` says so.
+"""
+
+from __future__ import annotations
+
+import _thread
+import builtins
+import ctypes
+import importlib._bootstrap as _bootstrap  # type: ignore[import-not-found]
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, Final
+
+from headgate.usercode.errors import NoIsolationError
+
+STATE_BYTES: Final = 16_384
+"""How much of the interpreter's state is searched; the reference lies at 856 to 7,656."""
+FRAMES_MAX: Final = 16
+"""How far up the stack the owner of running code is looked for."""
+
+import_by_name: Final[Callable[..., Any]] = _bootstrap.__import__
+"""`__import__` in Python, which goes through `sys.modules` as it is."""
+find_spec: Final[Callable[..., Any]] = _bootstrap._find_spec
+"""Asks each finder of `sys.meta_path`, without a look into `sys.modules`."""
+
+_kept: list[dict[str, ModuleType]] = []
+"""Tables that were replaced: C code may have borrowed references to them, so they live for ever."""
+
+
+def builtins_on_stack(depth: int) -> Iterator[dict[str, Any]]:
+    """The builtins of the running code and of its callers, nearest first.
+
+    Args:
+        depth: how many frames of this file's caller to leave out.
+    """
+    frame = sys._getframe(depth + 1)
+    for _ in range(FRAMES_MAX):
+        yield frame.f_builtins
+        if frame.f_back is None:
+            return
+        frame = frame.f_back
+
+
+def builtins_of_caller(depth: int) -> dict[str, Any]:
+    """The builtins of a function's caller; `depth` as for :func:`builtins_on_stack`."""
+    return sys._getframe(depth + 1).f_builtins
+
+
+def replace_module_table(table: dict[str, ModuleType]) -> None:
+    """Make `table` the interpreter's table of modules, for Python code and for C code.
+
+    Args:
+        table: holds all that `sys.modules` holds; it may be of a class derived from `dict`.
+
+    Raises:
+        NoIsolationError: this interpreter keeps its table where nobody has looked; nothing was changed.
+    """
+    old = sys.modules
+    address = _address_of_table(old)
+    _kept.append(old)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(table))
+    ctypes.c_void_p.from_address(address).value = id(table)
+    sys.modules = table
+    if _table_of_c() != id(table) or not _canary(table):
+        ctypes.c_void_p.from_address(address).value = id(old)
+        sys.modules = old
+        raise NoIsolationError(_no_isolation("C code did not follow the new table of modules"))
+
+
+def _address_of_table(table: dict[str, ModuleType]) -> int:
+    if sys.implementation.name != "cpython":
+        raise NoIsolationError(_no_isolation(f"it is {sys.implementation.name}"))
+    state = _interpreter_state()
+    size = ctypes.sizeof(ctypes.c_void_p)
+    found = [
+        state + offset
+        for offset in range(0, STATE_BYTES, size)
+        if ctypes.c_void_p.from_address(state + offset).value == id(table)
+    ]
+    if len(found) != 1 or _table_of_c() != id(table):
+        raise NoIsolationError(
+            _no_isolation(f"its state holds the table of modules in {len(found)} places, expected 1")
+        )
+    return found[0]
+
+
+def _interpreter_state() -> int:
+    get = ctypes.pythonapi.PyInterpreterState_Get
+    get.restype = ctypes.c_void_p
+    return int(get())
+
+
+def _table_of_c() -> int:
+    get = ctypes.pythonapi.PyImport_GetModuleDict
+    get.restype = ctypes.c_void_p
+    return int(get())
+
+
+def _canary(table: dict[str, ModuleType]) -> bool:
+    """Whether an import from C finds what only the new table has."""
+    name = "headgate._canary"
+    canary = ModuleType(name)
+    dict.__setitem__(table, name, canary)
+    try:
+        load = ctypes.pythonapi.PyImport_GetModule
+        load.restype = ctypes.py_object
+        return load(ctypes.py_object(name)) is canary
+    except Exception:
+        return False
+    finally:
+        dict.pop(table, name)
+
+
+def _no_isolation(why: str) -> str:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return (
+        f"user code cannot be kept apart within one process on this interpreter ({version}): {why}; "
+        "jobs with packages of their own run in processes of their own"
+    )
+
+
+def replace_import(make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Put behind the framework's `import` statements what `make` makes of the function that is there."""
+    builtins.__import__ = make(builtins.__import__)
+
+
+def wrap_thread_start(started: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Have `started` wrap what every new thread runs, in the thread that starts it."""
+    name = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
+    start = getattr(threading, name, _thread.start_new_thread)
+
+    def start_wrapped(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return start(started(run), *args, **kwargs)
+
+    setattr(threading, name, start_wrapped)

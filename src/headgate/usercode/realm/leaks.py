@@ -1,0 +1,205 @@
+"""Who still holds a realm that has closed: its modules by their tokens, its threads, and the holder's name.
+
+Weak references to modules say too little: a function that is kept keeps its module's globals and not the
+module. So each module's globals hold a token, and what is looked for is a token that does not die. The
+holder is searched forward, from the framework's modules, frames and signal handlers: some 50 ms, where a
+search back from the token through all that refers to it takes minutes.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import types
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headgate.usercode.realm.loader import TOKEN, Realm
+
+HOLDERS_MAX: Final = 8
+OBJECTS_MAX: Final = 800_000
+"""How many objects a search visits at most."""
+STEPS_SHOWN: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class UserThread:
+    """A thread that runs, or was started by, a realm's code.
+
+    Attributes:
+        name: the thread's.
+        place: file and line of the realm's code that it stands at; empty when it is elsewhere.
+    """
+
+    name: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeakReport:
+    """What is left of a realm some time after its end.
+
+    Attributes:
+        realm: its name.
+        modules: whose globals live on.
+        classes: qualified names of those that live on.
+        threads: of its code that still run.
+        holders: who holds them, nearest last; empty when nothing in Python does.
+    """
+
+    realm: str
+    modules: tuple[str, ...]
+    classes: tuple[str, ...]
+    threads: tuple[UserThread, ...]
+    holders: tuple[str, ...]
+
+    @property
+    def leaked(self) -> bool:
+        """Whether memory of the realm cannot be given back."""
+        return bool(self.modules or self.threads)
+
+    def __str__(self) -> str:
+        if not self.leaked:
+            return f"the user code of job {self.realm!r} is gone"
+        threads = ", ".join(f"thread {thread.name!r} at {thread.place or '?'}" for thread in self.threads)
+        held = "; ".join(self.holders) or "native code or the interpreter (no holder is visible to Python)"
+        count = f"{len(self.modules)} modules of it live on ({', '.join(self.modules[:5])})"
+        return f"the user code of job {self.realm!r} was not released: {count}; held by {held}" + (
+            f"; still running: {threads}" if threads else ""
+        )
+
+
+def examine(realm: Realm) -> LeakReport:
+    """What is left of a closed realm, after the collector has been round twice."""
+    gc.collect()
+    gc.collect()
+    modules = tuple(
+        sorted(name for name, token in realm.tokens.items() if name != "builtins" and token() is not None)
+    )
+    threads = tuple(_threads(realm))
+    return LeakReport(
+        realm.name,
+        modules,
+        tuple(sorted({f"{kind.__module__}.{kind.__qualname__}" for kind in realm.classes})),
+        threads,
+        tuple(_holders(realm)) if modules else (),
+    )
+
+
+def _threads(realm: Realm) -> Iterator[UserThread]:
+    import threading
+
+    running = {thread.ident: thread for thread in threading.enumerate()}
+    seen: set[int] = set()
+    for ident, top in sys._current_frames().items():
+        place = _place(realm, top)
+        thread = running.get(ident)
+        if place and thread is not None and thread is not threading.current_thread():
+            seen.add(ident)
+            yield UserThread(thread.name, place)
+    for thread in list(realm.threads):
+        if thread.is_alive() and thread.ident not in seen:
+            yield UserThread(thread.name, "")
+
+
+def _place(realm: Realm, frame: types.FrameType | None) -> str:
+    while frame is not None:
+        if frame.f_builtins is realm.builtins:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        frame = frame.f_back
+    return ""
+
+
+class _Search:
+    """Breadth first from the framework's roots to the first things that are a realm's."""
+
+    def __init__(self, realm: Realm) -> None:
+        self._builtins = realm.builtins
+        self._reached: dict[int, tuple[Any, str]] = {}
+        self._queue: deque[Any] = deque()
+        self._kept: list[Any] = []
+        self._own = {id(self._reached), id(self._queue), id(self._kept), id(self), id(self.__dict__)}
+        self._own |= {id(realm), id(realm.__dict__)}
+
+    def root(self, thing: Any, name: str) -> None:
+        """A place to begin at."""
+        self._reach(thing, None, name)
+
+    def holders(self) -> Iterator[str]:
+        """Ways from a root to something of the realm's."""
+        found = 0
+        for _ in range(OBJECTS_MAX):
+            if not self._queue or found >= HOLDERS_MAX:
+                return
+            thing = self._queue.popleft()
+            if self._is_realms(thing):
+                found += 1
+                yield self._way(thing)
+                continue
+            for referent in gc.get_referents(thing):
+                self._reach(referent, thing, _name_in(thing, referent))
+
+    def _reach(self, thing: Any, source: Any, name: str) -> None:
+        if id(thing) in self._reached or id(thing) in self._own:
+            return
+        if not gc.is_tracked(thing) and not isinstance(thing, types.FunctionType):
+            return
+        self._reached[id(thing)] = (source, name)
+        self._kept.append(thing)
+        self._queue.append(thing)
+
+    def _is_realms(self, thing: Any) -> bool:
+        if isinstance(thing, types.FunctionType):
+            return thing.__builtins__ is self._builtins
+        if type(thing) is dict:
+            return thing is self._builtins or thing.get("__builtins__") is self._builtins
+        return False
+
+    def _way(self, thing: Any) -> str:
+        steps: list[str] = []
+        while thing is not None and len(steps) < STEPS_SHOWN:
+            source, name = self._reached[id(thing)]
+            steps.append(f"{name} {_described(thing)}".strip())
+            thing = source
+        return " <- ".join(steps)
+
+
+def _holders(realm: Realm) -> Iterator[str]:
+    search = _Search(realm)
+    table: Any = sys.modules
+    for name, module in table.of_framework().items():
+        if isinstance(module, types.ModuleType) and TOKEN not in module.__dict__:
+            search.root(module.__dict__, name)
+    for frame in _frames():
+        search.root(frame, f"frame of {frame.f_code.co_name}")
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        if callable(handler):
+            search.root(handler, f"handler of signal {number}")
+    yield from search.holders()
+
+
+def _frames() -> Iterator[types.FrameType]:
+    for top in sys._current_frames().values():
+        frame: types.FrameType | None = top
+        while frame is not None:
+            if frame.f_code.co_filename != __file__:
+                yield frame
+            frame = frame.f_back
+
+
+def _name_in(holder: Any, thing: Any) -> str:
+    if type(holder) is dict:
+        return next((f"[{key!r}]" for key, value in holder.items() if value is thing), "")
+    return ""
+
+
+def _described(thing: Any) -> str:
+    if isinstance(thing, types.FunctionType):
+        return f"(function {thing.__module__}.{thing.__qualname__})"
+    if isinstance(thing, types.FrameType):
+        return f"({thing.f_code.co_filename}:{thing.f_lineno})"
+    return f"({type(thing).__name__})"

@@ -1,0 +1,382 @@
+"""A realm: a table of modules for one job, under their natural names, beside the framework's own.
+
+Every module of a realm has the realm's own `builtins` in its globals, so an `import` statement of its
+code means the realm wherever and whenever it runs: late, in a thread, in a callback, in `exec`. What
+looks into `sys.modules` or `sys.path` is shown the realm's by `dispatch`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.usercode.errors import ClosedUserCodeLoaderError
+from headgate.usercode.patterns import ParentFirst, parent_first
+from headgate.usercode.realm import context
+from headgate.usercode.realm.finding import RealmFinder
+from headgate.usercode.realm.imports import import_of_realm
+from headgate.usercode.realm.native import NATIVE_MODULES, Loaded
+from headgate.usercode.realm.places import Places
+from headgate.usercode.realm.process import install
+from headgate.usercode.resolution import Decision, Origin, ResolveOrder, Resolver
+
+TOKEN: Final = "__headgate_token__"  # noqa: S105 - the name of a global
+"""In the globals of every module of a realm: what its weak reference outlives, holds the realm."""
+
+
+@dataclass(frozen=True, slots=True)
+class RealmSettings:
+    """How a realm resolves names and what it does at its end.
+
+    Attributes:
+        patterns: parent-first patterns.
+        order: who is asked first for all else.
+        identical: top-level modules whose native distribution is the framework's own.
+        check_leaked: whether code that asks for a module behind the realm's end is refused.
+    """
+
+    patterns: ParentFirst = field(default_factory=parent_first)
+    order: ResolveOrder = ResolveOrder.CHILD_FIRST
+    identical: frozenset[str] = frozenset()
+    check_leaked: bool = True
+
+
+class Token:
+    """Dies with the globals that it lies in."""
+
+    __slots__ = ("__weakref__", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Realm:
+    """One loader of user code.
+
+    Args:
+        name: for people: the job's.
+        paths: what the user brings: folders, zips, wheels; in order of search.
+        settings: how names are resolved.
+        layer: a realm below with packages of others, which outlives this one.
+
+    Attributes:
+        name: as given.
+        modules: its own table.
+        path: its `sys.path`.
+        meta_path: its `sys.meta_path`.
+        layer: as given.
+        handle: what contexts hold.
+        threads: those that its code has started.
+
+    Raises:
+        NoIsolationError: this interpreter does not allow it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        paths: Sequence[str],
+        settings: RealmSettings | None = None,
+        layer: Realm | None = None,
+    ) -> None:
+        install()
+        self.name, self.layer = name, layer
+        self.settings = RealmSettings() if settings is None else settings
+        self.brought = frozenset(paths)
+        self.modules: dict[str, Any] = {}
+        self.foreign: dict[str, Any] = {}
+        self.handle = context.Handle(self)
+        self.path = [*paths, *_of_framework(sys.path)]
+        self.meta_path: list[Any] = [RealmFinder(self, self.settings.patterns)]
+        self.places = Places(self.modules, self._brought_path, layer)
+        self._resolver = Resolver(
+            self.settings.patterns, self.settings.order, self.places, self.settings.identical
+        )
+        self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self.classes: weakref.WeakSet[type] = weakref.WeakSet()
+        self.at_exit: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []
+        self.release_hooks: dict[str, Callable[[], Any]] = {}
+        self.tokens: dict[str, weakref.ref[Token]] = {}
+        self.builtins = self._builtins()
+        self._special_modules()
+        self.closed = False
+        context.opened(self.handle)
+
+    def __repr__(self) -> str:
+        return f"<Realm {self.name!r}{' closed' if self.closed else ''}>"
+
+    # -- what the dispatching containers ask
+
+    def home(self, name: str) -> dict[str, Any] | None:
+        """See `context.View`."""
+        if name in self.modules:
+            return self.modules
+        origin = self.decide(name).origin
+        if origin is Origin.PARENT:
+            return None
+        if origin is Origin.LAYER and self.layer is not None:
+            return self.layer.modules
+        return self.modules
+
+    def store(self, name: str, module: Any) -> None:
+        """See `context.View`."""
+        if self.home(name) is not self.modules:
+            assert self.layer is not None
+            self.layer.store(name, module)
+            return
+        if isinstance(module, types.ModuleType):
+            self._adopt(name, module)
+        self.modules[name] = module
+
+    def view(self) -> dict[str, Any]:
+        """See `context.View`."""
+        table: Any = sys.modules
+        seen = {
+            name: module
+            for name, module in table.of_framework().items()
+            if not isinstance(name, str) or self.home(name) is None
+        }
+        if self.layer is not None:
+            for name, module in list(self.layer.modules.items()):
+                if self.home(name) is self.layer.modules:
+                    seen[name] = module
+        seen.update(self.modules)
+        return seen
+
+    def decide(self, name: str) -> Decision:
+        """Whose copy of a module a name means, and why."""
+        return self._resolver.decide(name)
+
+    # -- what a realm above asks its layer
+
+    def owns(self, name: str) -> bool:
+        """See `places.Layer`."""
+        return self.decide(name).origin is Origin.CHILD and self.places.has(Origin.CHILD, name)
+
+    def namespace(self, name: str) -> bool:
+        """See `places.Layer`."""
+        return self.places.is_namespace(Origin.CHILD, name)
+
+    # -- imports
+
+    def remember(self, name: str) -> None:
+        """A module that is not this realm's was imported: the next statement finds it in one look."""
+        table: Any = sys.modules
+        for part in {name, name.partition(".")[0]}:
+            home = self.home(part)
+            if home is self.modules:
+                continue
+            found = dict.get(table, part) if home is None else home.get(part)
+            if found is not None:
+                self.foreign[part] = found
+
+    def claim_native(self, name: str, file: str) -> None:
+        """An extension module of this realm is about to be loaded.
+
+        Raises:
+            NativeModuleConflictError: another realm of this process has loaded the file.
+        """
+        NATIVE_MODULES.claim(Loaded(id(self.handle), self.name), name, file)
+
+    def _brought_path(self) -> list[str]:
+        of_framework = set(_of_framework(sys.path))
+        return [entry for entry in self.path if entry in self.brought or entry not in of_framework]
+
+    # -- calls from the framework
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Within it, modules are this realm's.
+
+        Raises:
+            ClosedUserCodeLoaderError: it has closed.
+        """
+        self._must_be_open("a call")
+        token = context.enter(self.handle)
+        try:
+            yield
+        finally:
+            context.leave(token)
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What `function` gives, called in this realm.
+
+        Raises:
+            ClosedUserCodeLoaderError: it has closed.
+        """
+        if self.closed:
+            self._must_be_open("a call")
+        token = context.enter(self.handle)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            context.leave(token)
+
+    def import_module(self, name: str) -> Any:
+        """A module as this realm's code would import it."""
+        return self.call(importlib.import_module, name)
+
+    def run_main(self, file: Path) -> Any:
+        """Run a program as this realm's `__main__`; gives the module."""
+        main = self.modules["__main__"]
+        main.__file__ = str(file)
+        self.call(exec, compile(file.read_bytes(), str(file), "exec"), main.__dict__)
+        return main
+
+    # -- the end
+
+    def close(self) -> None:
+        """Run what its code has left for the interpreter's end; then nothing is loaded through it any more.
+
+        What was made of its modules lives on as long as it is held; `purging` and `leaks` see to that.
+        """
+        if self.closed:
+            return
+        self.run_at_exit()
+        self.closed = True
+        context.closed(self.handle)
+        if not self.settings.check_leaked:
+            return
+        self.handle.realm = ClosedRealm(self.name)
+        self.modules.clear()
+        self.foreign.clear()
+        self.meta_path.clear()
+
+    def run_at_exit(self) -> None:
+        """Call what was registered with this realm's `atexit`, last one first; what they raise is dropped."""
+        while self.at_exit:
+            function, args, kwargs = self.at_exit.pop()
+            try:
+                self.call(function, *args, **kwargs)
+            except Exception:
+                sys.excepthook(*sys.exc_info())
+
+    def _must_be_open(self, what: str) -> None:
+        if self.closed and self.settings.check_leaked:
+            ClosedRealm(self.name).refuse(what)
+
+    # -- what every module of it gets
+
+    def _builtins(self) -> dict[str, Any]:
+        module = types.ModuleType("builtins")
+        module.__dict__.update(builtins.__dict__)
+        made = module.__dict__
+        made[context.MARK] = self.handle
+        made["__import__"] = import_of_realm(self)
+        made["__build_class__"] = _noting_classes(self.classes)
+        self.modules["builtins"] = module
+        return made
+
+    def _special_modules(self) -> None:
+        self._adopt("builtins", self.modules["builtins"])
+        del self.builtins["__builtins__"]
+        main = types.ModuleType("__main__")
+        self._adopt("__main__", main)
+        self.modules["__main__"] = main
+        self.modules["atexit"] = _atexit(self.at_exit)
+
+    def _adopt(self, name: str, module: types.ModuleType) -> None:
+        module.__dict__["__builtins__"] = self.builtins
+        if TOKEN not in module.__dict__:
+            token = module.__dict__[TOKEN] = Token(name)
+            self.tokens[name] = weakref.ref(token)
+
+
+class ClosedRealm:
+    """What is left of a realm at its end: it refuses, and says which it was."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def path(self) -> Any:
+        """See `context.View`."""
+        self.refuse("sys.path")
+
+    @property
+    def meta_path(self) -> Any:
+        """See `context.View`."""
+        self.refuse("sys.meta_path")
+
+    def home(self, name: str) -> dict[str, Any] | None:
+        """See `context.View`."""
+        self.refuse(f"module {name!r}")
+        return None
+
+    def store(self, name: str, module: Any) -> None:
+        """See `context.View`."""
+        self.refuse(f"module {name!r}")
+
+    def view(self) -> dict[str, Any]:
+        """See `context.View`."""
+        self.refuse("sys.modules")
+        return {}
+
+    def refuse(self, what: str) -> None:
+        """Say who asked for what.
+
+        Raises:
+            ClosedUserCodeLoaderError: always.
+        """
+        thread, place = threading.current_thread().name, _place_of_user_code()
+        raise ClosedUserCodeLoaderError(
+            f"{what} was asked for through the user code of job {self.name!r}, which is used after the job "
+            f"has terminated, in thread {thread!r} at {place}; look for a lingering thread or a static "
+            "registry that holds it, or switch the check off with classloader.check-leaked-classloader=false"
+        )
+
+
+def _place_of_user_code() -> str:
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if context.MARK in frame.f_builtins:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "an unknown place"
+
+
+def _of_framework(entries: Any) -> list[str]:
+    of_framework = getattr(entries, "of_framework", None)
+    return list(entries) if of_framework is None else of_framework()
+
+
+def _noting_classes(classes: weakref.WeakSet[type]) -> Callable[..., Any]:
+    build = builtins.__build_class__
+
+    def built(body: Any, name: str, *bases: Any, **kwargs: Any) -> Any:
+        made = build(body, name, *bases, **kwargs)
+        if isinstance(made, type):
+            classes.add(made)
+        return made
+
+    return built
+
+
+def _atexit(registered: list[Any]) -> types.ModuleType:
+    """`atexit` of one realm: its functions run at the realm's end; workers of Spark never reach Python's."""
+    module = types.ModuleType("atexit", "Functions to be called at the end of this job's code.")
+
+    def register(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        registered.append((function, args, kwargs))
+        return function
+
+    def unregister(function: Callable[..., Any]) -> None:
+        registered[:] = [entry for entry in registered if entry[0] != function]
+
+    module.__dict__.update(
+        register=register,
+        unregister=unregister,
+        _clear=registered.clear,
+        _ncallbacks=registered.__len__,
+        _run_exitfuncs=lambda: None,
+    )
+    return module

@@ -1,0 +1,111 @@
+"""What lies on whose path: the facts behind `usercode.resolution`, for one realm."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any, Protocol
+
+from headgate.usercode.realm.context import pinned_to_framework
+from headgate.usercode.resolution import Origin
+
+
+class Portions(list[str]):
+    """Where the user's parts of a namespace package lie, and nobody else's.
+
+    Python's own list of portions looks at `sys.path` again whenever it is asked, and would find the
+    framework's. Readers of resources take a list for portions by its text.
+    """
+
+    def __repr__(self) -> str:
+        return f"RealmNamespacePath({list(self)})"
+
+
+class Layer(Protocol):
+    """The realm below, with what packages of others the user brings."""
+
+    def owns(self, name: str) -> bool:
+        """Whether it has a module of this name of its own."""
+        ...
+
+    def namespace(self, name: str) -> bool:
+        """Whether a package is there an implicit namespace package."""
+        ...
+
+
+class Places:
+    """Implements `resolution.Surroundings` over modules that are loaded and files that are there.
+
+    Args:
+        modules: the realm's own table.
+        path: gives what the user brings, in order of search.
+        layer: the realm below, if any.
+    """
+
+    def __init__(
+        self, modules: dict[str, Any], path: Callable[[], Sequence[str]], layer: Layer | None
+    ) -> None:
+        self._modules, self._path, self._layer = modules, path, layer
+
+    def has(self, origin: Origin, name: str) -> bool:
+        """See `resolution.Surroundings`."""
+        if origin is Origin.PARENT:
+            return framework_has(name)
+        if origin is Origin.LAYER:
+            return self._layer is not None and self._layer.owns(name)
+        return name in self._modules or self.spec(name) is not None
+
+    def is_namespace(self, origin: Origin, name: str) -> bool:
+        """See `resolution.Surroundings`."""
+        if origin is Origin.LAYER:
+            return self._layer is not None and self._layer.namespace(name)
+        if origin is Origin.PARENT:
+            with pinned_to_framework():
+                return _is_namespace(_spec_of_framework(name))
+        loaded = self._modules.get(name)
+        return _is_namespace(self.spec(name) if loaded is None else getattr(loaded, "__spec__", None))
+
+    def spec(self, name: str) -> ModuleSpec | None:
+        """Where the user's copy of a module lies; None when there is none."""
+        package, _, _ = name.rpartition(".")
+        path = self._portions(package) if package else self._path()
+        if path is None:
+            return None
+        spec = PathFinder.find_spec(name, list(path))
+        if spec is not None and _is_namespace(spec):
+            spec.submodule_search_locations = Portions(spec.submodule_search_locations or ())
+        return spec
+
+    def _portions(self, package: str) -> Sequence[str] | None:
+        loaded = self._modules.get(package)
+        if loaded is not None:
+            return getattr(loaded, "__path__", None)
+        spec = self.spec(package)
+        return None if spec is None else spec.submodule_search_locations
+
+
+def framework_has(name: str) -> bool:
+    """Whether the framework has a module, loaded or not."""
+    with pinned_to_framework():
+        if name in sys.modules:
+            return True
+        return _spec_of_framework(name) is not None
+
+
+def _spec_of_framework(name: str) -> ModuleSpec | None:
+    loaded: ModuleType | None = sys.modules.get(name)
+    if loaded is not None:
+        return getattr(loaded, "__spec__", None)
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return None  # its package cannot be imported: whoever asks for it gets the user's copy
+
+
+def _is_namespace(spec: ModuleSpec | None) -> bool:
+    if spec is None or spec.submodule_search_locations is None or spec.origin is not None:
+        return False
+    return spec.loader is None or type(spec.loader).__name__ == "NamespaceLoader"
