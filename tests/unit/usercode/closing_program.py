@@ -198,6 +198,7 @@ def behind_the_end() -> None:
 
 
 LINGERS = """
+import threading
 go, done = threading.Event(), threading.Event()
 seen = []
 def run():

@@ -84,6 +84,7 @@ def test_a_bundle_goes_from_the_driver_to_a_worker(tmp_path: Path) -> None:
     (leased,) = unpacked(first, files, cache)
     assert sorted(path.name for path in leased.folder.iterdir()) == ["a.py", "b.py"]
     assert (leased.folder / "a.py").read_text() == "x = 1"
+    leased.release()
 
 
 def test_what_has_changed_on_the_way_is_refused(tmp_path: Path) -> None:
@@ -231,6 +232,8 @@ def test_a_folder_is_made_once_and_whole(tmp_path: Path) -> None:
     leases = [cache.lease(KEY, make) for _ in range(3)]
     assert len(made) == 2
     assert [leased.folder for leased in leases] == [tmp_path / "cache" / KEY] * 3
+    for leased in leases:
+        leased.release()
     for bad in ("../x", "", "AB" * 16):
         with pytest.raises(UserCodeLoadError, match="no hash"):
             cache.lease(bad, make)

@@ -31,11 +31,10 @@ class ModuleTable(dict[str, Any]):
         return dict.__contains__(self, name) if home is None else name in home
 
     def __setitem__(self, name: str, module: Any) -> None:
-        realm = current()
-        if realm is None or not isinstance(name, str) or realm.home(name) is None:
+        if self._home(name) is None:
             dict.__setitem__(self, name, module)
         else:
-            realm.store(name, module)
+            current().store(name, module)
 
     def __delitem__(self, name: str) -> None:
         home = self._home(name)
@@ -122,7 +121,7 @@ class DispatchingList(list[Any]):
     def __radd__(self, other: Iterable[Any]) -> list[Any]:
         return [*other, *self]
 
-    def __iadd__(self, other: Iterable[Any]) -> Any:
+    def __iadd__(self, other: Iterable[Any]) -> Any:  # type: ignore[misc]
         self.extend(other)
         return self
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import _thread
 import builtins
 import ctypes
-import importlib._bootstrap as _bootstrap  # type: ignore[import-not-found]
+import importlib._bootstrap as _bootstrap
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ FRAMES_MAX: Final = 16
 
 import_by_name: Final[Callable[..., Any]] = _bootstrap.__import__
 """`__import__` in Python, which goes through `sys.modules` as it is."""
-find_spec: Final[Callable[..., Any]] = _bootstrap._find_spec
+find_spec: Final[Callable[..., Any]] = _bootstrap._find_spec  # type: ignore[attr-defined]
 """Asks each finder of `sys.meta_path`, without a look into `sys.modules`."""
 
 _kept: list[dict[str, ModuleType]] = []

@@ -153,7 +153,7 @@ class _Search:
 
     def _is_realms(self, thing: Any) -> bool:
         if isinstance(thing, types.FunctionType):
-            return thing.__builtins__ is self._builtins
+            return getattr(thing, "__builtins__", None) is self._builtins
         if type(thing) is dict:
             return thing is self._builtins or thing.get("__builtins__") is self._builtins
         return False

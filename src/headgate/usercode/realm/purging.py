@@ -78,6 +78,11 @@ def purge(realm: Realm, library: StandardLibrary) -> Counter[str]:
     return found
 
 
+def made_in(realm: Realm, function: types.FunctionType) -> bool:
+    """Whether a function was made by a realm's code."""
+    return getattr(function, "__builtins__", None) is realm.builtins
+
+
 def owned(realm: Realm, thing: Any) -> bool:
     """Whether a function, method or class, or an instance of one, was made by a realm's code."""
     function = getattr(thing, "__func__", thing)
@@ -86,14 +91,14 @@ def owned(realm: Realm, thing: Any) -> bool:
     if not isinstance(function, types.FunctionType):
         function = getattr(function, "__wrapped__", function)
     if isinstance(function, types.FunctionType):
-        return function.__builtins__ is realm.builtins
+        return made_in(realm, function)
     kind = function if isinstance(function, type) else type(function)
     return any(base in realm.classes for base in kind.__mro__)
 
 
 def _is_patch(realm: Realm, module: str, value: Any) -> bool:
     if isinstance(value, types.FunctionType):
-        return value.__builtins__ is realm.builtins
+        return made_in(realm, value)
     return isinstance(value, type) and value in realm.classes and value.__module__ != module
 
 
@@ -178,7 +183,7 @@ def _files(realm: Realm, found: Counter[str]) -> None:
     prefixes = tuple(realm.brought)
     for cache in (linecache.cache, sys.path_importer_cache):
         for name in [name for name in cache if name.startswith(prefixes)] if prefixes else []:
-            del cache[name]  # type: ignore[attr-defined]
+            del cache[name]
             found["cached file or finder"] += 1
 
 
