@@ -30,7 +30,7 @@ from proof.strikes import KILL_SELF, Strikes
 from proof.watcher import Watcher
 
 GROUP = "i"
-EPOCH_S = 2.0
+EPOCH_S = 3.0
 """What an epoch takes in the keyed function until the gate is open, and what a kill throws back."""
 
 WORKER, EXECUTOR, DRIVER, FEEDER = "worker", "executor", "driver", "feeder"
