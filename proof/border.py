@@ -30,8 +30,8 @@ from proof.strikes import KILL_SELF, Strikes
 from proof.watcher import Watcher
 
 GROUP = "i"
-EPOCH_S = 3.0
-"""What an epoch takes in the keyed function until the gate is open, and what a kill throws back."""
+EPOCH_S = 2.0
+"""What an epoch takes in the feeding tasks, and in the keyed function, until the gate is open."""
 
 WORKER, EXECUTOR, DRIVER, FEEDER = "worker", "executor", "driver", "feeder"
 RANDOM = "a random moment"
@@ -182,7 +182,13 @@ class BorderRun:
         plan, rows = self.plan, self._answer.total() / self.plan.epochs
         cost_s = EPOCH_S * PARALLELISM / rows
         order = BorderOrder(
-            str(self._place.root), str(self._place.data), master, plan.mode.name, plan.files_per_epoch, cost_s
+            str(self._place.root),
+            str(self._place.data),
+            master,
+            plan.mode.name,
+            plan.files_per_epoch,
+            cost_s,
+            EPOCH_S / plan.files_per_epoch,
         )
         self._drivers.append(Driver(order, self._log))
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,7 @@ class BorderOrder:
         mode: how barriers travel.
         files_per_epoch: of the input.
         cost_s: of a record in the keyed function, until the gate is open.
+        feeding_s: of a feeding task, until then: the input must last until the last kill.
     """
 
     root: str
@@ -53,6 +55,7 @@ class BorderOrder:
     mode: str
     files_per_epoch: int
     cost_s: float
+    feeding_s: float
 
     def command(self) -> list[str]:
         """How it is started."""
@@ -74,11 +77,18 @@ class Counts(hg.KeyedProcessFunction[str, Any, dict[str, Any]]):
         yield {"author": ctx.key, "count": self.count.value}
 
 
-def passing(batches: Iterator[Any]) -> Iterator[Any]:
-    """Runs in Spark's own tasks, which feed the job."""
-    for batch in batches:
-        yield batch
-        reached("feeder.task")
+def feeder(gate: Path, cost_s: float) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """What runs in Spark's own tasks, which feed the job."""
+
+    def passing(batches: Iterator[Any]) -> Iterator[Any]:
+        until = time.monotonic() + cost_s
+        while time.monotonic() < until and not gate.exists():
+            time.sleep(0.05)
+        for batch in batches:
+            yield batch
+            reached("feeder.task")
+
+    return passing
 
 
 class StruckWriter(hg.spark.EpochWriter):
@@ -110,7 +120,7 @@ def main(arguments: str) -> None:
     files = (
         spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", order.files_per_epoch).json(order.data)
     )
-    rows = files.select("author").mapInArrow(passing, "author string")
+    rows = files.select("author").mapInArrow(feeder(place.gate, order.feeding_s), "author string")
     commits = env.from_spark(rows, uid="commits", trigger="available-now")
     counts = commits.key_by("author").process(Counts(Brake(place.gate, order.cost_s)), uid="counts")
     counts.to_spark(StruckWriter(place.out), uid="table", schema="author string, count long")
