@@ -1,0 +1,97 @@
+"""Checks of a dependency layer: jobs that come and go over packages that stay. Prints a JSON object.
+
+python layer_program.py SOURCES FOLDER ENVIRONMENTS
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_bare = sys.modules["headgate"] = ModuleType("headgate")
+_bare.__path__ = [str(Path(sys.argv[1], "headgate"))]
+ROOT, ENVIRONMENT = Path(sys.argv[2]), Path(sys.argv[3], "b")
+
+from headgate.usercode.errors import NativeModuleConflictError
+from headgate.usercode.loaders import Artifacts, UserCodeLoaders
+from headgate.usercode.realm.leaks import LeakReport
+from headgate.usercode.realm.loader import Realm
+
+FOUND: dict[str, Any] = {}
+PROGRAM = """
+import importlib
+import numpy, pandas, pyarrow, pydantic
+class Big:
+    data = bytearray(8 << 20)
+def go():
+    frame = pandas.DataFrame({"a": [1, 2]})
+    return float(numpy.arange(4).sum()), pyarrow.Table.from_pandas(frame).num_rows, late()
+def late():
+    return importlib.import_module("requests").__version__
+"""
+
+
+def check(name: str, made: Callable[[], Any], expected: Any = True) -> None:
+    """Note "ok", or what came instead."""
+    try:
+        got = made()
+        FOUND[name] = "ok" if got == expected else f"got {got!r}, expected {expected!r}"
+    except BaseException:
+        FOUND[name] = traceback.format_exc()
+
+
+def rounds(layer: Realm) -> dict[str, Any]:
+    """Five jobs one after the other, each with a module of its own over the layer."""
+    reports: list[LeakReport] = []
+    loaders = UserCodeLoaders(lambda job, made: Realm(job, made.paths, made.settings, layer), reports.append)
+    found: dict[str, Any] = {"said": [], "imports_ms": [], "numpy": set()}
+    for number in range(5):
+        lease = loaders.lease(f"job{number}", Artifacts("key", (str(ROOT),)))
+        began = time.perf_counter()
+        module = lease.realm.import_module("program")
+        found["imports_ms"].append(round((time.perf_counter() - began) * 1000, 1))
+        found["said"].append(lease.realm.call(module.go))
+        found["numpy"].add(id(module.numpy))
+        del module
+        lease.release()
+    found["left"] = [list(report.modules) for report in reports]
+    return found
+
+
+def second_realm() -> bool:
+    """Another realm with the same files, without the layer."""
+    try:
+        Realm("another job", [str(ENVIRONMENT)]).import_module("numpy")
+    except ImportError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, NativeModuleConflictError):
+            cause = cause.__cause__ or cause.__context__
+        ways = ("native-modules=process", "dependency-layer", "parent-first-patterns.additional")
+        return all(way in str(cause) for way in ways) or str(error)  # type: ignore[return-value]
+    return False
+
+
+def main() -> None:
+    """Run all checks."""
+    (ROOT / "program.py").write_text(PROGRAM)
+    layer = Realm("layer", [str(ENVIRONMENT)])
+    found = rounds(layer)
+    check("every job works", lambda: found["said"], [(6.0, 2, "2.32.3")] * 5)
+    check("one numpy for all jobs", lambda: len(found["numpy"]), 1)
+    check("jobs leave nothing", lambda: found["left"], [[]] * 5)
+    check("numpy is the layer's", lambda: "numpy" in layer.modules and "numpy" not in sys.modules)
+    check("the same files a second time", second_realm)
+    print(json.dumps({"checks": FOUND, "imports_ms": found["imports_ms"]}))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
