@@ -26,9 +26,11 @@ from user_packages import write_packages, write_wheel
 _bare = sys.modules["headgate"] = ModuleType("headgate")
 _bare.__path__ = [str(Path(sys.argv[1], "headgate"))]
 
+from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.patterns import parent_first
 from headgate.usercode.realm.boundary import iterated, wrapped
 from headgate.usercode.realm.loader import Realm, RealmSettings
+from headgate.usercode.realm.pickling import dumps, loads
 from headgate.usercode.resolution import Origin, ResolveOrder
 
 Jobs = dict[str, Realm]
@@ -133,6 +135,8 @@ def borders(jobs: Jobs) -> None:
     check("wrapped", lambda: [_wrapped(realm) for realm in jobs.values()], list(jobs))
     check("generator", lambda: [_generated(realm) for realm in jobs.values()], [["a"] * 3, ["b"] * 3])
     check("main", lambda: [_main(realm, version) for version, realm in jobs.items()], list(jobs))
+    check("function by value", lambda: _by_value(jobs), ["b", "b", True])
+    check("what is missing is named", lambda: _missing(jobs["b"]))
     check("builtins patch stays", lambda: hasattr(builtins, "only_here"), False)
     check("user's meta path hook", lambda: [_hooked(realm) for realm in jobs.values()], list(jobs))
     check("hook of the user's is not the framework's", lambda: "made_up" in sys.modules, False)
@@ -242,6 +246,27 @@ def _main(realm: Realm, version: str) -> str:
     main = realm.run_main(program)
     same = realm.call(pickle.loads, realm.call(pickle.dumps, main.Made()))
     return main.found if type(same) is main.Made and sys.modules["__main__"] is not main else "mixed"
+
+
+def _by_value(jobs: Jobs) -> list[Any]:
+    """A function of a program travels from one realm to another, and imports there what is there."""
+    program = ROOT / "by_value.py"
+    program.write_text(
+        "import lazydep\n"
+        "class Made:\n    def say(self): return lazydep.VERSION\n"
+        "def late():\n    import lazydep2\n    return lazydep2.VERSION, Made().say()\n"
+    )
+    main = jobs["a"].run_main(program)
+    late = loads(jobs["b"], dumps(jobs["a"], main.late))
+    return [*late(), late.__builtins__ is jobs["b"].builtins]
+
+
+def _missing(realm: Realm) -> bool:
+    try:
+        loads(realm, b"cnowhere_to_be_found\nthing\n.")
+    except UserCodeLoadError as error:
+        return "nowhere_to_be_found" in str(error) and "'job b'" in str(error)
+    return False
 
 
 def _hooked(realm: Realm) -> str:

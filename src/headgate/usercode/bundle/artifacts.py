@@ -43,7 +43,7 @@ class UserBundle:
 
     Example:
         >>> UserBundle((Artifact("job.zip", "ab" * 32),), "cpython-311-x86_64").key[:8]
-        'c50a2d12'
+        'e28b4c7c'
     """
 
     artifacts: tuple[Artifact, ...]

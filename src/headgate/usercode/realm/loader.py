@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import importlib.util
 import sys
 import threading
 import types
@@ -178,6 +179,18 @@ class Realm:
             found = dict.get(table, part) if home is None else home.get(part)
             if found is not None:
                 self.foreign[part] = found
+
+    def load_private(self, name: str, file: str) -> Any:
+        """A module of the framework's once more, as code of this realm, under a name that no package has."""
+        self._must_be_open(f"module {name!r}")
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None, "it is a Python file"
+        assert spec.loader is not None, "it is a Python file"
+        module = importlib.util.module_from_spec(spec)
+        self._adopt(name, module)
+        self.modules[name] = module
+        self.call(spec.loader.exec_module, module)
+        return module
 
     def claim_native(self, name: str, file: str) -> None:
         """An extension module of this realm is about to be loaded.
