@@ -41,7 +41,11 @@ def spark(open_spark: Callable[..., Any]) -> Any:
     return open_spark("local[4,2]", settings, log_level="OFF")
 
 
-@pytest.fixture(params=[0, 1], ids=["one at a time", "one ahead"])
+BOTH_WAYS = pytest.mark.parametrize("driver", [0, 1], ids=["one at a time", "one ahead"], indirect=True)
+"""Epochs staged one at a time, as for sources that forget, and one ahead."""
+
+
+@pytest.fixture
 def driver(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Iterator[Callable[..., Driver]]:
     """Makes drivers over one folder of input; their queries end with the test."""
     made: list[Driver] = []
@@ -49,7 +53,9 @@ def driver(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Iterat
     def make(folder: str = "in", **options: Any) -> Driver:
         name = f"{folder}-{len(made)}"
         staging, logs = tmp_path / f"staging-{name}", tmp_path / "logs"
-        made.append(Driver(spark, tmp_path / folder, staging, logs, ahead=request.param, **options))
+        made.append(
+            Driver(spark, tmp_path / folder, staging, logs, ahead=getattr(request, "param", 0), **options)
+        )
         return made[-1]
 
     yield make
@@ -201,6 +207,7 @@ def test_idle_query(driver: Callable[..., Driver], tmp_path: Path) -> None:
     assert again.read_epoch() == [1]
 
 
+@BOTH_WAYS
 def test_savepoint_between_epochs(driver: Callable[..., Driver], tmp_path: Path) -> None:
     """A savepoint holds whole epochs, acknowledges nothing, and is good when the job has gone on for long."""
     job = driver()
@@ -222,6 +229,7 @@ def test_savepoint_between_epochs(driver: Callable[..., Driver], tmp_path: Path)
         other.source.finish()
 
 
+@BOTH_WAYS
 def test_restore_of_the_checkpoint_before_the_last(driver: Callable[..., Driver], tmp_path: Path) -> None:
     """In the driver that drew it, and in another one: the same epochs come again, with the same rows."""
     job = driver()
@@ -240,6 +248,7 @@ def test_restore_of_the_checkpoint_before_the_last(driver: Callable[..., Driver]
         other.source.finish()
 
 
+@BOTH_WAYS
 def test_restart_of_an_attempt(driver: Callable[..., Driver], tmp_path: Path) -> None:
     """The living query stays: the epoch that waits is read again from its files; not if it is restored."""
     job = driver()
@@ -330,6 +339,7 @@ def test_failing_query(driver: Callable[..., Driver], tmp_path: Path) -> None:
     assert job.read_epoch() == [1]
 
 
+@BOTH_WAYS
 def test_next_epoch_is_staged_while_one_is_read(driver: Callable[..., Driver]) -> None:
     """Where nothing is forgotten: one, and no more, and it is handed out behind the checkpoint only."""
     job = driver()
@@ -370,6 +380,7 @@ def test_sources_that_forget_nothing(spark: Any, tmp_path: Path) -> None:
     assert not forgets_nothing(socket)
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("trigger", [None, "available-now"])
 def test_query_stopped_by_somebody_else(
     driver: Callable[..., Driver], spark: Any, trigger: str | None
@@ -394,6 +405,7 @@ def test_query_stopped_by_somebody_else(
     assert job.read_epoch() == [2]
 
 
+@BOTH_WAYS
 def test_query_that_ends(driver: Callable[..., Driver], tmp_path: Path) -> None:
     """With "available-now" the source ends when the last epoch is in a checkpoint, and not before."""
     job = driver(trigger="available-now")
