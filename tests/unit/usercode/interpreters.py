@@ -34,7 +34,7 @@ def interpreter(version: str) -> str:
 
 
 def run_program(
-    name: str, folder: Path, version: str = VERSIONS[0], timeout_s: float = 100.0
+    name: str, folder: Path, version: str = VERSIONS[0], timeout_s: float = 200.0
 ) -> dict[str, Any]:
     """What a program of checks prints."""
     ours = folder / "cloudpickle-of-ours"

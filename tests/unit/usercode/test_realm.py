@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from interpreters import VERSIONS, run_program
 
+pytestmark = pytest.mark.timeout(240)
 EACH = pytest.mark.parametrize(
     "version", [VERSIONS[0], *(pytest.param(version, marks=pytest.mark.ci) for version in VERSIONS[1:])]
 )
