@@ -17,6 +17,8 @@ SEEDS_LONG = range(1_000, 1_100)
 SEEDS_MAX = 200
 """A planted bug must be found within so many."""
 UNALIGNED = ("unaligned", "timeout")
+SPLIT_AND_JOINED = 5501
+"""A stream beside itself: by a broadcast and two slow steps, and straight; with hardly any credit."""
 
 
 def failures(outcomes: list[TopologyOutcome]) -> str:
@@ -40,6 +42,14 @@ def test_topologies_survive_faults(mode: str) -> None:
     assert failures(outcomes) == ""
     assert sum(run.outcome.restarts for run in outcomes) > len(SEEDS) / 2
     assert (sum(run.in_flight for run in outcomes) > len(SEEDS)) == (mode in UNALIGNED)
+
+
+@pytest.mark.parametrize("mode", UNALIGNED)
+def test_barriers_wait_for_those_that_come_behind_records(mode: str) -> None:
+    """What overtakes must not stop the subtask that a late barrier needs in order to get through."""
+    run = run_topology_without_faults(SPLIT_AND_JOINED, mode)
+    assert failures([run]) == ""
+    assert run.outcome.checkpoints > 5
 
 
 @pytest.mark.proof

@@ -3,6 +3,9 @@
 Law: credit at the sender + frames in flight + frames queued at the receiver + credit on its way
 back = the initial credit. So a receiver that stops consuming stops its sender after `initial`
 frames, and nobody else. Control events travel without credit; they are few and small.
+
+Credit that is withheld is with the receiver at first: a subtask that has records of a restored
+checkpoint before it lets nothing new in, or each restart would add to what is in flight.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ class SenderCredit:
 
     __slots__ = ("credit", "initial")
 
-    def __init__(self, initial: int) -> None:
+    def __init__(self, initial: int, *, withheld: bool = False) -> None:
         if initial < 1:
             raise InternalError(f"a channel starts with credit {initial}; expected at least 1")
-        self.initial = self.credit = initial
+        self.initial = initial
+        self.credit = 0 if withheld else initial
 
     def spend(self) -> None:
         """One frame leaves."""
@@ -42,8 +46,14 @@ class ReceiverCredit:
 
     __slots__ = ("initial", "owed", "queued")
 
-    def __init__(self, initial: int) -> None:
-        self.initial, self.queued, self.owed = initial, 0, 0
+    def __init__(self, initial: int, *, withheld: bool = False) -> None:
+        self.initial, self.queued = initial, 0
+        self.owed = initial if withheld else 0
+
+    def release(self) -> int:
+        """Gives all that is owed, to be sent at once: what was withheld is so no longer."""
+        frames, self.owed = self.owed, 0
+        return frames
 
     def received(self) -> None:
         """A frame came in."""

@@ -81,6 +81,20 @@ def always_aligned(edge: Edge) -> bool:
     return isinstance(edge.partitioner, Broadcast)
 
 
+def late_vertices(plan: PhysicalPlan) -> frozenset[VertexId]:
+    """Vertices whose barriers come only behind records, also in an unaligned checkpoint.
+
+    They have an exchange among their inputs on which nothing is overtaken, or such a vertex among their
+    senders. From all others an unaligned barrier comes at once, whatever waits for credit.
+    """
+    late: set[VertexId] = set()
+    for vertex in plan.vertices:  # senders come first
+        edges = plan.inputs(vertex.id)
+        if any(always_aligned(edge) or edge.source in late for edge in edges):
+            late.add(vertex.id)
+    return frozenset(late)
+
+
 def _guarantee(plan: PhysicalPlan, vertex: VertexId, node: SinkNode, checkpointing: Checkpointing) -> str:
     if checkpointing.mode is None:
         return NO_CHECKPOINTS

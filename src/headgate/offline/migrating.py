@@ -24,7 +24,7 @@ from headgate.checkpoint.storage.settings import storage_settings, use_storage_s
 from headgate.common.config import Config
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.ports import Disk
-from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
+from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode, TimestampsNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.offline.forms import DeclaredForms
 from headgate.offline.keyed import targets_of
@@ -33,6 +33,7 @@ from headgate.offline.sorting import Rekey
 from headgate.offline.storages import absolute, refuse_unreadable, storage_options
 from headgate.offline.upgrade import outcome
 from headgate.runtime.in_flight.shares import check_receivers
+from headgate.runtime.operators.split_marks import MARKS
 from headgate.runtime.restore import SPLITS, WRITER, publishes, unclaimed_state
 from headgate.state.canonical.layout import TIMER_SECTIONS
 from headgate.state.operator_state import OperatorStateBackend
@@ -263,6 +264,8 @@ class Migration:
             lists.pop(SPLITS, None)
         if not isinstance(node, SinkNode):
             lists.pop(WRITER, None)
+        if not isinstance(node, TimestampsNode):
+            lists.pop(MARKS, None)
         if not (isinstance(node, SinkNode) and publishes(node.sink)):
             prepared = []
         return msgspec.structs.replace(state, keyed=keyed, list_state=lists, committables=prepared)

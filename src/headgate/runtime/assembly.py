@@ -12,7 +12,7 @@ from headgate.common.errors import InternalError, ProtocolError
 from headgate.common.ids import ChannelId, EdgeId, SubtaskId, SubtaskIndex
 from headgate.common.ports import Disk
 from headgate.core.alignment.factory import make_handler
-from headgate.graph.guarantees import always_aligned
+from headgate.graph.guarantees import always_aligned, late_vertices
 from headgate.graph.logical import Node
 from headgate.graph.partitioners import Forward
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
@@ -144,6 +144,7 @@ class _Assembler:
         self._in_flight = {(v, s): shares for v, s, shares in deploy.in_flight}
         self._finished = set(deploy.finished)
         self._catalog = StreamCatalog(program)
+        self._late = late_vertices(self._plan)
         settings = program.settings
         backends = backends_for(
             settings.state_backend,
@@ -202,6 +203,7 @@ class _Assembler:
             exactly_once=settings.exactly_once,
             unaligned=settings.unaligned,
             forced=frozenset(i for i, (edge, _) in enumerate(senders) if always_aligned(edge)),
+            awaited=frozenset(i for i, (edge, _) in enumerate(senders) if edge.source in self._late),
         )
         return GateTask(*arguments, recovered=recovered, runner=runner, channels=channels, handler=handler)
 
@@ -265,7 +267,7 @@ class _Assembler:
             lane: LocalLane | RemoteLane = LocalLane(task, index)
         else:
             lane = RemoteLane(self._ports.data, receiver, name, self._codecs[edge.id])
-        channel = OutputChannel(lane, self._program.settings.credit_initial)
+        channel = OutputChannel(lane, self._program.settings.credit_initial, withheld=True)
         self._exchange.outgoing[name] = channel
         return channel
 
@@ -273,7 +275,7 @@ class _Assembler:
         name = ChannelId(edge.id, SubtaskIndex(sender), SubtaskIndex(self._slot))
         credit = self._program.settings.credit_initial
         ends = edge_ends(self._plan, edge)
-        return InputChannel(credit, self._credit_return(name), ends, sender, edge.side)
+        return InputChannel(credit, self._credit_return(name), ends, sender, edge.side, withheld=True)
 
     def _credit_return(self, name: ChannelId) -> Callable[[int], None]:
         if name.sender == self._slot:

@@ -96,9 +96,17 @@ def build_chain(
     for left, right in itertools.pairwise(operators):
         left.next = right
     operators[-1].next = main
+    _tell_of_source(operators)
     for (at, tag), receiver in sides.items():
         owner[at].side_outputs[tag] = receiver
     return Chain(operators, places)
+
+
+def _tell_of_source(operators: list[Operator]) -> None:
+    head = operators[0]
+    for operator in operators:
+        if isinstance(operator, TimestampsOperator) and isinstance(head, SourceOperator):
+            operator.source = head
 
 
 def _fused_run(chain: tuple[Node, ...], start: int, entries: Collection[int]) -> list[Any]:

@@ -50,14 +50,22 @@ class InputChannel:
         ends: EdgeEnds,
         sender: int,
         side: Side = Side.MAIN,
+        *,
+        withheld: bool = False,
     ) -> None:
-        self.credit = ReceiverCredit(credit_initial)
+        self.credit = ReceiverCredit(credit_initial, withheld=withheld)
         self._return_credit = return_credit
         self.ends, self.sender, self.side = ends, sender, side
 
     def consumed(self) -> None:
         """One frame is used up."""
-        frames = self.credit.consumed()
+        self._give(self.credit.consumed())
+
+    def admit(self) -> None:
+        """The sender may begin."""
+        self._give(self.credit.release())
+
+    def _give(self, frames: int) -> None:
         if frames:
             self._return_credit(frames)
 
@@ -81,6 +89,16 @@ class GateTask(Task):
         self._metrics = BarrierMetrics(0.0, 0.0, False)
         self._level = 0
         self._draining = False
+
+    def open(self) -> None:
+        """See :class:`Task`; senders may begin, unless restored records come first."""
+        super().open()
+        if self._recovered is None:
+            self._admit()
+
+    def _admit(self) -> None:
+        for channel in self.channels:
+            channel.admit()
 
     def deliver(self, channel: int, element: Batch | Event) -> None:
         """An element arrived on a channel."""
@@ -206,6 +224,7 @@ class GateTask(Task):
         names = [(end.ends.sender, end.ends.tag, end.sender) for end in self.channels]
         for index, (mark, idle) in enumerate(recovered.seeds(names)):
             self._valve.seed(index, mark, idle)
+        self._admit()
 
     # -- input -----------------------------------------------------------------------------------
 

@@ -45,8 +45,8 @@ class OutputChannel:
 
     __slots__ = ("_bytes", "_fragments", "_lane", "_rows", "_waiting", "credit")
 
-    def __init__(self, lane: Lane, credit_initial: int) -> None:
-        self.credit = SenderCredit(credit_initial)
+    def __init__(self, lane: Lane, credit_initial: int, *, withheld: bool = False) -> None:
+        self.credit = SenderCredit(credit_initial, withheld=withheld)
         self._lane = lane
         self._fragments: list[Batch] = []
         self._rows = self._bytes = 0

@@ -25,6 +25,7 @@ from headgate.core.redistribution import redistribute
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.in_flight.shares import check_receivers, old_parallelism
+from headgate.runtime.operators.split_marks import MARKS
 from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle, OperatorSubtaskState
 from headgate.state.unclaimed import unclaimed
 
@@ -117,7 +118,7 @@ def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[
 def _has_state(state: OperatorSubtaskState) -> bool:
     """Whether something would be lost without it; a clock alone starts anew, and ends are told apart."""
     filled = any(held.count for held in state.operator_state)
-    return _has_keyed(state) or filled or any(state.list_state.keys() - {SPLITS, WRITER})
+    return _has_keyed(state) or filled or any(state.list_state.keys() - {SPLITS, WRITER, MARKS})
 
 
 def _names(uids: Iterable[str]) -> str:

@@ -17,8 +17,9 @@ ACTIONS = st.lists(st.sampled_from(["send", "arrive", "consume", "credit"]), max
 class Wire:
     """A sender and a receiver with a link each way; an action that is not possible does nothing."""
 
-    def __init__(self, initial: int) -> None:
-        self.sender, self.receiver = SenderCredit(initial), ReceiverCredit(initial)
+    def __init__(self, initial: int, withheld: bool = False) -> None:
+        self.sender = SenderCredit(initial, withheld=withheld)
+        self.receiver = ReceiverCredit(initial, withheld=withheld)
         self.frames: deque[int] = deque()
         self.credits: deque[int] = deque()
         self.sent = 0
@@ -68,6 +69,22 @@ def test_a_receiver_that_goes_on_never_leaves_its_sender_without_credit(
     while any(wire.act(action) for action in ("arrive", "consume", "credit")):
         pass
     assert wire.sender.credit == initial
+
+
+@given(st.integers(1, 9), ACTIONS, ACTIONS)
+def test_withheld_credit_lets_nothing_through_until_it_is_released(
+    initial: int, before: list[str], behind: list[str]
+) -> None:
+    """The law holds all the time; behind the release it is a channel like any other."""
+    wire = Wire(initial, withheld=True)
+    for action in before:
+        assert not wire.act(action)
+        assert wire.total() == initial
+    wire.credits.append(wire.receiver.release())
+    for action in ["credit", *behind]:
+        wire.act(action)
+        assert wire.total() == initial
+    assert wire.sender.credit + wire.sent > 0
 
 
 @given(st.integers(1, 9))

@@ -12,6 +12,7 @@ from headgate.graph.guarantees import (
     Checkpointing,
     always_aligned,
     input_channels,
+    late_vertices,
     needs_alignment,
     sink_guarantees,
 )
@@ -157,6 +158,20 @@ def test_a15_an_exchange_by_key_is_free_with_a_single_subtask() -> None:
     s, sink = keyed()
     assert promised(s, AT_LEAST, parallelism=1) == {sink.id: FREE}
     assert promised(s, AT_LEAST, parallelism=2) == {sink.id: "at-least-once"}
+
+
+def test_barriers_are_late_behind_a_broadcast_however_far() -> None:
+    """Whoever has an exchange above on which nothing overtakes; whoever is beside or above it is not."""
+    s = Sketch()
+    source = s.source()
+    told = s.process(s.travel(source, Broadcast()))
+    beside = s.keyed(source)
+    joined = s.keyed(s.union(told, source))
+    s.sink(joined)
+    plan = physical_plan(s.nodes, 2)
+    late = {node.id for at in late_vertices(plan) for node in plan.vertices[at].chain}
+    assert {told.id, joined.id} <= late
+    assert not {source.id, beside.id} & late
 
 
 @pytest.mark.parametrize("partitioner", [Forward(), Rebalance(), ByKeyGroup("who"), Broadcast()])

@@ -162,6 +162,8 @@ class Rig:
         exactly_once: bool = True,
         unaligned: bool = False,
         forced: frozenset[int] = frozenset(),
+        withheld: bool = False,
+        recovered: Any = None,
     ) -> None:
         self.clock = ManualClock(1_000)
         self.host, self.lane, self.granted = RememberingHost(self.clock), Lane(), [0] * channels
@@ -170,10 +172,19 @@ class Rig:
         self.outputs.edges.append(self.edge)
         self.operator = Watching(self.clock, cost_ms)
         self.operator.next = EdgeReceiver(self.outputs, [self.edge], True)
-        inputs = [InputChannel(input_credit, self._granting(c), IN, c) for c in range(channels)]
+        inputs = [
+            InputChannel(input_credit, self._granting(c), IN, c, withheld=withheld) for c in range(channels)
+        ]
         handler = make_handler(channels, exactly_once=exactly_once, unaligned=unaligned, forced=forced)
         self.task = GateTask(
-            TASK, [self.operator], self.outputs, self.host, 10, channels=inputs, handler=handler
+            TASK,
+            [self.operator],
+            self.outputs,
+            self.host,
+            10,
+            recovered,
+            channels=inputs,
+            handler=handler,
         )
         self.task.open()
 

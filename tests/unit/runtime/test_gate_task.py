@@ -307,3 +307,33 @@ def test_a_drain_that_is_given_up_meanwhile_is_not_drawn() -> None:
     rig.run()
     assert rig.host.drawn == []
     assert (slow.life, rig.lane.elements[-1]) == (["slice", "slice"], CancelMarker(1))
+
+
+class Restored:
+    """Records in flight of a restored checkpoint, one batch at a time."""
+
+    def __init__(self, *batches: Any) -> None:
+        self.batches = list(batches)
+
+    def poll(self) -> Any:
+        return (0, self.batches.pop(0), WATERMARK_MIN) if self.batches else None
+
+    def seeds(self, channels: Any) -> Any:
+        return [(None, False)] * len(channels)
+
+
+def test_senders_may_begin_when_the_subtask_is_open() -> None:
+    """Their credit comes from the receiver, at once where nothing is before them."""
+    assert Rig(2, input_credit=4, withheld=True).granted == [4, 4]
+
+
+def test_nothing_new_comes_in_before_restored_records_are_processed() -> None:
+    """Otherwise each restart would add a credit's worth to what is in flight."""
+    rig = Rig(2, input_credit=4, withheld=True, recovered=Restored(rows([1]), rows([2])))
+    assert rig.granted == [0, 0]
+    assert rig.task.step()
+    assert rig.granted == [0, 0]
+    rig.run()
+    assert (rig.records, rig.granted) == ([1, 2], [4, 4])
+    rig.deliver((0, SIGN), (1, SIGN), (0, rows([3])))
+    assert rig.records == [1, 2, 3]

@@ -15,6 +15,7 @@ def make_handler(
     exactly_once: bool,
     unaligned: bool,
     forced: frozenset[int] = frozenset(),
+    awaited: frozenset[int] = frozenset(),
     strict: bool = False,
 ) -> BarrierHandler:
     """The handler for a gate.
@@ -24,6 +25,7 @@ def make_handler(
         exactly_once: the checkpointing mode; otherwise at-least-once.
         unaligned: whether unaligned checkpoints are enabled.
         forced: channels on which barriers never overtake; matters with `unaligned` only.
+        awaited: channels whose barriers must have arrived before any overtakes; as above.
         strict: the rules of old for repeated barriers and ended partitions.
 
     Raises:
@@ -41,5 +43,5 @@ def make_handler(
             )
         return CheckpointBarrierTracker(channels, strict=strict)
     if unaligned:
-        return AlternatingBarrierHandler(channels, forced=forced, strict=strict)
+        return AlternatingBarrierHandler(channels, forced=forced, awaited=awaited, strict=strict)
     return AlignedBarrierHandler(channels, strict=strict)

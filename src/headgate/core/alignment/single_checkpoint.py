@@ -24,7 +24,8 @@ those that were announced and are now passed by, are aborted as SUBSUMED. Decide
 that are open:
 
     phase      guard                                                    next       effects
-    aligning   wants to overtake, all forced channels' barriers read    capturing  TriggerSnapshot(unaligned)
+    aligning   wants to overtake, all forced channels' barriers read,
+               all awaited channels' barriers announced                 capturing  TriggerSnapshot(unaligned)
     aligning   all barriers read                                        idle       TriggerSnapshot
     capturing  all barriers announced                                   idle       CompleteCapture
 
@@ -93,6 +94,9 @@ class SingleCheckpointBarrierHandler:
         channels: how many.
         forced: channels whose records cannot be part of a checkpoint: no barrier overtakes there.
             One that carries a forced barrier is added.
+        awaited: channels whose senders emit a barrier only behind records that wait at a forced channel of
+            theirs, or further up. Nothing is overtaken before their barriers have arrived: the barrier that
+            went on would block a channel further down, which would stop this subtask, and with it them.
         strict: the rules of old: a repeated barrier raises, and the end of a partition aborts the
             pending checkpoint. Otherwise the one changes nothing, and the other counts as a barrier.
 
@@ -101,11 +105,18 @@ class SingleCheckpointBarrierHandler:
         phase: what the current checkpoint does.
     """
 
-    def __init__(self, channels: int, *, forced: frozenset[int] = frozenset(), strict: bool = False) -> None:
+    def __init__(
+        self,
+        channels: int,
+        *,
+        forced: frozenset[int] = frozenset(),
+        awaited: frozenset[int] = frozenset(),
+        strict: bool = False,
+    ) -> None:
         self.blocked: set[int] = set()
         self.phase = Phase.IDLE
         self._open = set(range(channels))
-        self._forced = set(forced)
+        self._forced, self._awaited = set(forced), awaited
         self._strict = strict
         self._current = -1
         # The current one, unless idle, and later ones that were announced and not begun.
@@ -201,9 +212,9 @@ class SingleCheckpointBarrierHandler:
     def next_timeout(self) -> float | None:
         """The deadline after which :meth:`timeout` makes the pending checkpoint unaligned.
 
-        None also while a forced channel's barrier is awaited: until then no clock helps.
+        None also while a barrier is missing that nothing may overtake: until then no clock helps.
         """
-        if self.phase is not Phase.ALIGNING or not self._forced_are_read():
+        if self.phase is not Phase.ALIGNING or not self._may_trigger():
             return None
         return self._known[self._current].deadline_ms
 
@@ -234,8 +245,11 @@ class SingleCheckpointBarrierHandler:
     def _is_known(self, barrier: Barrier) -> bool:
         return not self._is_stale(barrier.checkpoint) and barrier.checkpoint in self._known
 
-    def _forced_are_read(self) -> bool:
-        return self._forced & self._open <= self._known[self._current].read
+    def _may_trigger(self) -> bool:
+        """Whether the barriers are here that nothing may overtake."""
+        checkpoint = self._known[self._current]
+        read = self._forced & self._open <= checkpoint.read
+        return read and self._awaited & self._open <= checkpoint.announced
 
     def _arrive(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
         """Note a barrier, and let it take hold if it need not wait until it is read."""
@@ -298,7 +312,7 @@ class SingleCheckpointBarrierHandler:
         if checkpoint.deadline_ms is not None and now_ms > checkpoint.deadline_ms:
             checkpoint.overtaking = True
         if self.phase is Phase.ALIGNING:
-            if checkpoint.overtaking and self._forced_are_read():
+            if checkpoint.overtaking and self._may_trigger():
                 effects.append(self._trigger(checkpoint, checkpoint.barrier.as_unaligned(), now_ms))
                 self.phase = Phase.CAPTURING
                 self.blocked.clear()

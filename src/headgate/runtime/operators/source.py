@@ -12,6 +12,7 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.operators.base import Operator, OperatorContext, PendingState, ReadyState, blamed
+from headgate.runtime.operators.split_marks import RestoredSplits, picture
 from headgate.state.snapshots import OperatorSubtaskState
 
 BAD_RECORDS = "bad-records"
@@ -23,6 +24,7 @@ class SourceOperator(Operator):
     Attributes:
         finished: whether the restored checkpoint says that everything was read: then there is no
             reader. Set before :meth:`open`.
+        restored: the splits that the reader was restored with.
     """
 
     reader: SourceReader[Any]
@@ -32,6 +34,7 @@ class SourceOperator(Operator):
         self._source = source
         self._opened = False
         self.finished = False
+        self.restored = RestoredSplits([])
 
     def open(self) -> None:
         """Create the reader and give it the restored splits."""
@@ -44,14 +47,16 @@ class SourceOperator(Operator):
         if not hasattr(self.reader, "bad_records"):
             self.reader.bad_records = []
         self._opened = True
-        restored = [entry for state in where.restored for entry in state.list_state.get("splits", [])]
-        if restored:
-            self.reader.add_splits([Split(name, position) for name, position in restored])
+        entries = [entry for state in where.restored for entry in state.list_state.get("splits", [])]
+        splits = [Split(name, position) for name, position in entries]
+        self.restored = RestoredSplits(splits)
+        if splits:
+            self.reader.add_splits(splits)
 
     def poll(self, max_records: int) -> Batch | PollStatus:
         """The next records, wrapped, or why there are none."""
         with blamed(self.context, "in poll()"):
-            polled = self.reader.poll(max_records)
+            polled = self._polled(max_records)
         if self.reader.bad_records:
             bad, self.reader.bad_records = self.reader.bad_records, []
             self.emit_side(BAD_RECORDS, RowBatch(list(bad)))
@@ -66,6 +71,19 @@ class SourceOperator(Operator):
                 "pyarrow.RecordBatch, NOTHING_AVAILABLE or END_OF_INPUT"
             )
         return RowBatch(polled)
+
+    def _polled(self, max_records: int) -> Any:
+        if not self.restored.several:
+            self.restored.only()
+            return self.reader.poll(max_records)
+        before = picture(self.reader.snapshot())
+        polled = self.reader.poll(max_records)
+        self.restored.moved(self.reader.snapshot(), before)
+        return polled
+
+    def splits(self) -> list[str]:
+        """Ids of the splits that are not read to their ends, as a snapshot has them."""
+        return [split.id for split in self.reader.snapshot()] if self._opened else []
 
     @property
     def needs_split(self) -> bool:

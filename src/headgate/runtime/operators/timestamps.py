@@ -22,6 +22,8 @@ from headgate.runtime.operators.base import (
     shorten,
     user_error,
 )
+from headgate.runtime.operators.source import SourceOperator
+from headgate.runtime.operators.split_marks import MARKS, SplitMarks, marks_of
 from headgate.state.snapshots import OperatorSubtaskState
 
 if TYPE_CHECKING:
@@ -29,7 +31,13 @@ if TYPE_CHECKING:
 
 
 class TimestampsOperator(Operator):
-    """Assigns timestamps; the watermark trails the greatest one by the bound."""
+    """Assigns timestamps; the watermark trails the greatest one by the bound.
+
+    Attributes:
+        source: the head of its chain, if that is one.
+    """
+
+    source: SourceOperator | None = None
 
     def __init__(self, context: OperatorContext, strategy: WatermarkStrategy) -> None:
         super().__init__(context)
@@ -41,18 +49,27 @@ class TimestampsOperator(Operator):
         """After a restore time goes on where the slowest of the old readers was."""
         marks = [s.watermark for s in self.context.restored if s.watermark is not None]
         self._greatest = min((mark for mark in marks if mark != WATERMARK_MIN), default=WATERMARK_MIN)
+        of_splits = marks_of(entry for s in self.context.restored for entry in s.list_state.get(MARKS, []))
+        self._greatest = min(of_splits.values(), default=self._greatest)
+        self._splits = SplitMarks(of_splits, self._strategy.idleness_ms, self.context.clock.now_ms())
         self._note_activity()
 
     def process(self, batch: Batch) -> None:
         """See :class:`Operator`."""
         times = self._timestamps(batch)
+        start, bound = self._of_split(times)
         reached = np.maximum.accumulate(times)
         before = np.empty_like(reached)
-        before[0], before[1:] = self._greatest, np.maximum(reached[:-1], self._greatest)
-        self._greatest = max(self._greatest, int(reached[-1]))
+        before[0], before[1:] = start, np.maximum(reached[:-1], start)
+        end = max(start, int(reached[-1]))
+        if bound is not None:
+            before, end = np.minimum(before, bound), min(end, bound)
+        before = np.maximum(before, self._greatest)
+        self._greatest = max(self._greatest, end)
         self._note_activity()
         self.next.process(batch.with_times(times, self._behind(before)))
-        self.next.watermark(self._greatest - self._strategy.out_of_orderness_ms - 1)
+        if self._greatest != WATERMARK_MIN:  # a split that nobody has begun holds it there
+            self.next.watermark(self._greatest - self._strategy.out_of_orderness_ms - 1)
 
     def watermark(self, timestamp: int) -> None:
         """Only the end of time passes; this operator makes its own watermarks."""
@@ -71,7 +88,21 @@ class TimestampsOperator(Operator):
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """See :class:`Operator`."""
-        return ReadyState(OperatorSubtaskState(self.context.uid, watermark=self._greatest))
+        unread = [] if self.source is None else self.source.splits()
+        marks = [[split, self._splits.of(split, self._greatest)] for split in unread]
+        return ReadyState(
+            OperatorSubtaskState(self.context.uid, None, {MARKS: marks}, watermark=self._greatest)
+        )
+
+    def _of_split(self, times: Int64s) -> tuple[int, int | None]:
+        """The time before a batch by what was read of its split, and where that of others holds it."""
+        splits = None if self.source is None else self.source.restored
+        if splits is None or not splits.unread:
+            return self._greatest, None
+        now_ms, reading = self.context.clock.now_ms(), splits.reading
+        around = self._splits.around(reading, splits.others, self._greatest, now_ms)
+        self._splits.note(reading, int(times.max()), now_ms)
+        return around
 
     def _note_activity(self) -> None:
         if self._strategy.idleness_ms is not None:

@@ -95,6 +95,7 @@ class Case:
         time: whether time may pass, once.
         give_up: the job master may give up one of these, once.
         forced: channels of which nothing may be captured.
+        awaited: channels whose barriers must have arrived before one overtakes.
         lazy: arrived barriers are announced some time later, not on arrival.
         build: makes the gate.
     """
@@ -105,6 +106,7 @@ class Case:
     time: bool = False
     give_up: tuple[int, ...] = ()
     forced: frozenset[int] = frozenset()
+    awaited: frozenset[int] = frozenset()
     lazy: bool = False
     build: Build = gate_of
 
@@ -121,6 +123,11 @@ class Case:
     def data_read(self, world: World) -> tuple[int, ...]:
         """How many data elements were read, per channel."""
         return tuple(sum(map(is_data, script[:n])) for script, n in zip(self.script, world.read, strict=True))
+
+    def has_come(self, world: World, channel: int, checkpoint: int) -> bool:
+        """Whether a channel's barrier has arrived, or its end."""
+        sent = self.script[channel][: world.sent[channel]]
+        return any(e == END or (isinstance(e, Barrier) and e.checkpoint >= checkpoint) for e in sent)
 
     @property
     def checkpoints(self) -> set[int]:
@@ -203,6 +210,8 @@ def triggered(case: Case, world: World, barrier: Barrier) -> World:
         check("aligned cut", read == ahead, checkpoint, read, ahead)
     else:
         check("unaligned cut", all(map(int.__le__, read, ahead)), checkpoint, read, ahead)
+        missing = [c for c in case.awaited if not case.has_come(world, c, checkpoint)]
+        check("awaited barriers have come", not missing, checkpoint, missing)
     cut = Cut(checkpoint, read, ((),) * len(read))
     return world._replace(cuts=(*world.cuts, cut), running=checkpoint if barrier.overtakes else world.running)
 

@@ -20,10 +20,15 @@ from headgate.core.alignment.handler import (
     TriggerSnapshot,
 )
 
+NONE: frozenset[int] = frozenset()
 
-def scene_of(channels: int, *, timeout_ms: int = 10, forced: frozenset[int] = frozenset()) -> Scene:
+
+def scene_of(
+    channels: int, *, timeout_ms: int = 10, forced: frozenset[int] = NONE, awaited: frozenset[int] = NONE
+) -> Scene:
     """A scene with an alternating handler."""
-    return Scene(AlternatingBarrierHandler(channels, forced=forced), channels, timeout_ms)
+    handler = AlternatingBarrierHandler(channels, forced=forced, awaited=awaited)
+    return Scene(handler, channels, timeout_ms)
 
 
 def test_sx1_checkpoint_handling() -> None:
@@ -354,6 +359,37 @@ def test_forced_channel_that_ends_is_awaited_no_more() -> None:
     assert (scene.triggered, scene.in_flight) == ([1], set())
     assert scene.play("b2 U1@2").kinds == ["TriggerSnapshot", "CompleteCapture"]
     assert scene.in_flight == {"b2"}
+
+
+# -- awaited channels -----------------------------------------------------------------------------
+
+
+def test_awaited_nothing_overtakes_before_the_barrier_has_arrived() -> None:
+    """Until then the checkpoint aligns; the arrival is enough, the records ahead of it are taken along."""
+    scene = scene_of(3, awaited=frozenset({0})).queue("b1 U1@1")
+    scene.read_all()
+    assert (scene.effects, scene.handler.blocked) == ([], {1})
+    scene.play("b0").queue("b0x U1@0")
+    assert (scene.triggered, scene.handler.blocked) == ([1], set())
+    assert (scene.out, scene.in_flight) == (["b1", "U1@1", "b0"], {"b0x"})
+    assert scene.play("U1@2").kinds == ["TriggerSnapshot", "CompleteCapture"]
+
+
+def test_awaited_no_timer_before_the_barrier_has_arrived() -> None:
+    """No deadline is announced that could do nothing; with the last arrival a past one counts."""
+    scene = scene_of(3, awaited=frozenset({0})).play("T1@1")
+    assert scene.handler.next_timeout() is None
+    scene.play("+11")
+    assert (scene.effects, scene.handler.blocked) == ([], {1})
+    scene.queue("b0 T1@0")
+    assert (scene.triggered, scene.triggers[0].barrier.overtakes) == ([1], True)
+
+
+def test_awaited_channel_that_ends_is_awaited_no_more() -> None:
+    """Its end lets the checkpoint overtake."""
+    scene = scene_of(3, awaited=frozenset({0})).queue("b1 U1@1")
+    assert scene.effects == []
+    assert scene.play("E0").triggered == [1]
 
 
 def test_a_savepoint_aligns_whatever_its_barrier_says() -> None:

@@ -76,7 +76,7 @@ ALIGNED = barriers(Alignment.ALIGNED)
 UNALIGNED = barriers(Alignment.UNALIGNED)
 TIMED = barriers(Alignment.ALIGNED, TIMEOUT_MS)
 AT_LEAST_ONCE = barriers(Alignment.AT_LEAST_ONCE)
-FORCED = frozenset({0})
+FORCED, AWAITED = frozenset({0}), frozenset({1})
 
 
 def built(kind: type[CheckpointedInputGate]) -> Build:
@@ -114,6 +114,17 @@ def with_forced(script: Script, **more: Any) -> Case:
     )
 
 
+def with_awaited(script: Script, **more: Any) -> Case:
+    """A search with the alternating handler, a forced channel and one that is awaited."""
+    return Case(
+        forced(script),
+        lambda: AlternatingBarrierHandler(len(script), forced=FORCED, awaited=AWAITED),
+        forced=FORCED,
+        awaited=AWAITED,
+        **more,
+    )
+
+
 # Name: what, a floor of states, the endings.
 SEARCHES = {
     "tracker": (tracker(full(*AT_LEAST_ONCE)), 3_250, "12-"),
@@ -143,6 +154,11 @@ SEARCHES = {
     "forced-broken": (with_forced(broken(*UNALIGNED)), 1_950, "12-1 2- 2-1"),
     "forced-ended": (with_forced(ended(*UNALIGNED)), 400, "12- 12-1 2-1"),
     "forced-timeout": (with_forced(two(*TIMED), time=True), 600, "12- 12-1 2-1"),
+    "awaited": (with_awaited(full(*UNALIGNED)), 5_000, "12- 12-1 2-1"),
+    "awaited-broken": (with_awaited(broken(*UNALIGNED)), 1_600, "2- 2-1"),
+    "awaited-ended": (with_awaited(ended(*UNALIGNED)), 300, "12- 2-1"),
+    "awaited-lazy": (with_awaited(two(*UNALIGNED), lazy=True), 1_100, "12- 2-1"),
+    "awaited-timeout": (with_awaited(broken(*TIMED), time=True), 3_400, "2- 2-1"),
 }
 
 
@@ -381,6 +397,10 @@ BUGS = {
     "does not know of forced channels": (
         "forced channels are not captured",
         replace(OVERTAKING, forced=FORCED),
+    ),
+    "does not know of awaited channels": (
+        "awaited barriers have come",
+        replace(OVERTAKING, awaited=AWAITED),
     ),
     "captures one too few": ("unaligned cut", replace(OVERTAKING, build=built(CapturesOneTooFew))),
     "misses what arrives": ("unaligned cut", replace(OVERTAKING, build=built(MissesArrivals))),

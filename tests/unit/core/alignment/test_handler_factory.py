@@ -36,6 +36,14 @@ def test_b11_at_least_once_with_unaligned_is_refused() -> None:
         make_handler(1, exactly_once=False, unaligned=True)
 
 
+def test_awaited_channels_are_passed_on() -> None:
+    """An awaited channel's barrier must be here before one overtakes."""
+    handler = make_handler(2, exactly_once=True, unaligned=True, awaited=frozenset({1}))
+    barrier = Barrier(1, 0, Alignment.UNALIGNED)
+    assert handler.announce(0, barrier, 0, 0.0) == []
+    assert isinstance(handler.announce(1, barrier, 0, 0.0)[0], TriggerSnapshot)
+
+
 def test_forced_channels_are_passed_on() -> None:
     """The alternating handler waits for the channels named here, the lenient one bears a repetition."""
     handler = make_handler(2, exactly_once=True, unaligned=True, forced=frozenset({1}))

@@ -24,6 +24,11 @@ HANDLERS = {
     "unaligned": (lambda: UnalignedBarrierHandler(CHANNELS), "BU", frozenset()),
     "alternating": (lambda: AlternatingBarrierHandler(CHANNELS), "BSTU", frozenset()),
     "forced": (lambda: AlternatingBarrierHandler(CHANNELS, forced=FORCED), "BSTU", FORCED),
+    "awaited": (
+        lambda: AlternatingBarrierHandler(CHANNELS, forced=FORCED, awaited=frozenset({1})),
+        "BSTU",
+        FORCED,
+    ),
 }
 
 
