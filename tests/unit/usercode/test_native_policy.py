@@ -93,15 +93,44 @@ def test_distributions_of_this_environment() -> None:
     assert any("arrow" in name for name, _ in found["pyarrow"].libraries())
 
 
-def test_a_library_of_a_taken_name_needs_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The linker would hand out the framework's."""
-    monkeypatch.setattr("headgate.usercode.native.distributions.soname", lambda path: "libc_of_all.so")
-    found = {
-        one.name: one
-        for one in plan(packages(package("lxml", "5", "l")), OURS, NativeModules.AUTO).placements
-    }
-    assert found["lxml"].place is Place.PROCESS
-    assert "libc_of_all.so" in found["lxml"].reason
+def with_library(folder: Path, name: str, contents: bytes | None) -> Installed:
+    """A distribution with a shared library; without contents the file is not there."""
+    file = folder / name / "libshared.so"
+    if contents is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(contents)
+    return Installed(name, "5", name, str(folder), (name,), (str(file),))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "place"),
+    [(b"one build", Place.LAYER), (b"new build", Place.PROCESS), (None, Place.PROCESS)],
+)
+def test_22_a_library_of_a_taken_name_must_be_the_same_file(
+    theirs: bytes | None, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The linker hands out the framework's: harmless where both are equal; else the job needs a process."""
+    monkeypatch.setattr("headgate.usercode.native.distributions.soname", lambda path: "libshared.so.1")
+    ours = packages(
+        with_library(tmp_path, "arrow", b"one build"), with_library(tmp_path, "copy", b"one build")
+    )
+    brought = packages(with_library(tmp_path, "lxml", theirs))
+    (found,) = plan(brought, ours, NativeModules.AUTO).placements
+    assert found.place is place
+    if place is Place.PROCESS:
+        assert "its library libshared.so.1" in found.reason
+        assert "has the name of another one of the framework's arrow" in found.reason
+
+
+def test_22_each_of_the_frameworks_files_of_a_name_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of them was loaded first is handed out."""
+    monkeypatch.setattr("headgate.usercode.native.distributions.soname", lambda path: "libshared.so.1")
+    ours = packages(with_library(tmp_path, "a", b"one"), with_library(tmp_path, "b", b"two"))
+    for contents in (b"one", b"two"):
+        brought = packages(with_library(tmp_path, "lxml", contents))
+        assert plan(brought, ours, NativeModules.AUTO).needs_process
 
 
 def test_one_file_is_loaded_by_one_realm(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """The name by which the dynamic linker knows a shared library: DT_SONAME of an ELF file.
 
-Two libraries of one name cannot both be loaded: the second one gets the first one's code. pyarrow before 19
+Two libraries of one name cannot both be loaded: the second one gets the first one's code, which is harmless
+only where both are the same. pyarrow before 19
 names its library without a version, for instance.
 """
 
 from __future__ import annotations
 
+import filecmp
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +27,14 @@ def soname(path: Path) -> str | None:
             return _soname(file)
     except (OSError, struct.error):
         return None
+
+
+def are_equal(one: str, other: str) -> bool:
+    """Whether two libraries are the same, byte by byte; one that is not there equals none."""
+    try:
+        return filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
 
 
 def _soname(file: IO[bytes]) -> str | None:

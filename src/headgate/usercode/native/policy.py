@@ -3,7 +3,7 @@
 `classloader.native-modules`::
 
     auto        equal to the framework's: the framework's copy
-                else, a data-plane package, or a library of a name that is taken: a process of its own
+                else, a data-plane package, or a library of a name that another file has: a process of its own
                 else: in this process, in the dependency layer, each file once
     process     any native package: a process of its own
     in-process  all in this process; the user vouches that no native object crosses
@@ -20,6 +20,7 @@ from typing import Final
 
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import Installed
+from headgate.usercode.native.elf import are_equal
 from headgate.usercode.patterns import ParentFirst
 
 DATA_PLANE: Final = ("numpy.", "pandas.", "pyarrow.")
@@ -93,7 +94,7 @@ def plan(
             its own and leaves others to the framework, where it may have only all or none.
     """
     group = ParentFirst(data_plane)
-    taken = {name: (one, file) for one in framework.values() for name, file in one.libraries()}
+    taken = _libraries(framework)
     native = sorted((one for one in brought.values() if one.is_native), key=lambda one: one.name)
     placements = [_place(one, framework, mode, group, taken) for one in native]
     _check_group(placements, brought, framework, group)
@@ -108,12 +109,24 @@ def plan(
     return NativePlan(tuple(placements), frozenset(identical), warnings)
 
 
+Libraries = Mapping[str, list[tuple[Installed, str]]]
+"""Shared libraries by the name that the linker knows: whose they are, and their files."""
+
+
+def _libraries(framework: Mapping[str, Installed]) -> Libraries:
+    found: dict[str, list[tuple[Installed, str]]] = {}
+    for one in framework.values():
+        for name, file in one.libraries():
+            found.setdefault(name, []).append((one, file))
+    return found
+
+
 def _place(
     one: Installed,
     framework: Mapping[str, Installed],
     mode: NativeModules,
     group: ParentFirst,
-    taken: Mapping[str, tuple[Installed, str]],
+    taken: Libraries,
 ) -> Placement:
     ours = framework.get(one.name)
     if ours is not None and ours.contents == one.contents:
@@ -139,14 +152,16 @@ def _conflict(
     one: Installed,
     ours: Installed | None,
     group: ParentFirst,
-    taken: Mapping[str, tuple[Installed, str]],
+    taken: Libraries,
 ) -> str | None:
     if ours is not None and any(group.match(module) for module in one.modules):
         return f"its objects meet those of the framework's {ours.version}"
     for name, file in one.libraries():
-        if name in taken:
-            owner, _ = taken[name]
-            return f"its library {name} ({file}) has the name of one of the framework's {owner.name}"
+        for owner, loaded in taken.get(name, ()):
+            if not are_equal(file, loaded):  # the linker hands out the one for the other, which must not show
+                return (
+                    f"its library {name} ({file}) has the name of another one of the framework's {owner.name}"
+                )
     return None
 
 
