@@ -70,9 +70,9 @@ class TargetResult:
 
 def targets() -> list[Target]:
     """All targets, in the order of the record."""
-    from proof import fuzz_files, fuzz_serde
+    from proof import fuzz_files, fuzz_serde, fuzz_spark
 
-    return [*fuzz_serde.TARGETS, *fuzz_files.TARGETS]
+    return [*fuzz_serde.TARGETS, *fuzz_files.TARGETS, *fuzz_spark.TARGETS]
 
 
 @dataclass(frozen=True)

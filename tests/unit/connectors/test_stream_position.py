@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 
-from headgate.common.errors import UsageError
+from headgate.common.errors import StorageError, UsageError
 from headgate.connectors.dataframe.stream_plan import trigger_of
 from headgate.connectors.dataframe.stream_position import Mark, Position
 
-STORED = Position(Mark("line", "query", 3), {"metadata": b"id"}).to_plain()
+STORED = Position(Mark("3f9c", "a01b", 3), {"metadata": zlib.compress(b"id")}).to_plain()
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,30 @@ def test_a_position_of_something_else_is_refused(stored: object, reason: str) ->
     """Of files, of a bounded DataFrame, of a newer version: the source is named."""
     with pytest.raises(UsageError, match=rf"position of source 'orders' .*{reason}"):
         Position.from_plain(stored, "orders")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"line": "../../elsewhere"}, "its line is '../../elsewhere', expected hexadecimal digits"),
+        ({"query": None}, "its query is None"),
+        ({"epoch": "3"}, "its epoch is '3'"),
+        ({"epoch": -2}, "its epoch is -2"),
+        ({"log": []}, "its log is a list"),
+        ({"log": {"../../.bashrc": zlib.compress(b"")}}, r"an entry named '../../.bashrc', which is none"),
+        ({"log": {"sources/0/..": zlib.compress(b"")}}, "an entry named"),
+        ({"log": {"/etc/passwd": zlib.compress(b"")}}, "an entry named"),
+        ({"log": {"offsets/3": b"v1"}}, "its entry 'offsets/3' cannot be unpacked"),
+        ({"log": {"offsets/3": "v1"}}, "its entry 'offsets/3' cannot be unpacked"),
+        ({"log": {"offsets/3": zlib.compress(b"v1")[:-3]}}, "its entry 'offsets/3' ends early"),
+        ({"log": {"offsets/3": zlib.compress(bytes(1 << 29))}}, "unpacks to more than"),
+    ],
+)
+def test_a_position_that_is_damaged_or_a_strangers_is_refused(changed: object, reason: str) -> None:
+    """It names folders and files that a query's log is laid out in: only names that Spark gives."""
+    assert isinstance(changed, dict)
+    with pytest.raises(StorageError, match=rf"position of source 'orders' is damaged: .*{reason}"):
+        Position.from_plain({**STORED, **changed}, "orders")
 
 
 def test_a_query_that_goes_on_stays_in_its_line() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -23,6 +24,11 @@ _METADATA, _OFFSETS, _COMMITS, _SOURCES = "metadata", "offsets", "commits", "sou
 _COMPACT: Final = ".compact"
 _FIRST_COMMIT: Final = b'v1\n{"nextBatchWatermarkMs":0}'
 """What Spark writes for a query without event time."""
+_NAME: Final = re.compile(
+    r"metadata|(?:offsets|commits)/[0-9]{1,19}|sources/[0-9]{1,9}/[0-9A-Za-z_-][0-9A-Za-z._-]{0,200}"
+)
+_ENTRY_MAX: Final = 1 << 28
+"""Bytes of one entry: the names of a million files."""
 
 
 def picture(folder: Path, epoch: int) -> Log:
@@ -48,8 +54,30 @@ def picture(folder: Path, epoch: int) -> Log:
     return {name: zlib.compress(data) for name, data in found.items()}
 
 
+def damage(log: object) -> str | None:
+    """What is wrong with a stored copy of a log, which may come from a stranger; None: nothing.
+
+    Example:
+        >>> damage({"offsets/7": zlib.compress(b"v1")}), damage({"../../.bashrc": b""})
+        (None, "it has an entry named '../../.bashrc', which is none of Spark's")
+    """
+    if not isinstance(log, Mapping):
+        return f"its log is a {type(log).__name__}, expected names and bytes"
+    for name, data in log.items():
+        if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+            return f"it has an entry named {name!r:.200}, which is none of Spark's"
+        unpacker = zlib.decompressobj()
+        try:
+            size = len(unpacker.decompress(data, _ENTRY_MAX))
+        except (zlib.error, TypeError) as error:
+            return f"its entry {name!r} cannot be unpacked: {error}"
+        if not unpacker.eof:
+            return f"its entry {name!r} ends early or unpacks to more than {_ENTRY_MAX} bytes, {size} so far"
+    return None
+
+
 def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
-    """Write a copied log into a fresh folder."""
+    """Write a copied log, in which there is no :func:`damage`, into a fresh folder."""
     for name, data in log.items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -84,12 +112,12 @@ def files_of_later_epochs(line: Path, log: Mapping[str, bytes]) -> list[str]:
         line: folder with the logs of all queries of the line that are still there.
         log: of the position.
     """
-    before = {uri for name, data in log.items() for uri in _listed(name, zlib.decompress(data))}
+    before = {uri for name, data in log.items() for uri in listed(name, zlib.decompress(data))}
     later: set[str] = set()
     for query in line.iterdir() if line.is_dir() else ():
         for name in _source_entries(query):
             with suppress(FileNotFoundError):  # a living query of the line has compacted it just now
-                later.update(_listed(name, (query / name).read_bytes()))
+                later.update(listed(name, (query / name).read_bytes()))
     return sorted(later - before)
 
 
@@ -125,7 +153,7 @@ def _is(name: str, compacted: int) -> bool:
     return name == f"{compacted}{_COMPACT}"
 
 
-def _listed(name: str, data: bytes) -> Iterator[str]:
+def listed(name: str, data: bytes) -> Iterator[str]:
     """The files that an entry of a file source lists; other sources' entries list none."""
     if not name.startswith(f"{_SOURCES}/"):
         return

@@ -6,16 +6,20 @@ there, and its epochs may hold other rows than the same numbers of the query bef
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from headgate.api.source import Plain
-from headgate.common.errors import UsageError
+from headgate.common.errors import StorageError, UsageError
+from headgate.connectors.dataframe.stream_log import damage
 
 _KIND: Final = "spark-stream"
 VERSION: Final = 1
+_NAME: Final = re.compile(r"[0-9a-f]{1,64}")
+"""Of lines and queries: they are names of folders, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +74,10 @@ class Position:
 
         Raises:
             UsageError: it is of another kind of source, or of a newer version.
+            StorageError: it is damaged, or names what is none of Spark's.
 
         Example:
-            >>> before = Position(Mark("line", "query", 3), {"metadata": b"..."})
+            >>> before = Position(Mark("3f9c", "a01b", 3), {})
             >>> Position.from_plain(before.to_plain(), "orders") == before
             True
         """
@@ -82,9 +87,25 @@ class Position:
                 f"the checkpoint has a position of source {name!r} that is none of a streaming DataFrame; "
                 "give the source its old form back, or another uid to begin it anew"
             )
-        if stored["version"] != VERSION:
+        if stored.get("version") != VERSION:
             raise UsageError(
-                f"the position of source {name!r} has version {stored['version']}; expected {VERSION}; "
-                "restore it with the Headgate that wrote it, or a newer one"
+                f"the position of source {name!r} has version {stored.get('version')!r:.40}; expected "
+                f"{VERSION}; restore it with the Headgate that wrote it, or a newer one"
+            )
+        wrong = _damage(stored)
+        if wrong is not None:
+            raise StorageError(
+                f"the position of source {name!r} is damaged: {wrong}; begin from another checkpoint"
             )
         return cls(Mark(stored["line"], stored["query"], stored["epoch"]), stored["log"])
+
+
+def _damage(stored: Mapping[str, Any]) -> str | None:
+    for field in ("line", "query"):
+        found = stored.get(field)
+        if not isinstance(found, str) or _NAME.fullmatch(found) is None:
+            return f"its {field} is {found!r:.80}, expected hexadecimal digits"
+    epoch = stored.get("epoch")
+    if not isinstance(epoch, int) or isinstance(epoch, bool) or not -1 <= epoch < 1 << 63:
+        return f"its epoch is {epoch!r:.80}, expected a number from -1 on"
+    return damage(stored.get("log"))

@@ -103,26 +103,14 @@ class Log:
             raise
         except OSError as problem:
             raise _unusable(self._folder, problem) from problem
-        checksum, _, body = stored.partition(b" ")
-        body = body.rstrip(b"\n")
-        try:
-            if int(checksum, 16) != zlib.crc32(body):
-                raise ValueError(f"its CRC-32 is {zlib.crc32(body):08x}; expected {checksum.decode()}")
-            entry: Entry = msgspec.json.decode(body, type=Entry)
-        except ValueError as problem:
-            raise OperatingError(
-                f"{str(path)!r} does not tell which epochs were written: {problem}; it was changed or "
-                "damaged, put it back from a copy"
-            ) from problem
-        return entry
+        return decoded(stored, str(path))
 
     def _create(self, number: int, entry: Entry) -> bool:
-        body = msgspec.json.encode(entry)
         self._folder.mkdir(parents=True, exist_ok=True)
         unfinished = self._folder / f"{secrets.token_hex(8)}.tmp"
         try:
             with unfinished.open("xb") as file:
-                file.write(b"%08x %s\n" % (zlib.crc32(body), body))
+                file.write(encoded(entry))
                 file.flush()
                 os.fsync(file.fileno())
             # A link, unlike a rename, replaces nothing.
@@ -143,6 +131,41 @@ class Log:
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:010d}.json"
+
+
+def encoded(entry: Entry) -> bytes:
+    """An entry as it is stored."""
+    body = msgspec.json.encode(entry)
+    return b"%08x %s\n" % (zlib.crc32(body), body)
+
+
+def decoded(stored: bytes, where: str) -> Entry:
+    """The stored entry.
+
+    Args:
+        stored: by :func:`encoded`.
+        where: its file, for the message.
+
+    Raises:
+        OperatingError: it is damaged.
+
+    Example:
+        >>> from headgate.connectors.dataframe.to_spark_journal import Written
+        >>> decoded(encoded(Written(7)), "a file")
+        Written(epoch=7)
+    """
+    checksum, _, body = stored.partition(b" ")
+    body = body.rstrip(b"\n")
+    try:
+        if int(checksum, 16) != zlib.crc32(body):
+            raise ValueError(f"its CRC-32 is {zlib.crc32(body):08x}; expected {checksum.decode()}")
+        entry: Entry = msgspec.json.decode(body, type=Entry)
+    except ValueError as problem:
+        raise OperatingError(
+            f"{where!r} does not tell which epochs were written: {problem}; it was changed or damaged, put "
+            "it back from a copy"
+        ) from problem
+    return entry
 
 
 def sync(path: Path) -> None:
