@@ -15,6 +15,8 @@ from headgate.usercode.native.elf import soname
 
 EXTENSIONS: Final = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 _NOT_CONTENT: Final = ("RECORD", "INSTALLER", "direct_url.json", "REQUESTED")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NOT_LINKED: Final = frozenset({"..", "bin", "__pycache__", ""})
 _OF_INTERPRETER: Final = re.compile(r"\.(cpython-|abi3\.)")
 
 
@@ -29,6 +31,8 @@ class Installed:
         path: where it lies.
         modules: top-level names that it installs.
         compiled: its extension modules and shared libraries, whole paths.
+        requires: names of distributions that it needs, those of its extras left out.
+        entries: files and folders that it has in the folder where it lies.
     """
 
     name: str
@@ -37,6 +41,8 @@ class Installed:
     path: str
     modules: tuple[str, ...]
     compiled: tuple[str, ...]
+    requires: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
 
     @property
     def is_native(self) -> bool:
@@ -52,13 +58,25 @@ class Installed:
                     yield name, file
 
 
-def installed_in(path: Iterable[str]) -> dict[str, Installed]:
-    """Distributions by name; of two the first on the path."""
+def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dict[str, Installed]:
+    """Distributions by name; of two the first on the path.
+
+    Args:
+        path: where to look.
+        names: those that are wanted; all of them by default, and that reads every file's record.
+    """
+    path = list(path)
     found: dict[str, Installed] = {}
-    for distribution in distributions(path=list(path)):
-        one = _described(distribution)
-        found.setdefault(one.name, one)
+    for asked in [None] if names is None else names:
+        for distribution in distributions(name=asked, path=path):
+            name = distribution.metadata["Name"]  # none: what an uninstallation has left of one
+            if name and _normal(name) not in found:
+                found[_normal(name)] = _described(distribution)
     return found
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _described(distribution: Distribution) -> Installed:
@@ -71,13 +89,22 @@ def _described(distribution: Distribution) -> Installed:
         if not str(file).endswith((".pyc", *_NOT_CONTENT)) and not str(file).startswith("..")
     )
     return Installed(
-        re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower(),
+        _normal(distribution.metadata["Name"]),
         distribution.version,
         hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32],
         str(distribution.locate_file("")),
         tuple(sorted({_top(name) for name in names} - {""})),
         tuple(str(distribution.locate_file(name)) for name in compiled),
+        tuple(_required(distribution.requires or ())),
+        tuple(sorted({name.partition("/")[0] for name in names} - _NOT_LINKED)),
     )
+
+
+def _required(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        name = _NAME.match(line)
+        if name is not None and "extra ==" not in line:
+            yield _normal(name.group())
 
 
 def _is_compiled(name: str) -> bool:

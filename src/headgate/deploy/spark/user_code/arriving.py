@@ -1,0 +1,93 @@
+"""What Spark has brought to this worker: checked by hash, unpacked once for all workers of an executor."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headgate.deploy.spark.user_code.orders import FrameworkPackage, ShippedCode
+from headgate.usercode.bundle.artifacts import Artifact, unpacked
+from headgate.usercode.bundle.cache import ArtifactCache, Leased
+from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.native.distributions import installed_in
+
+LOCAL_FOLDERS: Final = "SPARK_LOCAL_DIRS"
+"""Spark tells each Python worker the executor's folders, which go with the executor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A bundle on this machine.
+
+    Attributes:
+        places: each artifact and the folder that is its entry of the path, in order of search.
+        leases: keep the folders.
+    """
+
+    places: tuple[tuple[Artifact, Path], ...]
+    leases: tuple[Leased, ...]
+
+    def paths(self, digests: Iterable[str] | None = None, without: Iterable[str] = ()) -> tuple[str, ...]:
+        """Entries for a path: of all artifacts, or of some."""
+        wanted = None if digests is None else frozenset(digests)
+        unwanted = frozenset(without)
+        return tuple(
+            str(folder)
+            for artifact, folder in self.places
+            if artifact.digest not in unwanted and (wanted is None or artifact.digest in wanted)
+        )
+
+    def release(self) -> None:
+        """The folders may go, once nobody else uses them."""
+        for lease in self.leases:
+            lease.release()
+
+
+def cache_of_executor() -> ArtifactCache:
+    """The cache that workers of one executor and one user share, below the executor's own temporary folder.
+
+    Raises:
+        UserCodeLoadError: somebody else could write into it.
+    """
+    first = os.environ.get(LOCAL_FOLDERS, "").partition(",")[0] or tempfile.gettempdir()
+    return ArtifactCache(Path(first) / f"headgate-user-code-{os.getuid()}")
+
+
+def arrived(code: ShippedCode, cache: ArtifactCache) -> Arrived:
+    """A job's code, unpacked where it is not yet.
+
+    Raises:
+        UserCodeLoadError: a file did not come, is not what the driver has sent, or cannot be unpacked.
+    """
+    from pyspark import SparkFiles
+
+    files = [Path(SparkFiles.get(name)) for name in code.files]
+    leases = unpacked(code.bundle, files, cache)
+    places = zip(code.bundle.artifacts, leases, strict=True)
+    return Arrived(tuple((one, leased.folder / one.inside) for one, leased in places), tuple(leases))
+
+
+def check_framework(packages: Iterable[FrameworkPackage], path: Iterable[str]) -> None:
+    """See that this worker has what the driver has of packages that the job shares with the framework.
+
+    Args:
+        packages: as the driver has them.
+        path: of this worker's framework.
+
+    Raises:
+        UserCodeLoadError: it has another version, or none.
+    """
+    wanted = {one.name: one for one in packages}
+    here = installed_in(path, wanted)
+    for name, one in wanted.items():
+        found = here.get(name)
+        if found is None or found.contents != one.contents:
+            got = "none" if found is None else f"{found.version} of other contents"
+            raise UserCodeLoadError(
+                f"the job takes the framework's {name} {one.version}, as the driver has it, and this worker "
+                f"has {got}; give executors the driver's packages"
+            )

@@ -1,0 +1,61 @@
+"""Workers of a job's own within one Spark application.
+
+Spark keeps a pool of Python workers, with a daemon that forks them, for each set of environment variables
+that functions were wrapped with. One variable that names a job's packages by their content is therefore
+enough; what it says is put in place by the job's own task (`own_process`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from headgate.common.errors import InternalError
+from headgate.deploy.spark.user_code.orders import ShippedCode
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+VARIABLE: Final = "HEADGATE_USER_ENVIRONMENT"
+T = TypeVar("T")
+
+
+class OtherEnvironment:
+    """A SparkContext as one RDD sees it: itself in all but the variables of its workers.
+
+    Setting the context's own variables while a function is wrapped would reach functions that other threads
+    wrap at the same time, and these would run among the job's packages.
+
+    Args:
+        context: the application's.
+        variables: in addition to its own.
+
+    Attributes:
+        environment: what Spark reads when a function is wrapped.
+    """
+
+    def __init__(self, context: Any, variables: dict[str, str]) -> None:
+        self._context = context
+        self.environment = {**context.environment, **variables}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+def in_workers_of(rdd: RDD[T], code: ShippedCode) -> RDD[T]:
+    """The same RDD, computed in workers where a job's code can run.
+
+    Args:
+        rdd: made by a Python function, and not computed or asked for its id yet.
+        code: of the job.
+
+    Raises:
+        InternalError: Spark has wrapped its function already.
+    """
+    if code.environment is None:
+        return rdd
+    if getattr(rdd, "_jrdd_val", None) is not None:
+        raise InternalError(
+            f"the function of {rdd} was wrapped before its workers were chosen, for job {code.job!r}"
+        )
+    rdd.ctx = cast("Any", OtherEnvironment(rdd.ctx, {VARIABLE: code.environment.key}))
+    return rdd

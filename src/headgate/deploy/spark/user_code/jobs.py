@@ -1,0 +1,188 @@
+"""The jobs of one application that bring user code: begun, live, over; on the driver."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headgate.common.errors import UsageError
+from headgate.deploy.spark.user_code.orders import (
+    LiveJobs,
+    ProcessEnvironment,
+    ShippedCode,
+    UserCodeOptions,
+    live_jobs,
+)
+from headgate.deploy.spark.user_code.planning import UserCodePlan, planned
+from headgate.deploy.spark.user_code.shipping import folder_of, ship_files
+from headgate.usercode.bundle.artifacts import UserBundle, made_from, unpacked
+from headgate.usercode.bundle.cache import ArtifactCache
+from headgate.usercode.errors import DifferentUserCodeError
+from headgate.usercode.realm.loader import RealmSettings
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+STANDARD: Final = UserCodeOptions()
+
+
+class UserCodeJobs:
+    """Of one application. Any thread may call.
+
+    Args:
+        context: Spark.
+    """
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self._one_at_a_time = threading.Lock()  # begins: files are packed, unpacked and looked through
+        self._lock = threading.Lock()  # of the two below
+        self._epoch = 0
+        self._begun: dict[str, tuple[int, str]] = {}
+        self._environments: set[str] = set()
+        self._layers: set[str] = set()
+        self._plans: dict[tuple[str, UserCodeOptions, bool], UserCodePlan] = {}
+
+    def begin(self, job: str, paths: Sequence[Path], options: UserCodeOptions = STANDARD) -> ShippedCode:
+        """Ship a job's code and count the job among those that run, until :meth:`end`.
+
+        Args:
+            job: its id.
+            paths: what it brings, in order of search: folders, archives, wheels.
+            options: of the job.
+
+        Raises:
+            DifferentUserCodeError: the job runs already, with other code.
+            UserCodeLoadError: a path is not there, or what it holds cannot be used.
+            UsageError: too many jobs have workers of their own.
+        """
+        with self._one_at_a_time:
+            bundle, files = made_from(paths, folder_of(self._context))
+            code = self._code(job, bundle, files, options)
+            self._check(code, options)
+            names = ship_files(self._context, bundle, files)
+            with self._lock:
+                if job not in self._begun:
+                    self._epoch += 1
+                    self._begun[job] = (self._epoch, code.key)
+            return dataclasses.replace(code, files=names)
+
+    def live(self) -> LiveJobs:
+        """What the next task is told."""
+        with self._lock:
+            return live_jobs(self._epoch, ((job, epoch) for job, (epoch, _) in self._begun.items()))
+
+    def end(self, job: str) -> None:
+        """A job is over; workers close its realm with their next task of another one."""
+        with self._lock:
+            if self._begun.pop(job, None) is not None:
+                self._epoch += 1
+
+    def _code(
+        self, job: str, bundle: UserBundle, files: Sequence[Path], options: UserCodeOptions
+    ) -> ShippedCode:
+        code = _ordered(job, bundle, self._planned(bundle, files, options), options)
+        if code.environment is None and self._is_crowded(code):
+            code = _ordered(job, bundle, self._planned(bundle, files, options, crowded=True), options)
+        return code
+
+    def _is_crowded(self, code: ShippedCode) -> bool:
+        others = self._layers - {code.layer, ""}
+        return code.layer != "" and len(others) >= code.limits.layers
+
+    def _check(self, code: ShippedCode, options: UserCodeOptions) -> None:
+        _, key = self._begun.get(code.job, (0, code.key))
+        if key != code.key:
+            raise DifferentUserCodeError(
+                f"job {code.job!r} runs with user code {key} and was begun again with {code.key}; end it "
+                "first, or give the changed program another job"
+            )
+        if code.environment is None:
+            self._layers.add(code.layer)
+        else:
+            self._admit(code.job, code.environment, options.environments)
+
+    def _admit(self, job: str, environment: ProcessEnvironment, most: int) -> None:
+        if environment.key not in self._environments and len(self._environments) >= most:
+            packages = ", ".join(f"{one.name} {one.version}" for one in environment.linked)
+            raise UsageError(
+                f"job {job!r} needs Python workers of its own for {packages}, and this application has "
+                f"workers for {len(self._environments)} sets of packages already, as many as "
+                f"classloader.max-process-environments={most} allows, which stay until it ends; take the "
+                "packages of another job or the framework's, raise the option, or open another application"
+            )
+        self._environments.add(environment.key)
+
+    def _planned(
+        self, bundle: UserBundle, files: Sequence[Path], options: UserCodeOptions, crowded: bool = False
+    ) -> UserCodePlan:
+        known = self._plans.get((bundle.key, options, crowded))
+        if known is None:
+            located = unpacked(bundle, files, ArtifactCache(folder_of(self._context) / "unpacked"))
+            try:
+                folders = [one.folder / artifact.inside for one, artifact in zip(located, bundle.artifacts)]
+                known = planned(list(zip(bundle.artifacts, folders)), options, crowded)
+            finally:
+                for one in located:
+                    one.release()
+            self._plans[bundle.key, options, crowded] = known
+        return known
+
+
+def _ordered(job: str, bundle: UserBundle, plan: UserCodePlan, options: UserCodeOptions) -> ShippedCode:
+    settings = dataclasses.replace(options.realm, identical=options.realm.identical | plan.identical)
+    return ShippedCode(
+        job=job,
+        key=key_of(bundle, settings, plan.layered),
+        bundle=bundle,
+        files=(),
+        settings=settings,
+        layered=plan.layered,
+        layer=key_of(bundle, settings, plan.layered, of_layer=True) if plan.layered else "",
+        framework=plan.framework,
+        environment=plan.environment,
+        limits=options.limits,
+        warnings=plan.warnings,
+    )
+
+
+def key_of(
+    bundle: UserBundle, settings: RealmSettings, layered: frozenset[str], of_layer: bool = False
+) -> str:
+    """The hash of all that makes a job's loader, or only of what makes its layer.
+
+    Example:
+        >>> one, other = Artifact("a.whl", "aa" * 32), Artifact("b.zip", "bb" * 32)
+        >>> layered = frozenset([one.digest])
+        >>> def key(*artifacts, of_layer):
+        ...     return key_of(UserBundle(artifacts, "cp311"), RealmSettings(), layered, of_layer)
+        >>> key(one, other, of_layer=True) == key(one, of_layer=True)
+        True
+        >>> key(one, other, of_layer=False) == key(one, of_layer=False)
+        False
+    """
+    artifacts = tuple(one for one in bundle.artifacts if not of_layer or one.digest in layered)
+    parts = [UserBundle(artifacts, bundle.abi).key, settings.order.value, str(settings.check_leaked)]
+    parts += [
+        *settings.patterns.patterns,
+        "identical",
+        *sorted(settings.identical),
+        "layered",
+        *sorted(layered),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+_of_application: Final[dict[str, UserCodeJobs]] = {}
+_lock: Final = threading.Lock()
+
+
+def jobs_of(context: SparkContext) -> UserCodeJobs:
+    """Those of an application, the same for all who ask."""
+    with _lock:
+        return _of_application.setdefault(context.applicationId, UserCodeJobs(context))

@@ -1,0 +1,76 @@
+"""What realms of jobs that are over have left in memory, and the bound at which the process ends.
+
+A leak of one realm is a warning. A worker that takes one job after the other and keeps each of them would
+end for want of memory, at a time and in a place of nobody's choosing; so it ends earlier, says why, and
+Spark starts another one.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.usercode.exhaustion import LoaderBounds
+from headgate.usercode.realm.leaks import LeakReport
+from headgate.usercode.realm.loader import Realm
+
+BUILTINS: Final = "builtins"
+"""Not counted: a realm's builtins live as long as any one function of it, and hold no module."""
+_PAGE: Final = 4096
+_log = logging.getLogger("headgate.usercode")
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    tokens: Mapping[str, weakref.ref[Any]]
+    grown: int
+
+    def lives(self) -> bool:
+        return any(token() is not None for name, token in self.tokens.items() if name != BUILTINS)
+
+
+class Leftovers:
+    """Those of this process."""
+
+    def __init__(self) -> None:
+        self._opened: dict[str, _Left] = {}
+        self._left: list[_Left] = []
+
+    def opening(self, realm: Realm) -> None:
+        """A realm is about to load modules: what the process is beyond this size, they have made it."""
+        self._opened[realm.name] = _Left(realm.tokens, resident_bytes())
+
+    def ended(self, report: LeakReport) -> None:
+        """A realm has closed."""
+        before = self._opened.pop(report.realm, None)
+        if report.leaked:
+            _log.warning("%s", report)
+        if before is not None and before.lives():
+            self._left.append(_Left(before.tokens, max(0, resident_bytes() - before.grown)))
+
+    def exceeded(self, bounds: LoaderBounds) -> str | None:
+        """What is wrong with this process; None when nothing is.
+
+        What was held by something that has gone since is not counted.
+        """
+        if self._exceeds(bounds) is None:
+            return None
+        gc.collect()
+        return self._exceeds(bounds)
+
+    def _exceeds(self, bounds: LoaderBounds) -> str | None:
+        self._left = [one for one in self._left if one.lives()]
+        return bounds.exceeded(len(self._left), sum(one.grown for one in self._left))
+
+
+def resident_bytes() -> int:
+    """Memory of this process; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+    except (OSError, IndexError, ValueError):
+        return 0

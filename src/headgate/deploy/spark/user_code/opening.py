@@ -1,0 +1,200 @@
+"""User code opened in a worker of Spark, which lives from task to task and from job to job.
+
+Each task leases its job's realm. Between tasks the process itself holds it, so that the next task of the job
+finds its modules loaded; it lets go when a task says that the job is over, because nobody else tells it.
+Spark gives a worker one task at a time, so nothing here is locked.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.deploy.spark.user_code import own_process
+from headgate.deploy.spark.user_code.arriving import Arrived, arrived, cache_of_executor, check_framework
+from headgate.deploy.spark.user_code.layers import Layers
+from headgate.deploy.spark.user_code.leftovers import Leftovers
+from headgate.deploy.spark.user_code.orders import LiveJobs, ShippedCode
+from headgate.usercode.bundle.cache import ArtifactCache
+from headgate.usercode.exhaustion import end_process, on_load_failure
+from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
+from headgate.usercode.realm import pickling
+from headgate.usercode.realm.loader import Realm
+
+_log = logging.getLogger("headgate.usercode")
+
+
+class OpenedCode:
+    """A job's user code within a task.
+
+    Args:
+        code: what was opened.
+        lease: of its realm.
+
+    Attributes:
+        job: its id.
+        realm: where its modules are.
+    """
+
+    def __init__(self, code: ShippedCode, lease: Lease) -> None:
+        self.job, self.realm = code.job, lease.realm
+        self._fatal, self._lease = code.limits.fatal, lease
+
+    def import_module(self, name: str) -> Any:
+        """A module as the job's code would import it.
+
+        Raises:
+            ImportError: as an import does.
+            UserCodeLoadError: memory ran out, and that does not end the process.
+        """
+        with self.loading():
+            return self.realm.import_module(name)
+
+    def load(self, payload: bytes) -> Any:
+        """What the job's driver has pickled, restored in the realm; see `realm.pickling`.
+
+        Raises:
+            UserCodeLoadError: the realm lacks what it refers to, or memory ran out.
+        """
+        with self.loading():
+            return pickling.loads(self.realm, payload)
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """A function of the job's, called in its realm: once for a batch, never for a record."""
+        return self.realm.call(function, *args)
+
+    def on_release(self, name: str, hook: Callable[[], Any]) -> None:
+        """Have `hook` called before the realm closes; a name that is there already is left as it is."""
+        self._lease.on_release(name, hook)
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Within it, memory that runs out means the end of this process, or of the task.
+
+        Raises:
+            UserCodeLoadError: memory ran out, and `classloader.fail-on-metaspace-oom-error` is off.
+        """
+        try:
+            yield
+        except Exception as error:
+            replaced = on_load_failure(error, self.realm.name, self._fatal)
+            if replaced is not None:
+                raise replaced from None
+            raise
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What the process holds of a job between its tasks."""
+
+    began: int
+    lease: Lease
+    arrived: Arrived | None
+
+
+class WorkerProcess:
+    """What this process has of user code.
+
+    Args:
+        cache: where artifacts are unpacked.
+    """
+
+    def __init__(self, cache: ArtifactCache) -> None:
+        self._cache = cache
+        self._leftovers = Leftovers()
+        self._layers = Layers()
+        self._loaders = UserCodeLoaders(self._open, self._leftovers.ended)
+        self._kept: dict[str, _Kept] = {}
+        self._epoch = 0
+        self._layer: Realm | None = None
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Those whose realm is open."""
+        return self._loaders.jobs
+
+    def lease(self, code: ShippedCode, live: LiveJobs) -> Lease:
+        """A job's realm for one task; realms of jobs that are over are closed first.
+
+        Raises:
+            DifferentUserCodeError: the job has a realm of other artifacts here.
+            UserCodeLoadError: its code did not come as the driver has sent it.
+            NativeModuleConflictError: its compiled packages have no place here.
+        """
+        self._close_over(live)
+        self._end_if_full(code)
+        kept = self._kept.get(code.job)
+        if kept is None:
+            kept = self._kept[code.job] = self._first(code, live.epoch_of(code.job))
+        return self._loaders.lease(code.job, Artifacts(code.key, (), code.settings))
+
+    def _close_over(self, live: LiveJobs) -> None:
+        over = live.over({job: kept.began for job, kept in self._kept.items()}, self._epoch)
+        self._epoch = max(self._epoch, live.epoch)
+        for job in over:
+            kept = self._kept.pop(job)
+            kept.lease.release()
+            if kept.arrived is not None:
+                kept.arrived.release()
+
+    def _end_if_full(self, code: ShippedCode) -> None:
+        why = self._leftovers.exceeded(code.limits.leaks)
+        if why is None:
+            return
+        if code.limits.fatal:
+            end_process(why)
+        _log.error("%s", why)
+
+    def _first(self, code: ShippedCode, began: int) -> _Kept:
+        came = arrived(code, self._cache)
+        try:
+            stays = own_process.enter(code.environment, came, self._cache)
+            check_framework(code.framework, sys.path)
+            stays = stays or (code.layer != "" and not self._layers.has(code.layer))
+            self._layer = self._layers.of(code, came)
+            paths = came.paths(without=code.layered)
+            lease = self._loaders.lease(code.job, Artifacts(code.key, paths, code.settings))
+        except BaseException:
+            came.release()
+            raise
+        return _Kept(began, lease, None if stays else came)
+
+    def _open(self, job: str, artifacts: Artifacts) -> Realm:
+        realm = Realm(job, artifacts.paths, artifacts.settings, self._layer)
+        self._leftovers.opening(realm)
+        return realm
+
+
+_process: WorkerProcess | None = None
+
+
+def this_process() -> WorkerProcess:
+    """The one of this process, made behind the fork of Spark's daemon."""
+    global _process
+    if _process is None:
+        _process = WorkerProcess(cache_of_executor())
+    return _process
+
+
+@contextmanager
+def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode]:
+    """A job's user code for the length of a task.
+
+    Args:
+        code: as the driver has shipped it.
+        live: the jobs that run, as the driver said with this task.
+
+    Raises:
+        DifferentUserCodeError: the job has a realm of other artifacts here.
+        UserCodeLoadError: its code did not come as the driver has sent it.
+        NativeModuleConflictError: its compiled packages have no place here.
+    """
+    lease = this_process().lease(code, live)
+    try:
+        yield OpenedCode(code, lease)
+    finally:
+        lease.release()

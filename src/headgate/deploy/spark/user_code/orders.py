@@ -1,0 +1,168 @@
+"""What travels from the driver to tasks: plain values that say all about a job's user code and hold none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from headgate.usercode.bundle.artifacts import UserBundle
+from headgate.usercode.exhaustion import LoaderBounds
+from headgate.usercode.native.policy import DATA_PLANE, NativeModules
+from headgate.usercode.realm.loader import RealmSettings
+
+LAYERS_MAX: Final = 2
+ENVIRONMENTS_MAX: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a worker process bears.
+
+    Attributes:
+        fatal: `classloader.fail-on-metaspace-oom-error`: exhaustion ends the process, not only the task.
+        leaks: of realms whose jobs are over.
+        layers: `classloader.max-layers-per-process`.
+    """
+
+    fatal: bool = True
+    leaks: LoaderBounds = field(default_factory=LoaderBounds)
+    layers: int = LAYERS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class UserCodeOptions:
+    """What a job and its cluster say about user code.
+
+    Attributes:
+        realm: how names are resolved.
+        native: `classloader.native-modules`.
+        data_plane: `classloader.data-plane-packages`.
+        limits: of each worker process.
+        environments: `classloader.max-process-environments`.
+    """
+
+    realm: RealmSettings = field(default_factory=RealmSettings)
+    native: NativeModules = NativeModules.AUTO
+    data_plane: tuple[str, ...] = DATA_PLANE
+    limits: Limits = field(default_factory=Limits)
+    environments: int = ENVIRONMENTS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """A distribution that takes the framework's place in workers of a job's own.
+
+    Attributes:
+        name: lower case, with hyphens.
+        version: for people.
+        contents: hash of its record.
+        digest: of the artifact that it lies in.
+        inside: the folder in that artifact.
+        entries: its files and folders there.
+        modules: top-level names that it installs.
+    """
+
+    name: str
+    version: str
+    contents: str
+    digest: str
+    inside: str
+    entries: tuple[str, ...]
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnvironment:
+    """What distinguishes workers of a job's own from all others.
+
+    Attributes:
+        key: hash of what is linked: jobs with equal packages share workers.
+        linked: the packages.
+    """
+
+    key: str
+    linked: tuple[Linked, ...]
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """Top-level names that mean the job's copy, also for the framework."""
+        return frozenset(module for one in self.linked for module in one.modules)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkPackage:
+    """A package that a job brings and for which the framework's copy is used."""
+
+    name: str
+    version: str
+    contents: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedCode:
+    """A job's user code, on its way.
+
+    Attributes:
+        job: its id.
+        key: hash of all that makes its loader: equal keys, equal loaders.
+        bundle: what is on its path.
+        files: their names in Spark's folder of files, in the bundle's order.
+        settings: how names are resolved.
+        layered: digests of artifacts that lie in the dependency layer.
+        layer: hash of all that makes that layer, which jobs share; empty when there is none.
+        framework: packages for which the worker must have what the driver has.
+        environment: of workers of the job's own; None when it runs in Spark's ordinary ones.
+        limits: of the worker process.
+        warnings: what the user should know.
+    """
+
+    job: str
+    key: str
+    bundle: UserBundle
+    files: tuple[str, ...]
+    settings: RealmSettings
+    layered: frozenset[str] = frozenset()
+    layer: str = ""
+    framework: tuple[FrameworkPackage, ...] = ()
+    environment: ProcessEnvironment | None = None
+    limits: Limits = field(default_factory=Limits)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveJobs:
+    """Which jobs with user code an application runs; the only way for a worker to hear that one is over.
+
+    Attributes:
+        epoch: grows with each job that begins or ends; a set that is older than one seen before says nothing.
+        begun: each job that runs and the epoch in which it began: one of the same id may come again.
+
+    Example:
+        >>> live = LiveJobs(7, (("a", 2), ("b", 7)))
+        >>> live.over({"a": 2, "b": 3, "c": 1}, 6), live.over({"c": 1}, 8)
+        (('b', 'c'), ())
+    """
+
+    epoch: int
+    begun: tuple[tuple[str, int], ...]
+
+    def over(self, open_: dict[str, int], seen: int) -> tuple[str, ...]:
+        """Which of the jobs that a worker has open are over.
+
+        Args:
+            open_: each job and the epoch in which it began.
+            seen: the newest epoch that the worker has seen.
+        """
+        if self.epoch < seen:
+            return ()
+        return tuple(job for job, epoch in open_.items() if (job, epoch) not in self.begun)
+
+    def epoch_of(self, job: str) -> int:
+        """When a job began; the set's own epoch for one that it does not name."""
+        return next((epoch for name, epoch in self.begun if name == job), self.epoch)
+
+
+def live_jobs(epoch: int, begun: Iterable[tuple[str, int]]) -> LiveJobs:
+    """In a fixed order, so that equal sets are equal bytes."""
+    return LiveJobs(epoch, tuple(sorted(begun)))

@@ -1,0 +1,102 @@
+"""A worker of a job's own: the job's compiled packages take the framework's place, before either is loaded.
+
+They go between the standard library and the installed packages: a user's `json.py` must not win against
+Python's, and the framework's NumPy must not win against the job's. `PYTHONPATH` would put them first, and
+would run the user's `sitecustomize` in Spark's daemon. Only what clashes is linked into that folder, with
+what it needs; pure packages stay in their realms here, too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from headgate.common.errors import InternalError
+from headgate.deploy.spark.user_code.arriving import Arrived
+from headgate.deploy.spark.user_code.environments import VARIABLE
+from headgate.deploy.spark.user_code.orders import ProcessEnvironment
+from headgate.usercode.bundle.cache import ArtifactCache
+from headgate.usercode.errors import NativeModuleConflictError
+
+_entered: dict[str, object] = {}
+"""The environment of this process and what keeps its folders; never more than one."""
+
+
+def enter(environment: ProcessEnvironment | None, arrived: Arrived, cache: ArtifactCache) -> bool:
+    """Put a job's packages in place, the first time in this process.
+
+    Args:
+        environment: of the job.
+        arrived: the job's artifacts.
+        cache: where the folder of links is made.
+
+    Returns:
+        Whether `arrived` must be kept as long as the process lives.
+
+    Raises:
+        InternalError: this worker was started for other packages.
+        NativeModuleConflictError: the framework's copy is loaded already, or would be found first.
+    """
+    named = os.environ.get(VARIABLE)
+    if named != (None if environment is None else environment.key):
+        raise InternalError(f"a task for packages {environment} came to a worker for {named}")
+    if environment is None or environment.key in _entered:
+        return False
+    _refuse_loaded(environment, sys.modules)
+    leased = cache.lease(environment.key, lambda folder: _link(environment, arrived, folder))
+    sys.path.insert(behind_standard_library(list(sys.path)), str(leased.folder))
+    importlib.invalidate_caches()
+    _entered[environment.key] = (leased, arrived)
+    _check_found(environment, leased.folder)
+    return True
+
+
+def behind_standard_library(path: Sequence[str], standard: Sequence[str] | None = None) -> int:
+    """Where in a path the job's packages go.
+
+    Args:
+        path: as `sys.path`.
+        standard: folders of the standard library; by default this interpreter's.
+
+    Example:
+        >>> behind_standard_library(["", "/py/lib", "/py/lib/lib-dynload", "/venv/site"], ["/py/lib"])
+        3
+    """
+    roots = [sysconfig.get_path("stdlib")] if standard is None else list(standard)
+    own = {*roots, *(f"{root}/lib-dynload" for root in roots)}
+    return max((index + 1 for index, entry in enumerate(path) if entry in own), default=0)
+
+
+def _refuse_loaded(environment: ProcessEnvironment, modules: Mapping[str, object]) -> None:
+    loaded = sorted(environment.modules & modules.keys())
+    if loaded:
+        raise NativeModuleConflictError(
+            f"this Python worker has loaded the framework's {', '.join(loaded)} before the job's copy was in "
+            "place, and no process can hold both; do not set spark.python.daemon.module or "
+            "spark.python.worker.module to something that loads them"
+        )
+
+
+def _link(environment: ProcessEnvironment, arrived: Arrived, folder: Path) -> None:
+    homes = {(artifact.digest, artifact.inside): place for artifact, place in arrived.places}
+    for one in environment.linked:
+        for entry in one.entries:
+            link = folder / entry
+            if not link.is_symlink():  # a folder that two distributions share
+                link.symlink_to(homes[one.digest, one.inside] / entry)
+
+
+def _check_found(environment: ProcessEnvironment, folder: Path) -> None:
+    for module in sorted(environment.modules):
+        spec = PathFinder.find_spec(module)
+        places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
+        if not any(place.startswith(str(folder)) for place in places):
+            raise NativeModuleConflictError(
+                f"the job's {module} would not be used in a worker of the job's own: {places} come first on "
+                "the import path; remove them from PYTHONPATH and spark.executorEnv.PYTHONPATH"
+            )

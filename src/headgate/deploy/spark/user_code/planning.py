@@ -1,0 +1,217 @@
+"""Where each package of a job runs, decided on the driver before anything is shipped.
+
+A bundle without compiled parts needs no look at the framework's packages and is ready at once. Else
+`usercode.native.policy` decides by distribution, and here it becomes artifacts: those that hold installed
+packages lie in the dependency layer, those without are the user's own program and end with their job.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from headgate.common.errors import UsageError
+from headgate.deploy.spark.user_code.orders import (
+    FrameworkPackage,
+    Linked,
+    ProcessEnvironment,
+    UserCodeOptions,
+)
+from headgate.usercode.bundle.artifacts import Artifact
+from headgate.usercode.native.distributions import Installed, installed_in
+from headgate.usercode.native.policy import NativeModules, NativePlan, Place, plan
+
+_BOUND: Final = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class UserCodePlan:
+    """What was decided.
+
+    Attributes:
+        identical: top-level modules that are the framework's.
+        layered: digests of artifacts in the dependency layer.
+        framework: packages for which the framework's copy is used.
+        environment: of workers of the job's own; None when it needs none.
+        warnings: what the user should know.
+    """
+
+    identical: frozenset[str] = frozenset()
+    layered: frozenset[str] = frozenset()
+    framework: tuple[FrameworkPackage, ...] = ()
+    environment: ProcessEnvironment | None = None
+    warnings: tuple[str, ...] = ()
+
+
+Located = Sequence[tuple[Artifact, Path]]
+"""Artifacts, and the folders on this machine that are their entries of the path."""
+
+
+def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -> UserCodePlan:
+    """Where the packages of a bundle run.
+
+    Args:
+        located: the bundle, unpacked on the driver.
+        options: of the job.
+        crowded: whether ordinary workers hold as many layers as they may.
+
+    Raises:
+        UserCodeLoadError: the options refuse a package, or some packages that belong together are missing.
+        UsageError: Headgate does not run with a version that the job brings for workers of its own.
+    """
+    brought, home = _brought(located)
+    if not any(one.is_native for one in brought.values()):
+        return UserCodePlan()
+    found = plan(brought, framework_packages(), options.native, options.data_plane)
+    if crowded and options.native is NativeModules.AUTO:
+        found = _without_layer(found)
+    environment = _environment(found, brought, home, options)
+    if environment is not None:
+        check_supported({one.name: one.version for one in environment.linked}, _requirements())
+    return UserCodePlan(
+        found.identical | (frozenset() if environment is None else environment.modules),
+        _layered(found, home),
+        tuple(_of_framework(found)),
+        environment,
+        found.warnings,
+    )
+
+
+def _without_layer(found: NativePlan) -> NativePlan:
+    placements = tuple(
+        replace(one, place=Place.PROCESS, reason="ordinary workers have no room for another layer")
+        if one.place is Place.LAYER
+        else one
+        for one in found.placements
+    )
+    return replace(found, placements=placements)
+
+
+@functools.cache
+def framework_packages() -> Mapping[str, Installed]:
+    """The distributions of this process, by name; looked up once."""
+    return installed_in(sys.path)
+
+
+def _brought(located: Located) -> tuple[dict[str, Installed], dict[str, Artifact]]:
+    """The distributions of a bundle by name, and the artifact that each lies in; of two the first counts."""
+    brought: dict[str, Installed] = {}
+    home: dict[str, Artifact] = {}
+    for artifact, folder in located:
+        for name, one in installed_in([str(folder)]).items():
+            if name not in brought:
+                brought[name], home[name] = one, artifact
+    return brought, home
+
+
+def _layered(found: NativePlan, home: Mapping[str, Artifact]) -> frozenset[str]:
+    """All artifacts with installed packages, when one of them must stay: what it imports must stay, too."""
+    if not any(one.place is Place.LAYER for one in found.placements):
+        return frozenset()
+    return frozenset(artifact.digest for artifact in home.values())
+
+
+def _of_framework(found: NativePlan) -> Iterator[FrameworkPackage]:
+    for one in found.placements:
+        if one.place is Place.PARENT:
+            ours = framework_packages()[one.name]
+            yield FrameworkPackage(ours.name, ours.version, ours.contents)
+
+
+def _environment(
+    found: NativePlan,
+    brought: Mapping[str, Installed],
+    home: Mapping[str, Artifact],
+    options: UserCodeOptions,
+) -> ProcessEnvironment | None:
+    own = [one.name for one in found.placements if one.place is Place.PROCESS]
+    if not own:
+        return None
+    patterns = options.realm.patterns
+    linked = tuple(
+        Linked(
+            name,
+            brought[name].version,
+            brought[name].contents,
+            home[name].digest,
+            home[name].inside,
+            brought[name].entries,
+            brought[name].modules,
+        )
+        for name in closure(own, brought)
+        if not any(patterns.match(module) for module in brought[name].modules)
+    )
+    text = "\n".join(f"{one.name} {one.version} {one.contents}" for one in linked)
+    return ProcessEnvironment(hashlib.sha256(text.encode()).hexdigest()[:32], linked)
+
+
+def closure(names: Iterable[str], brought: Mapping[str, Installed]) -> list[str]:
+    """Distributions and all that they need, as far as the job brings it, by name.
+
+    Example:
+        >>> def package(name, *needs):
+        ...     return Installed(name, "1", "c", "/x", (name,), (), needs)
+        >>> closure(["pandas"], {"pandas": package("pandas", "numpy", "pytz"), "pytz": package("pytz")})
+        ['pandas', 'pytz']
+    """
+    found: set[str] = set()
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        if name in brought and name not in found:
+            found.add(name)
+            todo.extend(brought[name].requires)
+    return sorted(found)
+
+
+def check_supported(versions: Mapping[str, str], requirements: Iterable[str]) -> None:
+    """Refuse versions that Headgate itself would have to use in workers of the job's own and cannot.
+
+    Args:
+        versions: that the job brings, by name.
+        requirements: of Headgate, as its metadata have them.
+
+    Raises:
+        UsageError: one is out of range.
+
+    Example:
+        >>> check_supported({"numpy": "1.26.4"}, ["numpy>=2", 'x>=3; extra == "y"'])
+        Traceback (most recent call last):
+            ...
+        headgate.common.errors.UsageError: the job brings numpy 1.26.4, which its workers would use for ...
+    """
+    for requirement in requirements:
+        name = _NAME.match(requirement)
+        version = None if name is None or "extra ==" in requirement else versions.get(name.group().lower())
+        if version is None:
+            continue
+        for sign, bound in _BOUND.findall(requirement):
+            if (_release(version) < _release(bound)) == (sign == ">="):
+                raise UsageError(
+                    f"the job brings {requirement.split('>')[0].split('<')[0].strip()} {version}, which its "
+                    f"workers would use for Headgate, too, and Headgate needs {requirement.strip()}; bring a "
+                    "version in that range, or leave these packages to the framework "
+                    "(classloader.native-modules=parent)"
+                )
+
+
+def _release(version: str) -> tuple[int, ...]:
+    digits = re.match(r"\d+(?:\.\d+)*", version)
+    parts = [int(part) for part in digits.group().split(".")] if digits else []
+    return tuple([*parts, 0, 0, 0, 0][:4])
+
+
+def _requirements() -> list[str]:
+    """Headgate's own; none where it runs from sources that were never installed."""
+    try:
+        return importlib.metadata.requires("headgate") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []

@@ -1,0 +1,73 @@
+"""Files of user code given to Spark: under names that say their content, once for each application.
+
+`addFile` and never `addPyFile`: the latter puts files on the import path of every worker of the application,
+where they are the framework's and all other jobs'.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headgate.usercode.bundle.artifacts import UserBundle
+from headgate.usercode.bundle.unpacking import TARS, ZIPS
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_lock: Final = threading.Lock()
+_added: Final[set[tuple[str, str]]] = set()
+
+
+def shipped_name(name: str, digest: str) -> str:
+    """The name under which a file travels: of its content, with the ending that says how it is unpacked.
+
+    Example:
+        >>> shipped_name("Job.tar.gz", "ab" * 32)
+        'headgate-user-abababababababababababababababab.tar.gz'
+    """
+    ending = max((end for end in (*ZIPS, *TARS) if name.lower().endswith(end)), key=len, default="")
+    return f"headgate-user-{digest[:32]}{ending}"
+
+
+def ship_files(context: SparkContext, bundle: UserBundle, files: Sequence[Path]) -> tuple[str, ...]:
+    """Hand a bundle's files to Spark, which brings them to every executor that runs a task.
+
+    Args:
+        context: of the application.
+        bundle: what the files are.
+        files: in the bundle's order.
+
+    Returns:
+        Their names in Spark's folder of files.
+    """
+    names = tuple(shipped_name(one.name, one.digest) for one in bundle.artifacts)
+    folder = folder_of(context)
+    for name, file in zip(names, files, strict=True):
+        with _lock:
+            if (context.applicationId, name) not in _added:
+                context.addFile(str(_beside(file, folder / name)))
+                _added.add((context.applicationId, name))
+    return names
+
+
+def folder_of(context: SparkContext) -> Path:
+    """Where files lie on the driver while Spark runs: executors that replace lost ones fetch them late."""
+    folder = Path(context._temp_dir) / "headgate-user-code"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def _beside(file: Path, target: Path) -> Path:
+    """The same file under another name; a copy only where no link can be."""
+    if not target.exists():
+        with contextlib.suppress(OSError):
+            os.link(file, target)
+    if not target.exists():
+        shutil.copyfile(file, target)
+    return target

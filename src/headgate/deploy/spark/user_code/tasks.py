@@ -1,0 +1,55 @@
+"""The function that Spark runs for a job with user code."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from headgate.deploy.spark.user_code.opening import OpenedCode, opened
+from headgate.deploy.spark.user_code.orders import LiveJobs, ShippedCode
+
+Body = Callable[[OpenedCode, Iterable[Any]], Iterable[Any]]
+"""The framework's part of a task: called with the opened code and the rows of its partition."""
+
+
+def task_function(code: ShippedCode, live: LiveJobs, body: Body) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """A function for `mapPartitions` that opens a job's code and runs `body` with it.
+
+    It travels by value and knows only plain values: the import path, and in a worker of the job's own its
+    packages, are in place before anything else is imported.
+
+    Args:
+        code: as shipped.
+        live: the jobs that run at this moment.
+        body: of the framework; what it refers to is imported behind that.
+    """
+    import cloudpickle
+
+    order, payload, paths = pickle.dumps((code, live)), cloudpickle.dumps(body), tuple(sys.path)
+
+    def headgate_user_task(rows: Iterable[Any]) -> Iterator[Any]:
+        import sys
+
+        sys.path.extend(path for path in paths if path not in sys.path)
+        from headgate.deploy.spark.user_code.tasks import run
+
+        yield from run(order, payload, rows)
+
+    return headgate_user_task
+
+
+def run(order: bytes, payload: bytes, rows: Iterable[Any]) -> Iterator[Any]:
+    """In the worker: what the body gives, with the job's code opened as long as that takes.
+
+    Args:
+        order: the code and the live jobs, pickled.
+        payload: the body, pickled.
+        rows: of the task's partition.
+    """
+    # Both were written by the driver and handed over by Spark, which ships code the same way.
+    code, live = pickle.loads(order)  # noqa: S301
+    with opened(code, live) as user_code:
+        body: Body = pickle.loads(payload)  # noqa: S301
+        yield from body(user_code, rows)
