@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pickle
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +22,7 @@ from headgate.connectors.dataframe.to_spark import SparkSink, spark_sink
 from headgate.connectors.dataframe.to_spark_commit import SparkCommitter
 from headgate.connectors.dataframe.to_spark_frames import Columns, agreed, same_columns
 from headgate.connectors.dataframe.to_spark_journal import Begun, GoesOn, Origin, Written
-from headgate.connectors.dataframe.to_spark_log import Log
+from headgate.connectors.dataframe.to_spark_log import Log, decoded
 from headgate.connectors.dataframe.writers import EpochWriter, SparkEpoch, parquet
 from headgate.connectors.dataframe.writers.base import AT_LEAST_ONCE, IDEMPOTENT
 from headgate.testing.suites import SinkSuite
@@ -373,3 +374,10 @@ def test_the_guide_is_true(tmp_path: Path) -> None:
     env.checkpoints(every="10s", storage=str(tmp_path))
     names["program"](env)
     assert AT_LEAST_ONCE in env.explain()
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"type":"begun"}', b"[" * 100_000, b"\xff"])
+def test_an_entry_of_the_journal_that_is_none_is_refused(body: bytes) -> None:
+    """Also with a right checksum, and however deep it is nested."""
+    with pytest.raises(OperatingError, match="'a file' does not tell which epochs were written"):
+        decoded(b"%08x %s\n" % (zlib.crc32(body), body), "a file")

@@ -160,7 +160,7 @@ def decoded(stored: bytes, where: str) -> Entry:
         if int(checksum, 16) != zlib.crc32(body):
             raise ValueError(f"its CRC-32 is {zlib.crc32(body):08x}; expected {checksum.decode()}")
         entry: Entry = msgspec.json.decode(body, type=Entry)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise OperatingError(
             f"{where!r} does not tell which epochs were written: {problem}; it was changed or damaged, put "
             "it back from a copy"
