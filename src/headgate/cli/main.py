@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from headgate.cli import checkpoint, control, savepoint
+from headgate.cli import checkpoint, control, savepoint, usercode
 from headgate.cli.exit_codes import ending_of
 from headgate.cli.options_page import page
 from headgate.cli.run import RunRequest, assignments
@@ -32,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(savepoint.app, name="savepoint")
 app.add_typer(control.checkpoint_app, name="checkpoint")
+app.add_typer(usercode.app, name="usercode")
 control.checkpoint_app.command("verify")(checkpoint.verify_stored)
 control.checkpoint_app.command("prune")(checkpoint.prune_stored)
 savepoint.app.command("create")(control.create_savepoint)

@@ -165,7 +165,7 @@ class Line:
     def _job_of(self, entry: Path) -> str:
         try:
             return str(json.loads(entry.read_bytes())["job"])
-        except (ValueError, KeyError, TypeError) as problem:
+        except (ValueError, KeyError, TypeError, RecursionError) as problem:
             raise OperatingError(
                 f"{str(entry)!r} does not tell which job went on here: {problem}; it was changed or damaged, "
                 "put it back from a copy"

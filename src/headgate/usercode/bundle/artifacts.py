@@ -74,7 +74,7 @@ def made_from(paths: Sequence[Path], folder: Path) -> tuple[UserBundle, tuple[Pa
     """
     files = tuple(_packed(path, folder) for path in paths)
     artifacts = tuple(
-        Artifact(file.name, hash_of(file), _inside(path)) for path, file in zip(paths, files, strict=True)
+        Artifact(file.name, hash_of(file), inside_of(path)) for path, file in zip(paths, files, strict=True)
     )
     return UserBundle(artifacts, abi_of_this()), files
 
@@ -144,7 +144,7 @@ def _pack(source: Path, folder: Path) -> Path:
     return target
 
 
-def _inside(path: Path) -> str:
+def inside_of(path: Path) -> str:
     """Where modules lie in what the user named: a packed environment has them deep inside."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     inside = f"lib/{version}/site-packages"

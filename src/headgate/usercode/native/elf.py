@@ -1,8 +1,7 @@
 """The name by which the dynamic linker knows a shared library: DT_SONAME of an ELF file.
 
 Two libraries of one name cannot both be loaded: the second one gets the first one's code, which is harmless
-only where both are the same. pyarrow before 19
-names its library without a version, for instance.
+only where both are the same. pyarrow before 19 names its library without a version, for instance.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Places:
             return self._layer is not None and self._layer.namespace(name)
         if origin is Origin.PARENT:
             with pinned_to_framework():
-                return _is_namespace(_spec_of_framework(name))
+                return _is_namespace(spec_of_framework(name))
         loaded = self._modules.get(name)
         return _is_namespace(self.spec(name) if loaded is None else getattr(loaded, "__spec__", None))
 
@@ -92,10 +92,11 @@ def framework_has(name: str) -> bool:
     with pinned_to_framework():
         if name in sys.modules:
             return True
-        return _spec_of_framework(name) is not None
+        return spec_of_framework(name) is not None
 
 
-def _spec_of_framework(name: str) -> ModuleSpec | None:
+def spec_of_framework(name: str) -> ModuleSpec | None:
+    """Where the framework's copy of a module lies, asked in the framework's view; its package is imported."""
     loaded: ModuleType | None = sys.modules.get(name)
     if loaded is not None:
         return getattr(loaded, "__spec__", None)
