@@ -1,0 +1,146 @@
+"""``headgate usercode``: which copy of a module a job's code would get, and why."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headgate.cli.exit_codes import ending_of
+from headgate.common.errors import ConfigError, InternalError, UsageError
+
+# In a process of its own: to see whether the framework has a part of a package, Python imports the package.
+_CHILD: Final = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from headgate.usercode.explaining import child_main; child_main()"
+)
+_ANSWER: Final = "headgate-usercode: "
+_WIDEST: Final = 1_000
+_COLORS: Final = {"user": "green", "dependency layer": "cyan", "framework": "yellow"}
+
+app = typer.Typer(help="Look at how a job's code is loaded.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `explain` a command of its own while there is no other."""
+
+
+@app.command()
+def explain(
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="The job's Python file; it is not run.")],
+    modules: Annotated[list[str], typer.Argument(metavar="MODULE...", help="Names of modules.")],
+    others: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="PATH", help="A folder, archive or wheel that the job brings."),
+    ] = None,
+    requirements: Annotated[
+        str | None,
+        typer.Option("--requirements", metavar="LOCKED", help="A requirements file, pinned with hashes."),
+    ] = None,
+    define: Annotated[
+        list[str] | None,
+        typer.Option("--define", "-D", metavar="KEY=VALUE", help="A setting `classloader.*`."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")] = False,
+) -> None:
+    """Tell which copy of a module a name means in a job, from which file, and why; nothing is started."""
+    try:
+        found = asked(program, modules, others or (), requirements, settings_of(define or ()))
+    except (Exception, KeyboardInterrupt) as error:
+        ending = ending_of(error)
+        print(ending.text, file=sys.stderr)
+        raise typer.Exit(ending.code) from None
+    print(json.dumps(found, indent=2) if as_json else render(found, sys.stdout.isatty()))
+
+
+def settings_of(define: Sequence[str]) -> dict[str, str]:
+    """The texts behind `-D`; of two for one key the last wins.
+
+    Raises:
+        ConfigError: one has no `=`.
+    """
+    settings = {}
+    for assignment in define:
+        key, equals, value = assignment.partition("=")
+        if not equals:
+            raise ConfigError(
+                f"-D got {assignment!r}; expected key=value, such as -D classloader.native-modules=process"
+            )
+        settings[key.strip()] = value
+    return settings
+
+
+def asked(
+    program: str,
+    modules: Sequence[str],
+    others: Sequence[str],
+    requirements: str | None,
+    settings: Mapping[str, str],
+) -> dict[str, Any]:
+    """The explanation as plain values; `usercode.explaining` says what is in it.
+
+    Raises:
+        UsageError: something of the request is wrong, or such a job would be refused.
+    """
+    request = {
+        "program": program,
+        "modules": list(modules),
+        "others": list(others),
+        "requirements": requirements,
+        "settings": dict(settings),
+    }
+    sources = str(Path(__file__).resolve().parents[2])
+    ended = subprocess.run(  # noqa: S603 - our own interpreter and our own code
+        [sys.executable, "-P", "-c", _CHILD, sources],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line for line in ended.stdout.splitlines() if line.startswith(_ANSWER)]
+    if not lines:
+        raise InternalError(f"no explanation came, and the process said: {ended.stderr.strip()[-2_000:]}")
+    said: dict[str, Any] = json.loads(lines[-1].removeprefix(_ANSWER))
+    if "refused" in said:
+        raise UsageError(said["refused"])
+    found: dict[str, Any] = said["explanation"]
+    return found
+
+
+def render(found: Mapping[str, Any], color: bool = False) -> str:
+    """The explanation for people: one row for each module."""
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    native = any(row["native"] for row in found["modules"])
+    for name in ("module", "copy", "file", "why", *(["compiled parts run"] if native else [])):
+        table.add_column(name, no_wrap=True)
+    for row in found["modules"]:
+        table.add_row(*_row(row), *([escape(_native(row["native"]))] if native else []))
+    console = Console(width=_WIDEST, force_terminal=color, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    notes = [f"warning: {warning}" for warning in found["warnings"]]
+    if found["own_processes"]:
+        notes.insert(0, "the job needs worker processes of its own")
+    return "\n".join([*lines, *([""] if notes else []), *notes])
+
+
+def _row(row: Mapping[str, Any]) -> list[str]:
+    copy = f"[{_COLORS[row['copy']]}]{row['copy']}[/]"
+    return [escape(row["module"]), copy, escape(row["file"] or "-"), escape(row["reason"])]
+
+
+def _native(placed: Sequence[Mapping[str, str]]) -> str:
+    return "; ".join(
+        f"{one['package']} {one['version']}: {one['runs']} ({one['reason']})" for one in placed
+    ) or "-"  # fmt: skip

@@ -1,0 +1,283 @@
+"""Which copy of a module a name would mean in a job, from which file it would come, and why.
+
+Nothing of the job is run, and no realm is opened: what lies on the job's path is looked up by the table that
+realms use (`resolution`), and packages with compiled parts by the policy of `native`::
+
+    entries(...)     what the user names, as folders on this machine
+    explain(...)     the answer for some modules
+    answer(...)      both, from plain values to plain values: what a command asks for in a process of its own
+
+To learn whether the framework has `a.b`, Python imports the framework's `a`: better in another process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.common.errors import UsageError
+from headgate.usercode.bundle.artifacts import inside_of
+from headgate.usercode.bundle.requirements import wheels_of
+from headgate.usercode.bundle.unpacking import is_archive, unpack
+from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.native.distributions import Installed, installed_in
+from headgate.usercode.native.policy import NativePlan, Place, Placement, plan
+from headgate.usercode.realm.context import pinned_to_framework
+from headgate.usercode.realm.places import Places, spec_of_framework
+from headgate.usercode.resolution import Origin, Resolver
+from headgate.usercode.settings import DependencyLayer, UserCodeSettings
+
+ANSWER: Final = "headgate-usercode: "
+"""Begins the one line that a child process answers with; packages may print others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing on a job's path.
+
+    Attributes:
+        folder: where its modules lie on this machine.
+        shown: what the user calls that folder.
+    """
+
+    folder: Path
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleExplained:
+    """What is known of one module.
+
+    Attributes:
+        module: its name.
+        copy: whose.
+        file: from which it would be loaded; the folders of a namespace package; None when there is none.
+        reason: the rule.
+        native: where the job's native packages of that name would run.
+    """
+
+    module: str
+    copy: Origin
+    file: str | None
+    reason: str
+    native: tuple[Placement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer.
+
+    Attributes:
+        modules: in the order in which they were asked for.
+        placements: of all native packages that the job brings.
+        warnings: what the user should know.
+    """
+
+    modules: tuple[ModuleExplained, ...]
+    placements: tuple[Placement, ...]
+    warnings: tuple[str, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "modules": [
+                {
+                    "module": one.module,
+                    "copy": one.copy.value,
+                    "file": one.file,
+                    "reason": one.reason,
+                    "native": [_placed(placement) for placement in one.native],
+                }
+                for one in self.modules
+            ],
+            "native_packages": [_placed(placement) for placement in self.placements],
+            "own_processes": any(placement.place is Place.PROCESS for placement in self.placements),
+            "warnings": list(self.warnings),
+        }
+
+
+def _placed(placement: Placement) -> dict[str, str]:
+    return {
+        "package": placement.name,
+        "version": placement.version,
+        "runs": placement.place.value,
+        "reason": placement.reason,
+    }
+
+
+class _Layer:
+    """A dependency layer that is not opened: what it would have."""
+
+    def __init__(self, path: Sequence[str], settings: UserCodeSettings, identical: frozenset[str]) -> None:
+        self.places = Places({}, lambda: path, None)
+        self._resolver = Resolver(settings.patterns, settings.resolve_order, self.places, identical)
+
+    def owns(self, name: str) -> bool:
+        """See `places.Layer`."""
+        return self._resolver.decide(name).origin is Origin.CHILD and self.places.has(Origin.CHILD, name)
+
+    def namespace(self, name: str) -> bool:
+        """See `places.Layer`."""
+        return self.places.is_namespace(Origin.CHILD, name)
+
+
+class _View:
+    """What modules mean on a job's path.
+
+    Args:
+        path: the job's, in order of search.
+        layered: those of it that lie in the dependency layer.
+        settings: of the loader.
+        identical: top-level modules that are the framework's, byte by byte.
+    """
+
+    def __init__(
+        self,
+        path: Sequence[Entry],
+        layered: Sequence[Entry],
+        settings: UserCodeSettings,
+        identical: frozenset[str],
+    ) -> None:
+        self._entries = path
+        own = [str(one.folder) for one in path if one not in layered]
+        self._layer = _Layer([str(one.folder) for one in layered], settings, identical)
+        self._places = Places({}, lambda: own, self._layer)
+        self._resolver = Resolver(settings.patterns, settings.resolve_order, self._places, identical)
+
+    def module(self, name: str) -> ModuleExplained:
+        """One module, without what is known of its package."""
+        decision = self._resolver.decide(name)
+        return ModuleExplained(name, decision.origin, self._file(name, decision.origin), decision.reason)
+
+    def _file(self, name: str, origin: Origin) -> str | None:
+        spec = self._spec(name, origin)
+        if spec is None:
+            return None
+        files = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
+        return os.pathsep.join(self._shown(file) for file in files) or None
+
+    def _spec(self, name: str, origin: Origin) -> ModuleSpec | None:
+        if origin is Origin.PARENT:
+            with pinned_to_framework():
+                return spec_of_framework(name)
+        return (self._layer.places if origin is Origin.LAYER else self._places).spec(name)
+
+    def _shown(self, file: str) -> str:
+        for one in self._entries:
+            if Path(file).is_relative_to(one.folder):
+                return str(Path(one.shown, Path(file).relative_to(one.folder)))
+        return file
+
+
+def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSettings) -> Explanation:
+    """Which copy each module means.
+
+    Args:
+        names: of the modules, dotted.
+        path: what the job brings, in order of search.
+        settings: of the loader.
+
+    Raises:
+        UserCodeLoadError: a job with these packages would be refused.
+    """
+    packages = {one: installed_in([str(one.folder)]) for one in path}
+    brought: dict[str, Installed] = {}
+    for found in packages.values():
+        brought = {**found, **brought}  # of two the first on the path
+    native = any(one.is_native for one in brought.values())
+    framework = installed_in(sys.path) if native else {}
+    decided = plan(brought, framework, settings.native_modules, settings.data_plane)
+    holding = [one for one, found in packages.items() if found]
+    view = _View(path, holding if _is_layered(decided, settings) else [], settings, decided.identical)
+    return Explanation(
+        tuple(_with_native(view.module(name), brought, decided) for name in names),
+        decided.placements,
+        (*settings.warnings, *decided.warnings),
+    )
+
+
+def _is_layered(decided: NativePlan, settings: UserCodeSettings) -> bool:
+    """Whether installed packages lie in a layer: all of them, as what stays must not need what goes."""
+    if settings.dependency_layer is DependencyLayer.NATIVE:
+        return any(one.place is Place.LAYER for one in decided.placements)
+    return settings.dependency_layer is DependencyLayer.ALWAYS
+
+
+def _with_native(
+    module: ModuleExplained, brought: Mapping[str, Installed], decided: NativePlan
+) -> ModuleExplained:
+    top = module.module.partition(".")[0]
+    native = tuple(one for one in decided.placements if top in brought[one.name].modules)
+    return ModuleExplained(module.module, module.copy, module.file, module.reason, native)
+
+
+def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scratch: Path) -> Iterator[Entry]:
+    """A job's path: the folder of its program, then what is brought beside it; archives are unpacked.
+
+    Args:
+        program: a Python file.
+        others: folders, archives and wheels, in order of search.
+        wheels: of its requirements.
+        scratch: an empty folder.
+
+    Raises:
+        UsageError: there is no such program.
+        UserCodeLoadError: one of the others is not there, or cannot be unpacked.
+    """
+    if not program.is_file():
+        raise UsageError(f"there is no program {str(program)!r}; give the path of a Python file")
+    yield Entry(program.resolve().parent, str(program.resolve().parent))
+    for number, path in enumerate((*others, *wheels)):
+        if path.is_dir():
+            yield Entry((path / inside_of(path)).resolve(), str(path / inside_of(path)))
+        elif path.is_file() and is_archive(path.name):
+            yield _unpacked(path, scratch / str(number))
+        else:
+            raise UserCodeLoadError(
+                f"user code {str(path)!r} is neither a folder nor an archive; name the folder that holds a "
+                "module, not its file"
+            )
+
+
+def _unpacked(archive: Path, folder: Path) -> Entry:
+    folder.mkdir()
+    unpack(archive, folder)
+    inside = inside_of(archive)
+    return Entry((folder / inside).resolve(), str(archive / inside))
+
+
+def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What plain values ask for.
+
+    Args:
+        asked: `program`, `modules`, `others`, `requirements` (a file, or None) and `settings`.
+
+    Raises:
+        UsageError: something of it is wrong.
+    """
+    settings = UserCodeSettings.from_texts(asked["settings"])
+    with tempfile.TemporaryDirectory(prefix="headgate-explain-") as made:
+        scratch, unpacked = Path(made), Path(made, "unpacked")
+        unpacked.mkdir()
+        locked = asked["requirements"]
+        wheels = wheels_of(Path(locked), scratch / "wheels") if locked is not None else ()
+        others = [Path(path) for path in asked["others"]]
+        path = list(entries(Path(asked["program"]), others, wheels, unpacked))
+        return explain(asked["modules"], path, settings).facts()
+
+
+def child_main() -> None:
+    """What a child process runs: a request on the standard input, one line with the answer on the output."""
+    said: dict[str, Any]
+    try:
+        said = {"explanation": answer(json.load(sys.stdin))}
+    except UsageError as error:
+        said = {"refused": str(error)}
+    sys.stdout.write(f"\n{ANSWER}{json.dumps(said)}\n")
