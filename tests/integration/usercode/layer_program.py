@@ -5,26 +5,20 @@ python layer_program.py SOURCES FOLDER ENVIRONMENTS
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
-import traceback
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-_bare = sys.modules["headgate"] = ModuleType("headgate")
-_bare.__path__ = [str(Path(sys.argv[1], "headgate"))]
-ROOT, ENVIRONMENT = Path(sys.argv[2]), Path(sys.argv[3], "b")
+ENVIRONMENT = Path(sys.argv[3], "b")
+
+from realm_checks import FOUND, ROOT, check, tell
 
 from headgate.usercode.errors import NativeModuleConflictError
 from headgate.usercode.loaders import Artifacts, UserCodeLoaders
 from headgate.usercode.realm.leaks import LeakReport
 from headgate.usercode.realm.loader import Realm
 
-FOUND: dict[str, Any] = {}
 PROGRAM = """
 import importlib
 import numpy, pandas, pyarrow, pydantic
@@ -36,15 +30,6 @@ def go():
 def late():
     return importlib.import_module("requests").__version__
 """
-
-
-def check(name: str, made: Callable[[], Any], expected: Any = True) -> None:
-    """Note "ok", or what came instead."""
-    try:
-        got = made()
-        FOUND[name] = "ok" if got == expected else f"got {got!r}, expected {expected!r}"
-    except BaseException:
-        FOUND[name] = traceback.format_exc()
 
 
 def rounds(layer: Realm) -> dict[str, Any]:
@@ -88,9 +73,7 @@ def main() -> None:
     check("jobs leave nothing", lambda: found["left"], [[]] * 5)
     check("numpy is the layer's", lambda: "numpy" in layer.modules and "numpy" not in sys.modules)
     check("the same files a second time", second_realm)
-    print(json.dumps({"checks": FOUND, "imports_ms": found["imports_ms"]}))
-    sys.stdout.flush()
-    os._exit(0)
+    tell({"checks": FOUND, "imports_ms": found["imports_ms"]})
 
 
 if __name__ == "__main__":

@@ -9,24 +9,18 @@ from __future__ import annotations
 
 import http.server
 import importlib
-import json
-import os
 import sys
 import threading
-import traceback
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-_bare = sys.modules["headgate"] = ModuleType("headgate")
-_bare.__path__ = [str(Path(sys.argv[1], "headgate"))]
-ROOT, ENVIRONMENTS = Path(sys.argv[2]), Path(sys.argv[3])
+ENVIRONMENTS = Path(sys.argv[3])
 sys.path.insert(1, str(ENVIRONMENTS / "framework"))
+
+from realm_checks import FOUND, ROOT, check, tell
 
 from headgate.usercode.realm.loader import Realm
 
-FOUND: dict[str, Any] = {}
 JOBS = ("a", "b")
 
 ATTRS = """
@@ -147,15 +141,6 @@ def go():
 """
 
 
-def check(name: str, made: Callable[[], Any], expected: Any = True) -> None:
-    """Note "ok", or what came instead."""
-    try:
-        got = made()
-        FOUND[name] = "ok" if got == expected else f"got {got!r}, expected {expected!r}"
-    except BaseException:
-        FOUND[name] = traceback.format_exc()
-
-
 class Server(http.server.BaseHTTPRequestHandler):
     """Answers with the caller's name."""
 
@@ -245,9 +230,7 @@ def main() -> None:
         jobs[name] = Realm(name, [str(ROOT / name), str(ENVIRONMENTS / name)])
     pure(jobs)
     native(jobs)
-    print(json.dumps(FOUND))
-    sys.stdout.flush()
-    os._exit(0)
+    tell(FOUND)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ def run(name: str, environments: Path, folder: Path) -> dict[str, Any]:
         capture_output=True,
         text=True,
         timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests" / "unit" / "usercode")},
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

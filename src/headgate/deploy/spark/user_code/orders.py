@@ -61,6 +61,7 @@ class Linked:
         inside: the folder in that artifact.
         entries: its files and folders there.
         modules: top-level names that it installs.
+        compiled: whether it has compiled parts; others are there because such a one needs them.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Linked:
     inside: str
     entries: tuple[str, ...]
     modules: tuple[str, ...]
+    compiled: bool
 
 
 @dataclass(frozen=True, slots=True)

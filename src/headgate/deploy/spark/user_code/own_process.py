@@ -4,6 +4,9 @@ They go between the standard library and the installed packages: a user's `json.
 Python's, and the framework's NumPy must not win against the job's. `PYTHONPATH` would put them first, and
 would run the user's `sitecustomize` in Spark's daemon. Only what clashes is linked into that folder, with
 what it needs; pure packages stay in their realms here, too.
+
+Of pure packages that the linked ones need, those that Spark's worker has loaded by then stay the framework's
+(`typing_extensions`, for instance): a module is in a process once, and they serve both.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import importlib
 import os
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence, Set
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -47,12 +50,13 @@ def enter(environment: ProcessEnvironment | None, arrived: Arrived, cache: Artif
         raise InternalError(f"a task for packages {environment} came to a worker for {named}")
     if environment is None or environment.key in _entered:
         return False
-    _refuse_loaded(environment, sys.modules)
+    loaded = environment.modules & sys.modules.keys()
+    _refuse_loaded(environment, loaded)
     leased = cache.lease(environment.key, lambda folder: _link(environment, arrived, folder))
     sys.path.insert(behind_standard_library(list(sys.path)), str(leased.folder))
     importlib.invalidate_caches()
     _entered[environment.key] = (leased, arrived)
-    _check_found(environment, leased.folder)
+    _check_found(environment.modules - loaded, leased.folder)
     return True
 
 
@@ -72,11 +76,11 @@ def behind_standard_library(path: Sequence[str], standard: Sequence[str] | None 
     return max((index + 1 for index, entry in enumerate(path) if entry in own), default=0)
 
 
-def _refuse_loaded(environment: ProcessEnvironment, modules: Mapping[str, object]) -> None:
-    loaded = sorted(environment.modules & modules.keys())
-    if loaded:
+def _refuse_loaded(environment: ProcessEnvironment, loaded: Set[str]) -> None:
+    both = sorted(loaded & {module for one in environment.linked if one.compiled for module in one.modules})
+    if both:
         raise NativeModuleConflictError(
-            f"this Python worker has loaded the framework's {', '.join(loaded)} before the job's copy was in "
+            f"this Python worker has loaded the framework's {', '.join(both)} before the job's copy was in "
             "place, and no process can hold both; do not set spark.python.daemon.module or "
             "spark.python.worker.module to something that loads them"
         )
@@ -91,8 +95,8 @@ def _link(environment: ProcessEnvironment, arrived: Arrived, folder: Path) -> No
                 link.symlink_to(homes[one.digest, one.inside] / entry)
 
 
-def _check_found(environment: ProcessEnvironment, folder: Path) -> None:
-    for module in sorted(environment.modules):
+def _check_found(modules: Set[str], folder: Path) -> None:
+    for module in sorted(modules):
         spec = PathFinder.find_spec(module)
         places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
         if not any(place.startswith(str(folder)) for place in places):

@@ -145,6 +145,7 @@ def _environment(
             home[name].inside,
             brought[name].entries,
             brought[name].modules,
+            brought[name].is_native,
         )
         for name in closure(own, brought)
         if not any(patterns.match(module) for module in brought[name].modules)
