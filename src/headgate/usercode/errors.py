@@ -20,6 +20,10 @@ class NativeModuleConflictError(ImportError):
     """An extension module cannot be loaded beside what this process has loaded already."""
 
 
+class ForeignObjectError(UsageError):
+    """An object of one copy of a package was about to reach code that uses another copy."""
+
+
 class DifferentUserCodeError(UsageError):
     """A job came with other artifacts than it has begun with."""
 

@@ -11,37 +11,24 @@ import json
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-_bare = sys.modules["headgate"] = ModuleType("headgate")
-_bare.__path__ = [str(Path(sys.argv[1], "headgate"))]
+from realm_checks import FOUND, ROOT, check, tell
 
 from headgate.usercode.errors import ClosedUserCodeLoaderError, DifferentUserCodeError
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
 from headgate.usercode.realm.leaks import LeakReport
 from headgate.usercode.realm.loader import RealmSettings
 
-ROOT = Path(sys.argv[2])
-FOUND: dict[str, Any] = {}
 REGISTRY: list[Any] = []
 """What framework code keeps for its users."""
 
 framework = ModuleType("framework_module")
 framework.__dict__.update(REG=REGISTRY)
 sys.modules["framework_module"] = framework
-
-
-def check(name: str, made: Callable[[], Any], expected: Any = True) -> None:
-    """Note "ok", or what came instead."""
-    try:
-        got = made()
-        FOUND[name] = "ok" if got == expected else f"got {got!r}, expected {expected!r}"
-    except BaseException:
-        FOUND[name] = traceback.format_exc()
 
 
 class Job:
@@ -305,9 +292,7 @@ def main() -> None:
     behind_the_end()
     shapes_that_hold()
     many_cycles()
-    print(json.dumps(FOUND))
-    sys.stdout.flush()
-    os._exit(0)
+    tell(FOUND)
 
 
 if __name__ == "__main__":

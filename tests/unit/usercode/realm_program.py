@@ -11,20 +11,14 @@ from __future__ import annotations
 import builtins
 import importlib
 import json
-import os
 import pickle
 import sys
 import threading
-import traceback
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+from realm_checks import FOUND, ROOT, check, tell
 from user_packages import write_packages, write_wheel
-
-_bare = sys.modules["headgate"] = ModuleType("headgate")
-_bare.__path__ = [str(Path(sys.argv[1], "headgate"))]
 
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.patterns import parent_first
@@ -34,8 +28,6 @@ from headgate.usercode.realm.pickling import dumps, loads
 from headgate.usercode.resolution import Origin, ResolveOrder
 
 Jobs = dict[str, Realm]
-ROOT = Path(sys.argv[2])
-FOUND: dict[str, Any] = {}
 
 SAME_IN_EACH = (
     *(
@@ -56,15 +48,6 @@ OUTSIDE = ("lazy", "lazy_from", "in_thread", "by_name", "by_name_in_thread", "re
 TRUE_IN_EACH = (
     *("pkgutil_walk", "hints", "pickled", "pickled_in_python", "source", "warned", "missing_part", "cloned"),
 )
-
-
-def check(name: str, made: Callable[[], Any], expected: Any = True) -> None:
-    """Note "ok", or what came instead."""
-    try:
-        got = made()
-        FOUND[name] = "ok" if got == expected else f"got {got!r}, expected {expected!r}"
-    except BaseException:
-        FOUND[name] = traceback.format_exc()
 
 
 def dynamic(realm: Realm) -> Any:
@@ -332,9 +315,7 @@ def main() -> None:
     functions_of_jobs(jobs)
     borders(jobs)
     orders_and_patterns(folders)
-    print(json.dumps(FOUND))
-    sys.stdout.flush()
-    os._exit(0)
+    tell(FOUND)
 
 
 if __name__ == "__main__":

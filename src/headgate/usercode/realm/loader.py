@@ -34,6 +34,18 @@ TOKEN: Final = "__headgate_token__"  # noqa: S105 - the name of a global
 """In the globals of every module of a realm: what its weak reference outlives, holds the realm."""
 
 
+_LIBRARY: Final = Path(importlib.util.__file__).parents[1]
+STANDARD_PLACES: Final = frozenset(
+    str(place)
+    for place in (
+        _LIBRARY,
+        _LIBRARY / "lib-dynload",
+        _LIBRARY.parent / f"python{sys.version_info.major}{sys.version_info.minor}.zip",
+    )
+)
+"""Where Python's own modules lie; `site-packages`, which lies below, is none of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class RealmSettings:
     """How a realm resolves names and what it does at its end.
@@ -96,7 +108,7 @@ class Realm:
         self.modules: dict[str, Any] = {}
         self.foreign: dict[str, Any] = {}
         self.handle = context.Handle(self)
-        self.path = [*paths, *_of_framework(sys.path)]
+        self.path = _searched(paths, _of_framework(sys.path))
         self.meta_path: list[Any] = [RealmFinder(self, self.settings.patterns)]
         self.places = Places(self.modules, self._brought_path, layer)
         self._resolver = Resolver(
@@ -360,6 +372,16 @@ def _place_of_user_code() -> str:
 def _of_framework(entries: Any) -> list[str]:
     of_framework = getattr(entries, "of_framework", None)
     return list(entries) if of_framework is None else of_framework()
+
+
+def _searched(brought: Sequence[str], of_framework: Sequence[str]) -> list[str]:
+    """A realm's `sys.path`: the standard library, what the user brings, all else.
+
+    A process that user code spawns gets this list and has no realm: a `json.py` of the user's must not come
+    before Python's own there either.
+    """
+    standard = [entry for entry in of_framework if entry in STANDARD_PLACES]
+    return [*standard, *brought, *(entry for entry in of_framework if entry not in STANDARD_PLACES)]
 
 
 def _noting_classes(classes: weakref.WeakSet[type]) -> Callable[..., Any]:

@@ -1,0 +1,102 @@
+"""What may not cross a realm's border: objects of data-plane packages of which each side has a copy.
+
+An array of one NumPy in the hands of another one breaks both, and for good: C code keeps what it imports in
+static variables. Plain values may cross, and pyarrow's tables, which both sides read by Arrow's C data
+interface. It is looked at arguments and results, and into lists, tuples and dicts, one step deep.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from headgate.usercode.errors import ForeignObjectError
+from headgate.usercode.patterns import ParentFirst
+from headgate.usercode.realm.boundary import wrapped
+from headgate.usercode.realm.loader import Realm
+
+_NEUTRAL: Final = ("__arrow_c_array__", "__arrow_c_stream__", "__arrow_c_schema__")
+
+
+def guarded(realm: Realm, function: Callable[..., Any], data_plane: ParentFirst) -> Callable[..., Any]:
+    """`boundary.wrapped`, with a look at what goes in and what comes out; once for a batch, as it is slower.
+
+    It raises ForeignObjectError before user code sees such an argument, or the framework such a result.
+    """
+    entered = wrapped(realm, function)
+
+    def call(*args: Any) -> Any:
+        refuse_entering(realm, args, data_plane)
+        found = entered(*args)
+        refuse_leaving(realm, (found,), data_plane)
+        return found
+
+    return call
+
+
+def refuse_entering(realm: Realm, values: Iterable[Any], data_plane: ParentFirst) -> None:
+    """Refuse values that are of another copy of a package than the realm's.
+
+    Raises:
+        ForeignObjectError: there is one.
+    """
+    for value in _parts(values):
+        table = _table(realm, value, data_plane)
+        if table is None:
+            continue
+        own = _named(table.get(type(value).__module__), type(value))
+        if own is type(value):
+            continue
+        if own is not None or _is_of_framework(type(value)):
+            raise _refused(value, f"into the user code of {realm.name!r}, which has a copy of its own")
+
+
+def refuse_leaving(realm: Realm, values: Iterable[Any], data_plane: ParentFirst) -> None:
+    """Refuse values that are of the realm's own copy of a package.
+
+    Raises:
+        ForeignObjectError: there is one.
+    """
+    for value in _parts(values):
+        table = _table(realm, value, data_plane)
+        if table is not None and _named(table.get(type(value).__module__), type(value)) is type(value):
+            raise _refused(
+                value, f"out of the user code of {realm.name!r}, where the framework has another copy"
+            )
+
+
+def _parts(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        yield value
+        if type(value) in (list, tuple):
+            yield from value
+        elif type(value) is dict:
+            yield from value.values()
+
+
+def _table(realm: Realm, value: Any, data_plane: ParentFirst) -> dict[str, Any] | None:
+    """The table with the realm's own copy of a value's package; None where nothing can be wrong."""
+    module = type(value).__module__
+    if not isinstance(module, str) or data_plane.match(module) is None:
+        return None
+    if module.startswith("pyarrow.") and any(hasattr(value, name) for name in _NEUTRAL):
+        return None
+    return realm.home(module)
+
+
+def _is_of_framework(kind: type) -> bool:
+    return _named(dict.get(sys.modules, kind.__module__), kind) is kind
+
+
+def _named(module: Any, kind: type) -> Any:
+    return getattr(module, kind.__qualname__, None)
+
+
+def _refused(value: Any, way: str) -> ForeignObjectError:
+    kind = type(value)
+    return ForeignObjectError(
+        f"an object of type {kind.__module__}.{kind.__qualname__} was about to go {way} of that package, and "
+        "C code of two copies must not meet; pass plain values or an Arrow table, or let both use one copy "
+        "(classloader.native-modules=auto or parent)"
+    )

@@ -1,0 +1,95 @@
+"""Checks of a bundle that tries to run code where none is asked for. Prints a JSON object.
+
+python hostile_program.py SOURCES FOLDER
+"""
+
+from __future__ import annotations
+
+import site
+import sys
+from pathlib import Path
+from typing import Any
+
+from realm_checks import FOUND, ROOT, check, tell
+
+from headgate.usercode.bundle.artifacts import made_from, unpacked
+from headgate.usercode.bundle.cache import ArtifactCache
+from headgate.usercode.realm.loader import Realm
+
+LEAVES_A_TRACE = f"open({str(ROOT / 'trace')!r}, 'a').write(__name__ + '\\n')\n"
+SHADOWS = ("json", "logging", "os", "importlib", "encodings", "builtins", "site")
+PROGRAM = """
+import multiprocessing
+def where(name):
+    import importlib
+    return getattr(importlib.import_module(name), "__file__", None)
+def spawned():
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(where, ("json",))
+"""
+
+
+def trace() -> list[str]:
+    """Which of the bundle's files have been run."""
+    file = ROOT / "trace"
+    return file.read_text().split() if file.exists() else []
+
+
+def bundle() -> Path:
+    """A folder as a job brings it."""
+    folder = ROOT / "bundle"
+    folder.mkdir()
+    for name in ("sitecustomize", "usercustomize", *SHADOWS):
+        (folder / f"{name}.py").write_text(LEAVES_A_TRACE)
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere" / "of_pth.py").write_text("")
+    (folder / "imports.pth").write_text("import sitecustomize\nelsewhere\n")
+    (folder / "of_pth_only.pth").write_text(f"import sys; exec({LEAVES_A_TRACE!r})\n")
+    (folder / "program.py").write_text(PROGRAM)
+    return folder
+
+
+def opened() -> Realm:
+    """The bundle as a worker gets it: packed, checked, unpacked."""
+    made, files = made_from([bundle()], ROOT)
+    (leased,) = unpacked(made, files, ArtifactCache(ROOT / "cache"))
+    return Realm("hostile", [str(leased.folder)])
+
+
+def whose(realm: Realm, name: str) -> bool:
+    """Whether a module of the standard library is the interpreter's."""
+    module: Any = realm.import_module(name)
+    return name == "builtins" or module is sys.modules[name]
+
+
+def main() -> None:
+    """Run all checks."""
+    realm = opened()
+    program = realm.import_module("program")
+    check("neither sitecustomize nor usercustomize is run", trace, [])
+    check("lines of .pth files are neither run nor added to the path", lambda: _is_of_pth(realm), "no")
+    check("files that shadow the standard library", lambda: [n for n in SHADOWS if not whose(realm, n)], [])
+    ours = sys.modules["json"].__file__
+    check("nor in a process that the job spawns", lambda: realm.call(program.spawned), ours)
+    check("the framework's own path is as it was", lambda: [e for e in sys.path if "cache" in e], [])
+    check("nothing was run", trace, [])
+    check("the trap works", _sprung, True)
+    tell(FOUND)
+
+
+def _is_of_pth(realm: Realm) -> str:
+    try:
+        realm.import_module("of_pth")
+    except ImportError:
+        return "no"
+    return "yes"
+
+
+def _sprung() -> bool:
+    """Where Python looks for .pth files the bundle's do run: the checks above would notice."""
+    site.addsitedir(str(ROOT / "bundle"))
+    return bool(trace())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""Checks of scenarios with several loaders: whose class, whose data, whose thread. Prints a JSON object.
+
+python loading_program.py SOURCES FOLDER
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import shutil
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from realm_checks import FOUND, ROOT, check, tell
+from user_packages import write_packages, write_wheel
+
+from headgate.usercode.errors import ForeignObjectError, UserCodeLoadError
+from headgate.usercode.loaders import Artifacts, UserCodeLoaders
+from headgate.usercode.patterns import ParentFirst, parent_first
+from headgate.usercode.realm.crossing import guarded
+from headgate.usercode.realm.loader import Realm, RealmSettings
+from headgate.usercode.resolution import ResolveOrder
+
+PATTERN = RealmSettings(patterns=parent_first(additional=["jobpkg."]))
+PARENT_FIRST = RealmSettings(order=ResolveOrder.PARENT_FIRST)
+
+
+def classes(brought: list[str], settings: RealmSettings) -> list[type]:
+    """One class as the framework has it, and as two loaders of the same files give it, twice each."""
+    found = [importlib.import_module("jobpkg.models").Impl]
+    for name in ("one", "two"):
+        realm = Realm(name, brought, settings)
+        found += [realm.import_module("jobpkg.models").Impl for _ in range(2)]
+    return found
+
+
+def kinds(brought: list[str], settings: RealmSettings) -> tuple[int, bool]:
+    """How many classes there are, and whether a loader gives the same one again."""
+    parent, one, one_again, two, two_again = classes(brought, settings)
+    return len({parent, one, two}), one is one_again and two is two_again
+
+
+def class_loaders(brought: list[str]) -> None:
+    """The orders of class loading, by the class itself."""
+    check("sJ1 parent-first: one class for all", lambda: kinds(brought, PARENT_FIRST), (1, True))
+    check("sJ1 child-first: a class for each", lambda: kinds(brought, RealmSettings()), (3, True))
+    check("sJ1 pattern: the parent's class", lambda: kinds(brought, PATTERN), (1, True))
+
+
+def library_cache(brought: list[str]) -> None:
+    """Leases of two jobs."""
+    loaders = UserCodeLoaders(report=lambda report: None)
+    one = loaders.lease("one", Artifacts("two files", tuple(brought)))
+    two = loaders.lease("two", Artifacts("one file", tuple(brought)))
+    again = loaders.lease("one", Artifacts("two files", tuple(brought)))
+    check("sJ3 two jobs have two loaders", lambda: one.realm is not two.realm)
+    check("sJ3 a job keeps its loader", lambda: (one.realm is again.realm, loaders.holders("one")), (True, 2))
+    for lease in (one, two, again):
+        lease.release()
+    check("sJ3 no lease, no job", lambda: loaders.jobs, ())
+
+
+def data_and_metadata(brought: list[str]) -> None:
+    """Resources from a zip, and versions of what is the framework's."""
+    check("zip", lambda: _zip("a"), ("a", "a", "1+a"))
+    version = importlib.metadata.version
+    check(
+        "a parent-first distribution has the framework's version",
+        lambda: [
+            Realm("m", brought, settings).call(version, "jobpkg") for settings in (RealmSettings(), PATTERN)
+        ],
+        ["1.0+a", "1.0+framework"],
+    )
+
+
+def _zip(version: str) -> tuple[str, str, str]:
+    file = ROOT / f"zipped-{version}.zip"
+    shutil.copy(write_wheel(ROOT, version), file)
+    realm = Realm("zip", [str(file)])
+    found = realm.import_module("zipped").V
+    data = realm.call(lambda: importlib.import_module("pkgutil").get_data("zipped", "data.txt"))
+    return found, data.decode(), realm.call(importlib.metadata.version, "zipped")
+
+
+def classes_of_an_api(brought: list[str]) -> None:
+    """A job that ships its own copy of an API derives from the framework's."""
+    folder = Path(brought[0])
+    (folder / "functions.py").write_text(
+        "from jobpkg.models import Base\nclass Mine(Base):\n    def f(self): return 'mine'\n"
+    )
+    (folder / "headgate" / "usercode").mkdir(parents=True)
+    for name in ("__init__.py", "usercode/__init__.py", "usercode/errors.py"):
+        (folder / "headgate" / name).write_text("raise RuntimeError('a second framework')\n")
+    (folder / "raises.py").write_text("from headgate.usercode.errors import UserCodeLoadError as E\n")
+    importlib.invalidate_caches()
+    base = importlib.import_module("jobpkg.models").Base
+
+    def derived(settings: RealmSettings) -> bool:
+        return issubclass(Realm("api", brought, settings).import_module("functions").Mine, base)
+
+    check(
+        "an API of both by a pattern is one",
+        lambda: (derived(PATTERN), derived(RealmSettings())),
+        (True, False),
+    )
+    check(
+        "the framework itself is one without asking",
+        lambda: Realm("api", brought, RealmSettings(parent_first([]))).import_module("raises").E,
+        UserCodeLoadError,
+    )
+
+
+def standard_library(brought: list[str]) -> None:
+    """Modules of Python's own."""
+    (Path(brought[0]) / "logging.py").write_text("raise RuntimeError('the standard library was shadowed')\n")
+    (Path(brought[0]) / "colors.py").write_text("import colorsys, logging\nf = colorsys.rgb_to_hsv\n")
+    importlib.invalidate_caches()
+    check("not imported before", lambda: "colorsys" not in sys.modules)
+    check("a file named logging.py", lambda: _color(brought).logging.getLogger is not None)
+    check(
+        "a standard module that user code imports first is executed once",
+        lambda: _color(brought).f is importlib.import_module("colorsys").rgb_to_hsv,
+    )
+
+
+def _color(brought: list[str]) -> Any:
+    return Realm("colors", brought).import_module("colors")
+
+
+def threads(folders: dict[str, str]) -> None:
+    """Pools of the framework's, and many realms at once."""
+    check("lazy import in a pool of the framework's", lambda: _in_pool(folders), ["a", "b"])
+    check("six threads open twenty-five realms each", lambda: _many(folders), [])
+
+
+def _in_pool(folders: dict[str, str]) -> list[str]:
+    lazy = [Realm(name, [folder]).import_module("jobpkg.dyn").lazy for name, folder in folders.items()]
+    with ThreadPoolExecutor(2) as pool:
+        return [pool.submit(function).result() for function in lazy]
+
+
+def _many(folders: dict[str, str]) -> list[str]:
+    wrong: list[str] = []
+
+    def open_and_close(number: int) -> None:
+        for turn in range(25):
+            name = "ab"[(number + turn) % 2]
+            realm = Realm(f"{number} {turn}", [folders[name]])
+            module = realm.import_module("jobpkg.dyn")
+            said = [module.lazy(), realm.call(module.by_name), realm.call(module.in_thread)]
+            if said != [name] * 3:
+                wrong.append(f"{name}: {said}")
+            realm.close()
+
+    running = [threading.Thread(target=open_and_close, args=(number,)) for number in range(6)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(150)
+    return wrong + [thread.name for thread in running if thread.is_alive()]
+
+
+def borders(folders: dict[str, str]) -> None:
+    """Objects of a package of which each side has a copy; `jobpkg` stands for a data-plane package."""
+    group = ParentFirst(("jobpkg.",))
+    one, two = (Realm(name, [folder]) for name, folder in folders.items())
+    ours, theirs = (importlib.import_module("jobpkg.models").Leaf, two.import_module("jobpkg.models").Leaf)
+    own = one.import_module("jobpkg.models").Leaf
+    same = guarded(one, lambda value: None, group)
+
+    def refused(*arguments: Any) -> list[str]:
+        said = []
+        for argument in arguments:
+            try:
+                same(argument)
+            except ForeignObjectError as error:
+                said.append("jobpkg.models.Leaf" in str(error) and "native-modules" in str(error))
+        return said
+
+    check(
+        "foreign objects do not enter",
+        lambda: refused(ours(1), theirs(1), [ours(1)], {"x": ours(1)}),
+        [True] * 4,
+    )
+    check(
+        "plain values and the realm's own objects enter",
+        lambda: refused(1, "x", [b""], own(1), (own(1),)),
+        [],
+    )
+    check("the realm's objects do not leave", lambda: _leaves(one, own, group), "refused")
+    shared = Realm("shared", [folders["a"]], PATTERN)
+    check("objects of a shared copy cross", lambda: guarded(shared, lambda x: x, group)(ours(7)).n, 7)
+
+
+def _leaves(realm: Realm, kind: Any, group: ParentFirst) -> str:
+    try:
+        guarded(realm, lambda: kind(1), group)()
+    except ForeignObjectError:
+        return "refused"
+    return "left"
+
+
+def main() -> None:
+    """Run all checks."""
+    folders = {name: str(write_packages(ROOT, name)) for name in ("framework", "a", "b")}
+    sys.path.insert(0, folders.pop("framework"))
+    importlib.import_module("jobpkg.models")
+    brought = [folders["a"]]
+    class_loaders(brought)
+    library_cache(brought)
+    data_and_metadata(brought)
+    threads(folders)
+    borders(folders)
+    classes_of_an_api(brought)
+    standard_library(brought)
+    tell(FOUND)
+
+
+if __name__ == "__main__":
+    main()

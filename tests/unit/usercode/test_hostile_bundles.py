@@ -1,0 +1,165 @@
+"""Bundles that are not trusted, one kind of attack each; `test_bundle.py` has their everyday neighbours."""
+
+from __future__ import annotations
+
+import io
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.usercode.bundle.artifacts import made_from, unpacked
+from headgate.usercode.bundle.cache import ArtifactCache
+from headgate.usercode.bundle.unpacking import Bounds, unpack
+from headgate.usercode.errors import UserCodeLoadError
+
+UNBOUNDED = Bounds()
+Findings = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Path:
+    """An empty folder to unpack into, two levels deep."""
+    folder = tmp_path / "in" / "folder"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def a_wheel(path: Path, entries: dict[str, bytes], mode: int = 0) -> Path:
+    """A wheel with some entries."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, data in entries.items():
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr, entry.compress_type = mode << 16, zipfile.ZIP_DEFLATED
+            made.writestr(entry, data)
+    return path
+
+
+def a_tar(path: Path, *entries: tuple[str, bytes, str]) -> Path:
+    """A tar with entries of a name, a type, and where they link to."""
+    with tarfile.open(path, "w:gz") as made:
+        for name, kind, link in entries:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = kind, link
+            made.addfile(entry, io.BytesIO(b""))
+    return path
+
+
+def refused(archive: Path, folder: Path, why: str, bounds: Bounds = UNBOUNDED) -> None:
+    """It is refused, and the message names archive and reason."""
+    with pytest.raises(UserCodeLoadError, match=why) as error:
+        unpack(archive, folder, bounds)
+    assert archive.name in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["../out.py", "a/../../out.py", "..\\out.py", "a\\..\\..\\out.py"])
+def test_path_traversal(name: str, inside: Path, tmp_path: Path) -> None:
+    """A name with `..` in it, in either spelling; nothing is written outside."""
+    refused(a_wheel(tmp_path / "a.whl", {name: b"x"}), inside, "leads out of the archive")
+    refused(a_tar(tmp_path / "a.tgz", (name, tarfile.REGTYPE, "")), inside, "leads out of the archive")
+    assert list(tmp_path.rglob("out.py")) == []
+
+
+@pytest.mark.parametrize("name", ["/etc/out.py", "//host/out.py", "C:/out.py", "\\\\host\\out.py"])
+def test_absolute_paths(name: str, inside: Path, tmp_path: Path) -> None:
+    """Of this system, of another one, of a network."""
+    refused(a_wheel(tmp_path / "a.whl", {name: b"x"}), inside, "leads out of the archive")
+    refused(a_tar(tmp_path / "a.tgz", (name, tarfile.REGTYPE, "")), inside, "leads out of the archive")
+
+
+@pytest.mark.parametrize("to", ["/etc", "..", "../..", "a/../../.."])
+def test_links_out_of_the_root(to: str, inside: Path, tmp_path: Path) -> None:
+    """A symbolic link, in a tar and in a zip."""
+    refused(a_tar(tmp_path / "a.tgz", ("b", tarfile.SYMTYPE, to)), inside, "outside of the archive")
+    refused(
+        a_wheel(tmp_path / "a.whl", {"b": to.encode()}, stat.S_IFLNK | 0o777),
+        inside,
+        "outside of the archive",
+    )
+    assert list(inside.iterdir()) == []
+
+
+def test_hard_links(inside: Path, tmp_path: Path) -> None:
+    """They are no file, folder or symbolic link, wherever they lead."""
+    refused(a_tar(tmp_path / "a.tgz", ("b", tarfile.LNKTYPE, "/etc/passwd")), inside, "no file, folder")
+
+
+def test_a_file_behind_a_link_out(inside: Path, tmp_path: Path) -> None:
+    """A folder that was replaced by a link after it had been checked is looked at again."""
+    (inside / "a").symlink_to(tmp_path)
+    refused(a_wheel(tmp_path / "a.whl", {"a/out.py": b"x"}), inside, "behind a link that leads out")
+    assert not (tmp_path / "out.py").exists()
+
+
+@pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
+def test_devices(kind: bytes, inside: Path, tmp_path: Path) -> None:
+    """And pipes, in a tar; in a zip by the mode of the entry."""
+    refused(a_tar(tmp_path / "a.tgz", ("d", kind, "")), inside, "no file, folder")
+    refused(a_wheel(tmp_path / "a.whl", {"d": b""}, stat.S_IFCHR | 0o600), inside, "no file, folder")
+
+
+def test_zip_bombs(inside: Path, tmp_path: Path) -> None:
+    """Too many bytes, counted as they are written; the disk gets no more than the bound."""
+    bomb = a_wheel(tmp_path / "a.whl", {"big": bytes(64 << 20)})
+    assert bomb.stat().st_size < 1 << 20
+    refused(bomb, inside, "more than 2097152 bytes", Bounds(10, 2 << 20))
+    assert sum(path.stat().st_size for path in inside.rglob("*")) <= 2 << 20
+
+
+def test_zip_bombs_of_many_files(inside: Path, tmp_path: Path) -> None:
+    """Too many entries, however small; folders count."""
+    many = a_wheel(tmp_path / "a.whl", {f"d{number}/": b"" for number in range(12)})
+    refused(many, inside, "more than 10 entries", Bounds(10, 1 << 30))
+
+
+def test_a_size_that_is_a_lie(inside: Path, tmp_path: Path) -> None:
+    """What an entry says of its own size is not believed."""
+    wheel = a_wheel(tmp_path / "a.whl", {"big": bytes(4 << 20)})
+    data = wheel.read_bytes()
+    said = (4 << 20).to_bytes(4, "little")
+    assert said in data
+    wheel.write_bytes(data.replace(said, (100).to_bytes(4, "little")))
+    refused(wheel, inside, "cannot be unpacked|more than", Bounds(10, 1 << 20))
+
+
+def test_a_wrong_hash(tmp_path: Path) -> None:
+    """What arrives is not what the driver has sent; nothing of it is left in the cache."""
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "a.py").write_text("x = 1")
+    bundle, (file,) = made_from([tmp_path / "job"], tmp_path)
+    a_wheel(file, {"a.py": b"x = 2"})
+    with pytest.raises(UserCodeLoadError, match="is not what the driver has sent"):
+        unpacked(bundle, [file], ArtifactCache(tmp_path / "cache"))
+    assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
+
+
+def test_a_truncated_wheel(tmp_path: Path) -> None:
+    """Cut anywhere; there is no end of a zip then."""
+    whole = a_wheel(tmp_path / "a.whl", {"a.py": b"x = 1\n" * 50, "b.py": b"y = 2\n"}).read_bytes()
+    for length in range(0, len(whole), 7):
+        (tmp_path / str(length)).mkdir()
+        cut = tmp_path / "cut.whl"
+        cut.write_bytes(whole[:length])
+        refused(cut, tmp_path / str(length), "cannot be unpacked")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param("neither sitecustomize nor usercustomize is run", id="sitecustomize"),
+        pytest.param("lines of .pth files are neither run nor added to the path", id="pth imports"),
+        pytest.param("files that shadow the standard library", id="shadows the standard library"),
+        "nor in a process that the job spawns",
+        "the framework's own path is as it was",
+        "nothing was run",
+        "the trap works",
+    ],
+)
+def test_code_that_nobody_asked_for(check: str, findings: Findings) -> None:
+    """Files that Python runs by itself at its start, or takes for its own, are none of a bundle's."""
+    assert findings("hostile_program.py")[check] == "ok"
