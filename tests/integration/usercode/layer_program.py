@@ -36,7 +36,7 @@ def rounds(layer: Realm) -> dict[str, Any]:
     """Five jobs one after the other, each with a module of its own over the layer."""
     reports: list[LeakReport] = []
     loaders = UserCodeLoaders(lambda job, made: Realm(job, made.paths, made.settings, layer), reports.append)
-    found: dict[str, Any] = {"said": [], "imports_ms": [], "numpy": set()}
+    found: dict[str, Any] = {"said": [], "imports_ms": [], "numpy": set(), "resident": []}
     for number in range(5):
         lease = loaders.lease(f"job{number}", Artifacts("key", (str(ROOT),)))
         began = time.perf_counter()
@@ -46,6 +46,7 @@ def rounds(layer: Realm) -> dict[str, Any]:
         found["numpy"].add(id(module.numpy))
         del module
         lease.release()
+        found["resident"].append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096)
     found["left"] = [list(report.modules) for report in reports]
     return found
 
@@ -72,6 +73,8 @@ def main() -> None:
     check("one numpy for all jobs", lambda: len(found["numpy"]), 1)
     check("jobs leave nothing", lambda: found["left"], [[]] * 5)
     check("numpy is the layer's", lambda: "numpy" in layer.modules and "numpy" not in sys.modules)
+    check("a restart takes 50 ms at most", lambda: min(found["imports_ms"][1:]) <= 50)
+    check("memory is flat", lambda: found["resident"][-1] - found["resident"][1] < 4 << 20)
     check("the same files a second time", second_realm)
     tell({"checks": FOUND, "imports_ms": found["imports_ms"]})
 

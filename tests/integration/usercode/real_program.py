@@ -19,7 +19,12 @@ sys.path.insert(1, str(ENVIRONMENTS / "framework"))
 
 from realm_checks import FOUND, ROOT, check, tell
 
+from headgate.usercode.errors import ForeignObjectError
+from headgate.usercode.patterns import ParentFirst
+from headgate.usercode.realm.crossing import guarded
 from headgate.usercode.realm.loader import Realm
+
+DATA_PLANE = ParentFirst(("numpy.", "pandas.", "pyarrow."))
 
 JOBS = ("a", "b")
 
@@ -220,6 +225,31 @@ def native(jobs: dict[str, Realm]) -> None:
     check("arrow into the jobs", lambda: taken, [(3, True, 6)] * 2)
     given = [pyarrow.record_batch(realm.call(module.give)).num_rows for realm, module in used.items()]
     check("arrow out of the jobs", lambda: given, [3, 3])
+    check("arrow tables cross the guard", lambda: _through(used, batch), [(3, True, 6)] * 2)
+    group = [numpy.arange(3), numpy.float64(1), pandas.Series([1]), pandas.DataFrame({"a": [1]})]
+    check("arrays and frames of the framework do not enter", lambda: _refused(jobs, group), [4, 4])
+    made = [guarded(realm, realm.import_module("numpy").arange, DATA_PLANE) for realm in jobs.values()]
+    check("arrays of the jobs do not leave", lambda: [_is_refused(make, 3) for make in made], [True] * 2)
+
+
+def _through(used: dict[Realm, Any], batch: Any) -> list[Any]:
+    return [guarded(realm, module.take, DATA_PLANE)(batch) for realm, module in used.items()]
+
+
+def _refused(jobs: dict[str, Realm], values: list[Any]) -> list[int]:
+    """How many of the values each job's border refuses."""
+    return [
+        sum(_is_refused(guarded(realm, lambda value: None, DATA_PLANE), value) for value in values)
+        for realm in jobs.values()
+    ]
+
+
+def _is_refused(function: Any, value: Any) -> bool:
+    try:
+        function(value)
+    except ForeignObjectError:
+        return True
+    return False
 
 
 def main() -> None:

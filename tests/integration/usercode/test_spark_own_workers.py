@@ -57,7 +57,7 @@ def computing(code: OpenedCode, rows: Iterable[Any]) -> Iterator[Any]:
 def modelling(code: OpenedCode, rows: Iterable[Any]) -> Iterator[Any]:
     """Process, what the job says, and its compiled module's identity."""
     said = code.call(code.import_module("program").go)
-    yield os.getpid(), said, id(code.import_module(said[0] < "2" and "pydantic" or "pydantic_core"))
+    yield os.getpid(), said, id(code.import_module("pydantic" if said[0] < "2" else "pydantic_core"))
 
 
 def record_of(name: str, folder: Path) -> Path:

@@ -30,8 +30,8 @@ class _Left:
     tokens: Mapping[str, weakref.ref[Any]]
     grown: int
 
-    def lives(self) -> bool:
-        return any(token() is not None for name, token in self.tokens.items() if name != BUILTINS)
+    def modules(self) -> int:
+        return sum(token() is not None for name, token in self.tokens.items() if name != BUILTINS)
 
 
 class Leftovers:
@@ -40,6 +40,11 @@ class Leftovers:
     def __init__(self) -> None:
         self._opened: dict[str, _Left] = {}
         self._left: list[_Left] = []
+
+    @property
+    def modules(self) -> int:
+        """How many modules of realms that have closed are in memory."""
+        return sum(one.modules() for one in self._left)
 
     def opening(self, realm: Realm) -> None:
         """A realm is about to load modules: what the process is beyond this size, they have made it."""
@@ -50,7 +55,7 @@ class Leftovers:
         before = self._opened.pop(report.realm, None)
         if report.leaked:
             _log.warning("%s", report)
-        if before is not None and before.lives():
+        if before is not None and before.modules():
             self._left.append(_Left(before.tokens, max(0, resident_bytes() - before.grown)))
 
     def exceeded(self, bounds: LoaderBounds) -> str | None:
@@ -64,7 +69,7 @@ class Leftovers:
         return self._exceeds(bounds)
 
     def _exceeds(self, bounds: LoaderBounds) -> str | None:
-        self._left = [one for one in self._left if one.lives()]
+        self._left = [one for one in self._left if one.modules()]
         return bounds.exceeded(len(self._left), sum(one.grown for one in self._left))
 
 

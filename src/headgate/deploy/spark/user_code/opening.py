@@ -101,13 +101,16 @@ class WorkerProcess:
 
     Args:
         cache: where artifacts are unpacked.
+
+    Attributes:
+        leftovers: what closed realms have left.
     """
 
     def __init__(self, cache: ArtifactCache) -> None:
         self._cache = cache
-        self._leftovers = Leftovers()
+        self.leftovers = Leftovers()
         self._layers = Layers()
-        self._loaders = UserCodeLoaders(self._open, self._leftovers.ended)
+        self._loaders = UserCodeLoaders(self._open, self.leftovers.ended)
         self._kept: dict[str, _Kept] = {}
         self._epoch = 0
         self._layer: Realm | None = None
@@ -142,7 +145,7 @@ class WorkerProcess:
                 kept.arrived.release()
 
     def _end_if_full(self, code: ShippedCode) -> None:
-        why = self._leftovers.exceeded(code.limits.leaks)
+        why = self.leftovers.exceeded(code.limits.leaks)
         if why is None:
             return
         if code.limits.fatal:
@@ -165,7 +168,7 @@ class WorkerProcess:
 
     def _open(self, job: str, artifacts: Artifacts) -> Realm:
         realm = Realm(job, artifacts.paths, artifacts.settings, self._layer)
-        self._leftovers.opening(realm)
+        self.leftovers.opening(realm)
         return realm
 
 
