@@ -77,7 +77,7 @@ def _parts(values: Iterable[Any]) -> Iterator[Any]:
 
 def _table(realm: Realm, value: Any, data_plane: ParentFirst) -> dict[str, Any] | None:
     """The table with the realm's own copy of a value's package; None where nothing can be wrong."""
-    module = type(value).__module__
+    module: object = type(value).__module__  # a class may have put anything there
     if not isinstance(module, str) or data_plane.match(module) is None:
         return None
     if module.startswith("pyarrow.") and any(hasattr(value, name) for name in _NEUTRAL):
