@@ -28,9 +28,12 @@ def told(
     code: ShippedCode,
     body: Callable[[OpenedCode, Iterable[Any]], Iterable[Any]],
     tasks: int = 1,
+    barrier: bool = False,
 ) -> list[Any]:
-    """What `body` gives in a few tasks of one Spark job."""
-    rdd = context.parallelize(range(tasks), tasks).mapPartitions(task_function(code, jobs.live(), body))
+    """What `body` gives in a few tasks of one Spark job, or of one barrier stage, as a gang is."""
+    numbers = context.parallelize(range(tasks), tasks)
+    stage = numbers.barrier() if barrier else numbers
+    rdd = stage.mapPartitions(task_function(code, jobs.live(), body))
     found: list[Any] = in_workers_of(rdd, code).collect()
     return found
 

@@ -5,6 +5,7 @@
     ROOT/                 mode 0700, the owner's; refused when it is not
         <hash>/           whole: it was renamed into place when it was ready
         <hash>.lease      locked, shared, by every process that uses the folder
+        <hash>.making     locked by the one that makes it, while the others wait
         making-*/         half-made, or left by a process that died
 
 A folder is removed by whoever gets its lease file for itself alone: then nobody uses it.
@@ -85,7 +86,7 @@ class ArtifactCache:
 
         Args:
             key: hexadecimal hash of what it is made from.
-            make: fills an empty folder; another process may do the same at the same time.
+            make: fills an empty folder, while other processes that want the same one wait.
 
         Raises:
             UserCodeLoadError: the key is none.
@@ -97,7 +98,9 @@ class ArtifactCache:
         try:
             folder = self._root / key
             if not folder.is_dir():
-                self._publish(folder, make)
+                with self._making(key):
+                    if not folder.is_dir():
+                        self._publish(folder, make)
             os.utime(folder)
         except BaseException:
             lock.close()
@@ -121,10 +124,19 @@ class ArtifactCache:
         making = Path(tempfile.mkdtemp(prefix="making-", dir=self._root))
         try:
             make(making)
-            with contextlib.suppress(OSError):  # another process was first: its folder is as good
+            with contextlib.suppress(OSError):  # somebody else was first after all: that folder is as good
                 making.rename(folder)
         finally:
             remove(making)
+
+    @contextmanager
+    def _making(self, key: str) -> Iterator[None]:
+        """Alone at it: all workers of an executor begin at once, and unpacking takes seconds."""
+        path = self._root / f"{key}.making"
+        with path.open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+            path.unlink(missing_ok=True)
 
     def _lock(self, key: str) -> IO[bytes]:
         """A shared lock on a folder's lease file, which must still be there once it is ours."""

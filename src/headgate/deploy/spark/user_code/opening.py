@@ -154,6 +154,7 @@ class WorkerProcess:
 
     def _first(self, code: ShippedCode, began: int) -> _Kept:
         came = arrived(code, self._cache)
+        stays = False
         try:
             stays = own_process.enter(code.environment, came, self._cache)
             check_framework(code.framework, sys.path)
@@ -162,7 +163,8 @@ class WorkerProcess:
             paths = came.paths(without=code.layered)
             lease = self._loaders.lease(code.job, Artifacts(code.key, paths, code.settings))
         except BaseException:
-            came.release()
+            if not stays:
+                came.release()
             raise
         return _Kept(began, lease, None if stays else came)
 

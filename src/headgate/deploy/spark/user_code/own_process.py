@@ -55,8 +55,8 @@ def enter(environment: ProcessEnvironment | None, arrived: Arrived, cache: Artif
     leased = cache.lease(environment.key, lambda folder: _link(environment, arrived, folder))
     sys.path.insert(behind_standard_library(list(sys.path)), str(leased.folder))
     importlib.invalidate_caches()
-    _entered[environment.key] = (leased, arrived)
     _check_found(environment.modules - loaded, leased.folder)
+    _entered[environment.key] = (leased, arrived)
     return True
 
 
