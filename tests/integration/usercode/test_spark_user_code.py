@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +95,10 @@ def test_files_are_given_to_spark_once(
     (path,) = told(context, jobs, first, going)[0][1]
     assert oct(Path(path).parent.stat().st_mode)[-3:] == "700"
     assert list(context._python_includes) == []
+
+
+def test_the_worker_side_loads_nothing_that_a_job_may_bring() -> None:
+    """Else the job's own could not take its place any more."""
+    look = "import headgate.deploy.spark.user_code.tasks, pyspark.worker, sys; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert {"numpy", "pandas", "pyarrow", "polars"}.isdisjoint(said.stdout.split())

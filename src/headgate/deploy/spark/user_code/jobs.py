@@ -157,6 +157,7 @@ def key_of(
     """The hash of all that makes a job's loader, or only of what makes its layer.
 
     Example:
+        >>> from headgate.usercode.bundle.artifacts import Artifact
         >>> one, other = Artifact("a.whl", "aa" * 32), Artifact("b.zip", "bb" * 32)
         >>> layered = frozenset([one.digest])
         >>> def key(*artifacts, of_layer):

@@ -23,10 +23,10 @@ from headgate.common.errors import InternalError
 from headgate.deploy.spark.user_code.arriving import Arrived
 from headgate.deploy.spark.user_code.environments import VARIABLE
 from headgate.deploy.spark.user_code.orders import ProcessEnvironment
-from headgate.usercode.bundle.cache import ArtifactCache
+from headgate.usercode.bundle.cache import ArtifactCache, Leased
 from headgate.usercode.errors import NativeModuleConflictError
 
-_entered: dict[str, object] = {}
+_entered: dict[str, tuple[Leased, Arrived]] = {}
 """The environment of this process and what keeps its folders; never more than one."""
 
 
@@ -53,11 +53,23 @@ def enter(environment: ProcessEnvironment | None, arrived: Arrived, cache: Artif
     loaded = environment.modules & sys.modules.keys()
     _refuse_loaded(environment, loaded)
     leased = cache.lease(environment.key, lambda folder: _link(environment, arrived, folder))
-    sys.path.insert(behind_standard_library(list(sys.path)), str(leased.folder))
-    importlib.invalidate_caches()
-    _check_found(environment.modules - loaded, leased.folder)
+    try:
+        _put_on_path(leased.folder, environment.modules - loaded)
+    except BaseException:
+        leased.release()
+        raise
     _entered[environment.key] = (leased, arrived)
     return True
+
+
+def _put_on_path(folder: Path, modules: Set[str]) -> None:
+    sys.path.insert(behind_standard_library(list(sys.path)), str(folder))
+    importlib.invalidate_caches()
+    try:
+        _check_found(modules, folder)
+    except NativeModuleConflictError:
+        sys.path.remove(str(folder))
+        raise
 
 
 def behind_standard_library(path: Sequence[str], standard: Sequence[str] | None = None) -> int:
