@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.explaining import Entry, answer, explain
+from headgate.usercode.native.policy import Place
+from headgate.usercode.settings import UserCodeSettings
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -98,3 +104,38 @@ def _cases() -> Iterator[Any]:
 def test_real_scenario(program: str, check: str, findings: Callable[[str], dict[str, Any]]) -> None:
     """A check that the scenario of its id asks for holds with real packages."""
     assert findings(program)[check] == "ok"
+
+
+def test_22_an_explanation_tells_where_real_packages_would_run(environments: Path) -> None:
+    """The data plane in workers of its own, other compiled packages in the layer, the rest beside them."""
+    names = ("numpy", "pydantic_core._pydantic_core", "attr", "json")
+    found = explain(names, [Entry(environments / "b", "b")], UserCodeSettings())
+    assert [one.copy.value for one in found.modules] == [
+        "user",
+        "dependency layer",
+        "dependency layer",
+        "framework",
+    ]
+    assert [[placed.place for placed in one.native] for one in found.modules] == [
+        [Place.PROCESS],
+        [Place.LAYER],
+        [],
+        [],
+    ]
+    assert all(str(one.file).startswith("b/") for one in found.modules[:3])
+
+
+def test_an_explanation_with_locked_requirements(tmp_path: Path) -> None:
+    """Wheels are fetched for it and are not left behind."""
+    text = (ROOT / "requirements" / "usercode-b.txt").read_text()
+    locked, program = tmp_path / "locked.txt", tmp_path / "job.py"
+    locked.write_text(re.findall(r"^attrs==(?:.*\\\n)*.*$", text, re.MULTILINE)[0])
+    program.touch()
+    asked = {"program": str(program), "modules": ["attr"], "others": [], "requirements": str(locked)}
+    try:
+        (module,) = answer({**asked, "settings": {}})["modules"]
+    except UserCodeLoadError as error:
+        pytest.skip(f"the wheel cannot be had: {error}")
+    assert module["copy"] == "user"
+    assert module["file"].endswith("attrs-24.2.0-py3-none-any.whl/attr/__init__.py")
+    assert not Path(module["file"]).parents[1].exists()

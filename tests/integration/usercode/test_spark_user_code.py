@@ -27,6 +27,7 @@ def go():
 """
 
 
+@pytest.mark.ci  # the wheels may have to be fetched
 def test_scenario_25_jobs_take_turns_in_the_same_workers(
     context: Any, jobs: UserCodeJobs, wheels: dict[str, Path], tmp_path: Path
 ) -> None:

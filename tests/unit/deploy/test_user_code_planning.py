@@ -135,14 +135,16 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UserCodeJobs:
 @pytest.mark.usefixtures("framework")
 def test_environments_and_layers_have_bounds(jobs: UserCodeJobs, tmp_path: Path) -> None:
     """Equal packages count once; a layer too many becomes an environment; too many of these are refused."""
-    options = UserCodeOptions(environments=2, limits=Limits(layers=1))
+    options = UserCodeOptions(environments=3, limits=Limits(layers=1))
     numpy = package(tmp_path / "numpy", "numpy", "2.1")
     lxml, yaml, cffi = (package(tmp_path / name, name, "1") for name in ("lxml", "yaml", "cffi"))
     assert jobs.begin("a", [numpy], options).environment == jobs.begin("b", [numpy], options).environment
     assert jobs.begin("c", [lxml], options).environment is None
     assert jobs.begin("d", [lxml], options).layer == jobs.begin("c", [lxml], options).layer != ""
+    pure = package(tmp_path / "pure", "pure", "1", compiled=False)
+    assert jobs.begin("d2", [lxml, pure], UserCodeOptions()).environment is not None, "no file twice"
     assert jobs.begin("e", [yaml], options).environment is not None
-    with pytest.raises(UsageError, match=r"'f' needs .* cffi 1, .* 2 sets .*max-process-environments=2"):
+    with pytest.raises(UsageError, match=r"'f' needs .* cffi 1, .* 3 sets .*max-process-environments=3"):
         jobs.begin("f", [cffi], options)
     assert "f" not in dict(jobs.live().begun)
     with pytest.raises(UserCodeLoadError, match=r"lxml 1 with compiled parts.*=fail"):

@@ -45,7 +45,7 @@ class UserCodeJobs:
         self._epoch = 0
         self._begun: dict[str, tuple[int, str]] = {}
         self._environments: set[str] = set()
-        self._layers: set[str] = set()
+        self._layers: dict[str, frozenset[str]] = {}
         self._plans: dict[tuple[str, UserCodeOptions, bool], UserCodePlan] = {}
 
     def begin(self, job: str, paths: Sequence[Path], options: UserCodeOptions = STANDARD) -> ShippedCode:
@@ -86,14 +86,19 @@ class UserCodeJobs:
     def _code(
         self, job: str, bundle: UserBundle, files: Sequence[Path], options: UserCodeOptions
     ) -> ShippedCode:
-        code = _ordered(job, bundle, self._planned(bundle, files, options), options)
-        if code.environment is None and self._is_crowded(code):
-            code = _ordered(job, bundle, self._planned(bundle, files, options, crowded=True), options)
+        plan = self._planned(bundle, files, options)
+        code = _ordered(job, bundle, plan, options)
+        if code.layer and code.environment is None:
+            if self._is_crowded(code, plan):
+                plan = self._planned(bundle, files, options, crowded=True)
+                return _ordered(job, bundle, plan, options)
+            self._layers[code.layer] = plan.stays
         return code
 
-    def _is_crowded(self, code: ShippedCode) -> bool:
-        others = self._layers - {code.layer, ""}
-        return code.layer != "" and len(others) >= code.limits.layers
+    def _is_crowded(self, code: ShippedCode, plan: UserCodePlan) -> bool:
+        """Whether ordinary workers may hold too many layers by now, or one with a file of this one's."""
+        others = [stays for layer, stays in self._layers.items() if layer != code.layer]
+        return len(others) >= code.limits.layers or any(stays & plan.stays for stays in others)
 
     def _check(self, code: ShippedCode, options: UserCodeOptions) -> None:
         _, key = self._begun.get(code.job, (0, code.key))
@@ -102,9 +107,7 @@ class UserCodeJobs:
                 f"job {code.job!r} runs with user code {key} and was begun again with {code.key}; end it "
                 "first, or give the changed program another job"
             )
-        if code.environment is None:
-            self._layers.add(code.layer)
-        else:
+        if code.environment is not None:
             self._admit(code.job, code.environment, options.environments)
 
     def _admit(self, job: str, environment: ProcessEnvironment, most: int) -> None:

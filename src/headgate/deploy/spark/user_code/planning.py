@@ -39,6 +39,7 @@ class UserCodePlan:
     Attributes:
         identical: top-level modules that are the framework's.
         layered: digests of artifacts in the dependency layer.
+        stays: of those, the ones with compiled parts that no other layer of the process may load.
         framework: packages for which the framework's copy is used.
         environment: of workers of the job's own; None when it needs none.
         warnings: what the user should know.
@@ -46,6 +47,7 @@ class UserCodePlan:
 
     identical: frozenset[str] = frozenset()
     layered: frozenset[str] = frozenset()
+    stays: frozenset[str] = frozenset()
     framework: tuple[FrameworkPackage, ...] = ()
     environment: ProcessEnvironment | None = None
     warnings: tuple[str, ...] = ()
@@ -61,7 +63,7 @@ def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -
     Args:
         located: the bundle, unpacked on the driver.
         options: of the job.
-        crowded: whether ordinary workers hold as many layers as they may.
+        crowded: whether ordinary workers have no room for another layer.
 
     Raises:
         UserCodeLoadError: the options refuse a package, or some packages that belong together are missing.
@@ -79,6 +81,7 @@ def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -
     return UserCodePlan(
         found.identical | (frozenset() if environment is None else environment.modules),
         _layered(found, home),
+        frozenset(home[one.name].digest for one in found.placements if one.place is Place.LAYER),
         tuple(_of_framework(found)),
         environment,
         found.warnings,
