@@ -28,12 +28,13 @@ from headgate.usercode.bundle.requirements import wheels_of
 from headgate.usercode.bundle.unpacking import is_archive, unpack
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import Installed, installed_in
-from headgate.usercode.native.policy import NativePlan, Place, Placement, plan
+from headgate.usercode.native.policy import NativePlan, Place, Placement, plan, with_requirements
 from headgate.usercode.realm.context import pinned_to_framework
 from headgate.usercode.realm.places import Places, spec_of_framework
 from headgate.usercode.resolution import Origin, Resolver
 from headgate.usercode.settings import DependencyLayer, UserCodeSettings
 
+LINKED: Final = "in worker processes of the job's own, the user's copy in the framework's place"
 ANSWER: Final = "headgate-usercode: "
 """Begins the one line that a child process answers with; packages may print others."""
 
@@ -136,6 +137,7 @@ class _View:
         layered: those of it that lie in the dependency layer.
         settings: of the loader.
         identical: top-level modules that are the framework's, byte by byte.
+        linked: top-level modules for which workers of the job's own have its copy in the framework's place.
     """
 
     def __init__(
@@ -144,8 +146,10 @@ class _View:
         layered: Sequence[Entry],
         settings: UserCodeSettings,
         identical: frozenset[str],
+        linked: frozenset[str],
     ) -> None:
-        self._entries = path
+        self._entries, self._linked = path, linked
+        self._everything = Places({}, lambda: [str(one.folder) for one in path], None)
         own = [str(one.folder) for one in path if one not in layered]
         self._layer = _Layer([str(one.folder) for one in layered], settings, identical)
         self._places = Places({}, lambda: own, self._layer)
@@ -153,11 +157,13 @@ class _View:
 
     def module(self, name: str) -> ModuleExplained:
         """One module, without what is known of its package."""
+        if name.partition(".")[0] in self._linked:
+            return ModuleExplained(name, Origin.CHILD, self._file(self._everything.spec(name)), LINKED)
         decision = self._resolver.decide(name)
-        return ModuleExplained(name, decision.origin, self._file(name, decision.origin), decision.reason)
+        file = self._file(self._spec(name, decision.origin))
+        return ModuleExplained(name, decision.origin, file, decision.reason)
 
-    def _file(self, name: str, origin: Origin) -> str | None:
-        spec = self._spec(name, origin)
+    def _file(self, spec: ModuleSpec | None) -> str | None:
         if spec is None:
             return None
         files = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
@@ -195,7 +201,8 @@ def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSetti
     framework = installed_in(sys.path) if native else {}
     decided = plan(brought, framework, settings.native_modules, settings.data_plane)
     holding = [one for one, found in packages.items() if found]
-    view = _View(path, holding if _is_layered(decided, settings) else [], settings, decided.identical)
+    layered = holding if _is_layered(decided, settings) else []
+    view = _View(path, layered, settings, decided.identical, _linked(decided, brought, settings))
     return Explanation(
         tuple(_with_native(view.module(name), brought, decided) for name in names),
         decided.placements,
@@ -208,6 +215,16 @@ def _is_layered(decided: NativePlan, settings: UserCodeSettings) -> bool:
     if settings.dependency_layer is DependencyLayer.NATIVE:
         return any(one.place is Place.LAYER for one in decided.placements)
     return settings.dependency_layer is DependencyLayer.ALWAYS
+
+
+def _linked(
+    decided: NativePlan, brought: Mapping[str, Installed], settings: UserCodeSettings
+) -> frozenset[str]:
+    """What the framework uses of the job's, too, in the job's own workers: what clashes, and its needs."""
+    own = [one.name for one in decided.placements if one.place is Place.PROCESS]
+    modules = [brought[name].modules for name in with_requirements(own, brought)]
+    match = settings.patterns.match
+    return frozenset(top for tops in modules if not all(map(match, tops)) for top in tops)
 
 
 def _with_native(

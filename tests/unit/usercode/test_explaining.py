@@ -120,6 +120,10 @@ def test_22_native_packages_that_clash_need_processes_of_their_own(job: Path, tm
     assert module["native"][0]["runs"] == "a process of its own"
     assert "its objects meet those of the framework's" in module["native"][0]["reason"]
     assert found["own_processes"]
+    for order in ("child-first", "parent-first"):
+        (module,) = of(["numpy"], job, group, resolve_order=order).modules
+        assert (module.copy, module.file) == (Origin.CHILD, str(group / "numpy" / "__init__.py"))
+        assert "the user's copy in the framework's place" in module.reason
     with pytest.raises(UserCodeLoadError, match="native-modules=fail"):
         of(["numpy"], job, group, native_modules="fail")
 

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -107,6 +107,27 @@ def plan(
         if one.place is Place.PARENT and framework[one.name].version != one.version
     )
     return NativePlan(tuple(placements), frozenset(identical), warnings)
+
+
+def with_requirements(names: Iterable[str], brought: Mapping[str, Installed]) -> frozenset[str]:
+    """Distributions and all that they need, as far as the job brings it.
+
+    Example:
+        >>> def package(name, *needs):
+        ...     return Installed(name, "1", "c", "/x", (name,), (), needs)
+        >>> found = with_requirements(["pandas"], {"pandas": package("pandas", "pytz", "six"),
+        ...                                        "pytz": package("pytz")})
+        >>> sorted(found)
+        ['pandas', 'pytz']
+    """
+    found: set[str] = set()
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        if name in brought and name not in found:
+            found.add(name)
+            todo.extend(brought[name].requires)
+    return frozenset(found)
 
 
 Libraries = Mapping[str, list[tuple[Installed, str]]]
