@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_spark_own_workers import MODELS, TREES
 from user_tasks import going, program, told
 
 from headgate.deploy.spark.user_code.jobs import UserCodeJobs
@@ -80,7 +81,7 @@ def unpurged(log: Path) -> Any:
     return body
 
 
-def cramped(first_only: bool) -> Any:
+def cramped(first_only: bool, room: int = ROOM) -> Any:
     """A task that has little room for what it imports: always, or only the first time that it is tried."""
 
     def body(code: OpenedCode, rows: Iterable[Any]) -> Iterator[Any]:
@@ -91,7 +92,7 @@ def cramped(first_only: bool) -> Any:
             size = int(file.read().split()[0]) * resource.getpagesize()
         task = TaskContext.get()
         if task is None or task.attemptNumber() == 0 or not first_only:
-            resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, before[1]))
+            resource.setrlimit(resource.RLIMIT_AS, (size + room, before[1]))
         try:
             yield from going(code, rows)
         finally:
@@ -147,6 +148,19 @@ def test_scenario_24_memory_that_runs_out_ends_the_worker_and_not_the_job(
     jobs.end("large")
     following = jobs.begin("following", [program(tmp_path / "next", "def go(): return 2")])
     assert told(context, jobs, following, going)[0][1:] == (2, ("following",))
+
+
+def test_scenario_24_a_library_that_has_no_room(
+    context: Any, jobs: UserCodeJobs, wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    """What the dynamic linker says of it is understood, too."""
+    before = told(
+        context, jobs, jobs.begin("small", [program(tmp_path / "small", "def go(): return 1")]), going
+    )
+    code = jobs.begin("trees", [program(tmp_path / "trees", TREES), *(wheels[name] for name in MODELS)])
+    found = told(context, jobs, code, cramped(first_only=True, room=3 << 20))
+    assert found[0][1] == ("2.9.2", 3)
+    assert found[0][0] != before[0][0]
 
 
 def test_scenario_24_memory_that_runs_out_may_fail_the_task_alone(
