@@ -113,7 +113,7 @@ class Finishing:
             if not running.void:
                 snapshot = self._writer.finish(drawn, self._clock)
                 if self._closed:
-                    self._remove_unowned(drawn.savepoint, drawn.checkpoint, snapshot)
+                    self._remove(drawn.savepoint, drawn.checkpoint, snapshot)
                 return snapshot
             # Given up before its turn came: nothing needs to be written.
             release(drawn)
@@ -131,10 +131,9 @@ class Finishing:
             self._release(running)
 
     def close(self) -> None:
-        """The attempt is over: nothing is reported any more.
+        """The attempt is over: nothing is reported any more, and what is still written is deleted.
 
-        What was written of checkpoints is swept later; nobody sweeps the folders of savepoints, so what is
-        still written there is deleted.
+        The job master sweeps when it begins the next attempt, which may be before the last byte is written.
         """
         self._closed = True
         for running in self._running.values():
@@ -149,7 +148,7 @@ class Finishing:
         if self._closed:
             if snapshot is not None:
                 self._background.submit(
-                    lambda: self._remove_unowned(running.savepoint, running.checkpoint, snapshot),
+                    lambda: self._remove(running.savepoint, running.checkpoint, snapshot),
                     lambda *_: None,
                 )
             return
@@ -207,12 +206,9 @@ class Finishing:
             running.capture.cancel()
         self._discard(running)
 
-    def _remove_unowned(
-        self, savepoint: SavepointOrder | None, checkpoint: int, snapshot: SubtaskSnapshot
-    ) -> None:
-        """Beside the loop: delete what an attempt wrote that is over, where no sweep finds it."""
-        if savepoint is not None:
-            self._writer.discard(checkpoint, _handles(snapshot), savepoint)
+    def _remove(self, savepoint: SavepointOrder | None, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
+        """Beside the loop: delete what an attempt wrote that is over; nobody was told of it."""
+        self._writer.discard(checkpoint, _handles(snapshot), savepoint)
 
     def _discard(self, running: _Running) -> None:
         """Delete what is durable already; what still comes is deleted when it does."""
