@@ -18,9 +18,9 @@ from headgate.deploy.spark.user_code.opening import OpenedCode, this_process
 from headgate.deploy.spark.user_code.orders import Limits, UserCodeOptions
 from headgate.usercode.exhaustion import EXIT_CODE
 
-pytestmark = [pytest.mark.spark, pytest.mark.ci, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-MODULES, SUBMISSIONS = 300, 100
+MODULES = 300
 GROWTH_MAX = 10 << 20
 ROOM = 64 << 20
 GENERATED = """
@@ -101,13 +101,16 @@ def cramped(first_only: bool, room: int = ROOM) -> Any:
     return body
 
 
+@pytest.mark.parametrize(
+    "submissions", [pytest.param(20, marks=pytest.mark.ci), pytest.param(100, marks=pytest.mark.proof)]
+)
 def test_scenario_18_a_hundred_jobs_leave_nothing_in_a_worker(
-    context: Any, jobs: UserCodeJobs, tmp_path: Path
+    context: Any, jobs: UserCodeJobs, tmp_path: Path, submissions: int
 ) -> None:
     """One application, one worker, three hundred modules each time."""
     own = generated(tmp_path)
     found = []
-    for number in range(SUBMISSIONS):
+    for number in range(submissions):
         code = jobs.begin(f"job-{number}", [own])
         found += told(context, jobs, code, measured)
         jobs.end(code.job)
@@ -116,6 +119,7 @@ def test_scenario_18_a_hundred_jobs_leave_nothing_in_a_worker(
     assert found[-1][1] - found[1][1] < GROWTH_MAX
 
 
+@pytest.mark.ci
 def test_scenario_18_without_purging_the_worker_ends_at_the_bound(
     context: Any, jobs: UserCodeJobs, tmp_path: Path
 ) -> None:
@@ -134,6 +138,7 @@ def test_scenario_18_without_purging_the_worker_ends_at_the_bound(
     assert "classloader.max-leaked-loaders=3" in said
 
 
+@pytest.mark.ci
 def test_scenario_24_memory_that_runs_out_ends_the_worker_and_not_the_job(
     context: Any, jobs: UserCodeJobs, tmp_path: Path
 ) -> None:
@@ -150,6 +155,7 @@ def test_scenario_24_memory_that_runs_out_ends_the_worker_and_not_the_job(
     assert told(context, jobs, following, going)[0][1:] == (2, ("following",))
 
 
+@pytest.mark.ci
 def test_scenario_24_a_library_that_has_no_room(
     context: Any, jobs: UserCodeJobs, wheels: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -163,6 +169,7 @@ def test_scenario_24_a_library_that_has_no_room(
     assert found[0][0] != before[0][0]
 
 
+@pytest.mark.ci
 def test_scenario_24_memory_that_runs_out_may_fail_the_task_alone(
     context: Any, jobs: UserCodeJobs, tmp_path: Path
 ) -> None:
