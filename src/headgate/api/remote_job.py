@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
-import msgspec
-
 from headgate.api.executor import JobStatus
 from headgate.common import errors
+from headgate.common.decoders import converter
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
 from headgate.common.job_files import JobFile, KnownJob, known_jobs
 from headgate.common.key_text import key_text
@@ -27,6 +26,9 @@ POLL_S: Final = 10.0
 """How long one request waits for an outcome."""
 NAMED_MAX: Final = 10
 TERMINAL: Final = frozenset({"finished", "failed", "cancelled"})
+
+
+_job_status: Final = converter(JobStatus)
 
 
 class RunningJob(Protocol):
@@ -114,7 +116,7 @@ class RemoteJob:
         Raises:
             OperatingError: its driver does not answer.
         """
-        return msgspec.convert(self._ask("GET", "/v1/job"), JobStatus)
+        return _job_status(self._ask("GET", "/v1/job"))
 
     def checkpoints(self) -> dict[str, Any]:
         """What is known of its last checkpoints, as `headgate checkpoints --json` gives it."""

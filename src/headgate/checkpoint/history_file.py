@@ -21,6 +21,7 @@ import msgspec
 from headgate.checkpoint.layout import job_folder
 from headgate.checkpoint.storage.base import TellsAge
 from headgate.checkpoint.storage.uris import local_path, open_disk, scheme_of, split_uri
+from headgate.common.decoders import json_decoder
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
@@ -85,6 +86,10 @@ class _Version:
     format_version: int
 
 
+_histories: Final = json_decoder(History)
+_versions: Final = json_decoder(_Version)
+
+
 def history_name(job: JobId) -> str:
     """The file of a job's history.
 
@@ -116,9 +121,9 @@ def decode_history(data: bytes, where: str) -> History:
         StorageError: the bytes are damaged, or of a version that this program cannot read.
     """
     try:
-        version = msgspec.json.decode(data, type=_Version).format_version
+        version = _versions.decode(data).format_version
         if version == FORMAT_VERSION:
-            return msgspec.json.decode(data, type=History)
+            return _histories.decode(data)
     except UNDECODABLE as error:
         raise StorageError(
             f"{where} is no history of checkpoints: {error}; it is damaged or of a foreign program, and can "

@@ -25,6 +25,7 @@ from headgate.checkpoint.savepoints import is_outside
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.entries import Completed, digest
 from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
@@ -67,7 +68,7 @@ class Deed(msgspec.Struct, frozen=True):
 _MAGIC: Final = b"HGDEED"
 _VERSION: Final = 1
 _HEADER: Final = struct.Struct(">6sHII")
-_decoder: Final = msgspec.msgpack.Decoder(Deed)
+_decoder: Final = msgpack_decoder(Deed)
 
 
 def encode_deed(deed: Deed) -> bytes:

@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.common.decoders import json_decoder
 from headgate.common.errors import StorageError
 from headgate.common.processes import process_lives
 
@@ -81,6 +82,9 @@ class KnownJob:
     def forget(self) -> None:
         """Remove the file."""
         self.path.unlink(missing_ok=True)
+
+
+_job_files: Final = json_decoder(JobFile)
 
 
 def jobs_folder(variables: Mapping[str, str] | None = None) -> Path:
@@ -164,7 +168,7 @@ def _read(path: Path) -> KnownJob | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             return None
-        file = msgspec.json.decode(os.read(descriptor, _FILE_BYTES_MAX), type=JobFile)
+        file = _job_files.decode(os.read(descriptor, _FILE_BYTES_MAX))
         return KnownJob(file, path, _gone(file, descriptor))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None

@@ -248,8 +248,10 @@ class CollectCommitter(SinkCommitter):
     def _rebuilt(self, records: list[Any]) -> list[Any]:
         import msgspec
 
+        from headgate.common.decoders import converter
+
         try:
-            return list(msgspec.convert(records, list[self._record_type]))  # type: ignore[name-defined]
+            return list(converter(list[self._record_type])(records))  # type: ignore[name-defined]
         except msgspec.ValidationError as problem:
             name = getattr(self._record_type, "__name__", repr(self._record_type))
             raise UsageError(
@@ -349,10 +351,10 @@ def pack(records: list[Plain]) -> bytes:
 
 def unpack(data: bytes) -> list[Plain]:
     """The records of :func:`pack`."""
-    import msgspec
+    from headgate.common.decoders import msgpack_decoder
 
     def extension(code: int, inner: memoryview) -> Any:
         return tuple(decoder.decode(inner)) if code == _TUPLE else int(bytes(inner), 16)
 
-    decoder = msgspec.msgpack.Decoder(list[Any], ext_hook=extension)
+    decoder = msgpack_decoder(list[Any], ext_hook=extension)
     return decoder.decode(data)

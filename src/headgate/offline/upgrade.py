@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from headgate.api.capture import Inspection, capture
 from headgate.common import errors
+from headgate.common.decoders import converter
 from headgate.common.errors import HeadgateError, InternalError
 from headgate.offline.report import UpgradeReport
 from headgate.offline.storages import absolute, refuse_unreadable, storage_options
@@ -51,7 +50,7 @@ def check_upgrade(
             "allow_non_restored": allow_non_restored,
         }
     facts = capture(program, arguments, options, timeout_s, Inspection(_INSPECTOR, request))
-    return msgspec.convert(outcome(facts, str(program))["report"], UpgradeReport)
+    return converter(UpgradeReport)(outcome(facts, str(program))["report"])
 
 
 def outcome(facts: dict[str, Any], program: str) -> dict[str, Any]:

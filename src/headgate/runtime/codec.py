@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import ProtocolError, UsageError
 from headgate.core.alignment.barriers import Alignment, SavepointOrder
 from headgate.records.arrow_batch import ArrowBatch
@@ -33,7 +34,7 @@ _DYNAMIC, _TYPED = 0, 1
 _NUMBER = struct.Struct("<q")
 _BARRIER = struct.Struct("<BqqqBqI")
 _BARRIER_VERSION = 2
-_ORDER: msgspec.msgpack.Decoder[SavepointOrder] = msgspec.msgpack.Decoder(SavepointOrder)
+_ORDER: msgspec.msgpack.Decoder[SavepointOrder] = msgpack_decoder(SavepointOrder)
 _ALIGNMENTS = list(Alignment)
 _NO_TIMEOUT = -1
 

@@ -19,6 +19,7 @@ import msgspec
 
 from headgate.checkpoint.storage.base import KeepsTemporaries, UnsureWriteError
 from headgate.checkpoint.store.znodes import Create, Delete, RejectedError, SetData, ZNodes
+from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import StorageError
 from headgate.common.ports import Clock, Disk
 from headgate.serde.undecodable import UNDECODABLE
@@ -118,7 +119,7 @@ class _Beat(msgspec.Struct, frozen=True):
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_beats: Final = msgspec.msgpack.Decoder(_Beat)
+_beats: Final = msgpack_decoder(_Beat)
 
 
 def this_driver() -> str:

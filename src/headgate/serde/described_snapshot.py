@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.compatibility import Reconfigured
 from headgate.serde.evolution import judge, reading_serializer
@@ -20,6 +21,9 @@ from headgate.serde.snapshot import TypeSerializerSchemaCompatibility, TypeSeria
 from headgate.serde.snapshot_views import DataInputView, DataOutputView
 
 _VERSION: Final = 1
+
+
+_descriptions: Final = msgpack_decoder(dict[str, Any])
 
 
 class DescribedSnapshot(TypeSerializerSnapshot[Any]):
@@ -65,7 +69,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[Any]):
                 f"a description is stored in version {read_version}; this Headgate reads {_VERSION}"
             )
         try:
-            found = msgspec.msgpack.decode(in_.read_bytes(), type=dict[str, Any])
+            found = _descriptions.decode(in_.read_bytes())
         except msgspec.MsgspecError as error:
             raise StorageError(f"a stored description does not decode ({error})") from None
         if not isinstance(found.get("kind"), str):

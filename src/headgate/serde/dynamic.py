@@ -22,6 +22,7 @@ from uuid import UUID
 
 import msgspec
 
+from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde import temporal
 from headgate.serde.serializer import Buffer, TypeSerializer
@@ -122,8 +123,8 @@ def untag(code: int, data: memoryview) -> Any:
 
 
 _decode: Final = msgspec.msgpack.Decoder(ext_hook=untag).decode
-_decode_values: Final = msgspec.msgpack.Decoder(list[Any], ext_hook=untag).decode
-_decode_tuples: Final = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
+_decode_values: Final = msgpack_decoder(list[Any], ext_hook=untag).decode
+_decode_tuples: Final = msgpack_decoder(list[tuple[Any, ...]]).decode
 
 
 def decode_tagged(data: Buffer) -> Any:

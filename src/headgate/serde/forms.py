@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
-
+from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.dynamic import (
     NotPlainError,
@@ -139,7 +138,7 @@ class FormSerializer(TypeSerializer[Any]):
     def __init__(self, form: Form, hint: tuple[Any, ...] = ()) -> None:
         self.form, self._hint = form, hint
         self.name, self.immutable = form.name, form.immutable
-        self._decode = msgspec.msgpack.Decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
+        self._decode = msgpack_decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A form is made of functions and decoders, which cannot be shipped. Its annotation can.

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
 from headgate.serde.dynamic import untag
 from headgate.serde.evolved_unions import nullable
@@ -85,7 +86,7 @@ def evolve_json(
 
 def _reader(shape: _Shape, wire: Any, from_plain: Convert | None) -> Convert:
     # Through text once more, as this decoder alone leaves out what nobody takes of an older record.
-    decode = msgspec.json.Decoder(wire).decode
+    decode = json_decoder(wire).decode
 
     def read(text: Any) -> Any:
         try:

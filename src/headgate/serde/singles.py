@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.common.decoders import msgpack_decoder
 from headgate.serde.dynamic import untag
 from headgate.serde.forms import FormSerializer
 from headgate.serde.serializer import TypeSerializer
@@ -43,7 +44,7 @@ class Singles:
         form = serializer.form if type(serializer) is FormSerializer else None
         self._form = form
         if form is not None:
-            self._decode = msgspec.msgpack.Decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
+            self._decode = msgpack_decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
 
     def encode(self, values: Sequence[Any]) -> list[bytes]:
         """The bytes of each value; values are trusted to be of the type.

@@ -29,6 +29,7 @@ from headgate.checkpoint.storage.uris import open_disk
 from headgate.common import errors
 from headgate.common import options as o
 from headgate.common.config import Config
+from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, StorageError
 from headgate.common.keygroups import key_groups_of_keys, operator_indexes_of_key_groups
 from headgate.offline.entries import TIMER_FORM, Portion, portions
@@ -82,6 +83,9 @@ _WRITTEN_TYPES: Final = pa.schema(
 )
 _OF_SUBTASK: Final = 1 << 40
 """Places of one old subtask follow those of the one before."""
+
+
+_handles: Final = msgpack_decoder(KeyedStateHandle)
 
 
 def inspect(request: Mapping[str, Any], _nodes: Any, plan: Any, config: Config) -> dict[str, Any]:
@@ -177,7 +181,7 @@ class SparkEngine:
 
 
 def _decoded(handle: bytes) -> KeyedStateHandle:
-    return msgspec.msgpack.decode(handle, type=KeyedStateHandle)
+    return _handles.decode(handle)
 
 
 def _remove_others(shipped: _Shipped, handles: Sequence[KeyedStateHandle]) -> None:

@@ -46,6 +46,7 @@ class Driver:
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(PROGRAM.parent))),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYTHONFAULTHANDLER": "1",
         }
         with self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
@@ -76,10 +77,19 @@ class Driver:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def hears(self, name: str, what: Callable[[Event], bool] = lambda event: True) -> Event:
-        """Wait for an event; a driver that ends without it fails the test."""
+        """Wait for an event; a driver that ends without it, or stands, fails the test."""
         found = self.watcher.wait(lambda: next(filter(what, self.watcher.named(name)), None), PATIENCE_S)
-        assert found is not None, f"no event {name}\n{self.errors}\n" + "\n".join(self.watcher.story())
+        if found is None:
+            stood = "it stood" if self.process.poll() is None else f"it ended with {self.process.poll()}"
+            self._tell_stacks()
+            raise AssertionError("\n".join([f"no event {name}: {stood}", self.errors, *self.watcher.story()]))
         return found
+
+    def _tell_stacks(self) -> None:
+        """End a driver that stands so that each of its threads tells where."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait(PATIENCE_S)
 
     def completes(self, count: int) -> int:
         """Wait until it has completed so many checkpoints; the id of the last."""

@@ -6,12 +6,13 @@ from typing import Final
 
 import msgspec
 
+from headgate.common.decoders import msgpack_decoder
 from headgate.state.snapshots import CheckpointMetadata
 
 VERSION: Final = 1
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(CheckpointMetadata)
+_decoder: Final = msgpack_decoder(CheckpointMetadata)
 
 
 def encode(metadata: CheckpointMetadata) -> bytes:

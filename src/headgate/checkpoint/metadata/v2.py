@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.common.decoders import msgpack_decoder
 from headgate.state.snapshots import CheckpointMetadata
 
 VERSION: Final = 2
@@ -17,7 +18,7 @@ VERSION: Final = 2
 FORMATS: Final = ("canonical", "native")
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(CheckpointMetadata)
+_decoder: Final = msgpack_decoder(CheckpointMetadata)
 
 
 def encode(metadata: CheckpointMetadata) -> bytes:

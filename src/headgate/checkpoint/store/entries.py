@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import DamagedFileError
 from headgate.serde.undecodable import UNDECODABLE
 
@@ -57,7 +58,7 @@ MAGIC: Final = b"HGLOG\n"
 VERSION: Final = 1
 _HEADER: Final = struct.Struct(">6sHII")
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final[msgspec.msgpack.Decoder[Entry]] = msgspec.msgpack.Decoder(Claim | Completed)
+_decoder: Final[msgspec.msgpack.Decoder[Entry]] = msgpack_decoder(Claim | Completed)
 
 
 def digest(data: bytes) -> str:

@@ -27,6 +27,7 @@ from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.checkpoint.store.base import CLAIMED, IDS_AHEAD, CommitPermit
 from headgate.checkpoint.store.entries import Completed, decode_entry, encode_entry
 from headgate.checkpoint.store.znodes import Change, Create, Delete, RejectedError, SetData, ZNodes
+from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import FencedError, InternalError, StorageError
 from headgate.common.ids import CheckpointId, Generation
 from headgate.serde.undecodable import UNDECODABLE
@@ -69,7 +70,7 @@ class _Unsure(NamedTuple):
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_claimants: Final = msgspec.msgpack.Decoder(_Claimant)
+_claimants: Final = msgpack_decoder(_Claimant)
 
 
 class ZooKeeperCheckpointStore:

@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.common.decoders import json_decoder
 from headgate.common.errors import OperatingError, StorageError
 from headgate.connectors.dataframe.to_spark_journal import Entry, Line, after
 
@@ -27,6 +28,9 @@ ENTRIES_MAX: Final = 200
 """More files than this make every reading of the folder slow."""
 
 _TRIES_MAX: Final = 20
+
+
+_entries: Final = json_decoder(Entry)
 
 
 class Log:
@@ -159,7 +163,7 @@ def decoded(stored: bytes, where: str) -> Entry:
     try:
         if int(checksum, 16) != zlib.crc32(body):
             raise ValueError(f"its CRC-32 is {zlib.crc32(body):08x}; expected {checksum.decode()}")
-        entry: Entry = msgspec.json.decode(body, type=Entry)
+        entry: Entry = _entries.decode(body)
     except (ValueError, RecursionError) as problem:
         raise OperatingError(
             f"{where!r} does not tell which epochs were written: {problem}; it was changed or damaged, put "

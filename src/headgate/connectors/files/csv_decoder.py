@@ -13,10 +13,10 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-import msgspec
 from typing_extensions import TypedDict
 
 from headgate.api.source import BadRecord, Plain
+from headgate.common.decoders import converter
 from headgate.common.errors import UsageError
 from headgate.connectors.files.bad_records import OnError, bad_record_error
 from headgate.connectors.files.json_decoder import is_named_tuple, named_tuple_maker, struct_like
@@ -223,8 +223,7 @@ class TypedMaker:
             elif is_named_tuple(schema):
                 self._finish, record = named_tuple_maker(schema), struct_like(schema)
             hints = typing.get_type_hints(record)
-            self._type: Any = list[record]
-            msgspec.convert([], self._type, strict=False)
+            self._convert = converter(list[record], strict=False)
         except (TypeError, NameError) as problem:
             raise UsageError(
                 f"schema {schema!r} cannot be read from CSV ({problem}); expected a dict of names and types, "
@@ -240,7 +239,7 @@ class TypedMaker:
             for record in records:
                 if not record[name]:
                     record[name] = None
-        made: list[Any] = msgspec.convert(records, self._type, strict=False)
+        made: list[Any] = self._convert(records)
         return made if self._finish is None else self._finish(made)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from headgate.api.source import BadRecord, Plain
+from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
 from headgate.connectors.files.bad_records import OnError, bad_record_error
 from headgate.connectors.files.text_cursor import Decoded
@@ -127,8 +128,8 @@ def object_decoder(schema: Any | None) -> tuple[Any, Callable[[list[Any]], list[
         if schema is None:
             return msgspec.json.Decoder(), None
         if not is_named_tuple(schema):
-            return msgspec.json.Decoder(schema), None
-        return msgspec.json.Decoder(struct_like(schema)), named_tuple_maker(schema)
+            return json_decoder(schema), None
+        return json_decoder(struct_like(schema)), named_tuple_maker(schema)
     except (TypeError, NameError) as problem:
         raise UsageError(
             f"schema {schema!r} cannot be decoded into ({problem}); expected a dataclass, TypedDict, "

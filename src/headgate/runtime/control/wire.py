@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import InternalError, ProtocolError
 from headgate.runtime.control.messages import FromWorker, ToWorker
 from headgate.runtime.network.frames import Frame, FrameKind, Part
@@ -18,8 +19,8 @@ MESSAGE_SIZE_MAX: Final = 320 * 1024 * 1024
 """Bytes of the largest control message: a program of 256 MiB with its state handles."""
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_from_worker: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(FromWorker)
-_to_worker: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(ToWorker)
+_from_worker: Final[msgspec.msgpack.Decoder[Any]] = msgpack_decoder(FromWorker)
+_to_worker: Final[msgspec.msgpack.Decoder[Any]] = msgpack_decoder(ToWorker)
 
 
 def encode_message(message: FromWorker | ToWorker) -> bytes:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
 from headgate.common.options import PARALLELISM_MAX
 
@@ -54,7 +55,7 @@ def decoded(body: bytes, kind: type[Request]) -> Request:
         Rescale(parallelism=4, from_last=False)
     """
     try:
-        return msgspec.json.decode(body, type=kind)
+        return json_decoder(kind).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         fields: Any = ", ".join(kind.__struct_fields__) or "none"
         raise UsageError(f"the request is refused: {error}; it may have the fields {fields}") from None

@@ -26,6 +26,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
+from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import FencedError, InternalError, OperatingError, ProtocolError
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
@@ -84,7 +85,7 @@ MESSAGE_SIZE_MAX: Final = _VERDICT_SIZE + TEXT_SIZE_MAX
 """Bytes of the longest message; all that is ever held of a peer before it is authenticated."""
 
 _hello_encoder: Final = msgspec.msgpack.Encoder()
-_hello_decoder: Final = msgspec.msgpack.Decoder(Hello)
+_hello_decoder: Final = msgpack_decoder(Hello)
 
 
 def judge_hello(own: Hello, peer: Hello, compare_attempt: bool = True) -> Refusal | None:

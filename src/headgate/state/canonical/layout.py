@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.api.state import StateKind
+from headgate.common.decoders import converter
 from headgate.common.errors import StorageError
 from headgate.serde.forms import describe
 from headgate.serde.stored_values import Description, is_open
@@ -69,6 +70,9 @@ class TableInfo(msgspec.Struct, frozen=True):
         return json.dumps(msgspec.to_builtins(self, builtin_types=(bytes,)), default=_bytes_to_json)
 
 
+_table_info: Final = converter(TableInfo)
+
+
 def _bytes_to_json(value: Any) -> Any:
     return {"base64": base64.b64encode(value).decode()}
 
@@ -101,7 +105,7 @@ def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
             f"a table of state has version {version!r} of its format; this Headgate reads {VERSION}"
         )
     try:
-        return msgspec.convert(info, TableInfo)
+        return _table_info(info)
     except msgspec.ValidationError as error:
         raise StorageError(
             f"the metadata {METADATA_KEY!r} of a Parquet file does not decode ({error})"

@@ -14,6 +14,7 @@ from zlib import crc32
 
 import msgspec
 
+from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import StorageError
 from headgate.serde.undecodable import UNDECODABLE
 from headgate.state.backend import BlobReader
@@ -60,6 +61,9 @@ class Header(msgspec.Struct, frozen=True):
     key_schema: dict[str, Any]
     sections: list[Section]
     body_length: int
+
+
+_headers: Final = msgpack_decoder(Header)
 
 
 class BytesBlob:
@@ -144,7 +148,7 @@ def read_header(blob: BlobReader) -> tuple[Header, int]:
             f"{place_in(blob, _PREAMBLE.size, _PREAMBLE.size + length)} does not fit; restore an older one"
         )
     try:
-        header = msgspec.msgpack.decode(data, type=Header)
+        header = _headers.decode(data)
     except UNDECODABLE as error:
         raise StorageError(
             f"the header of a keyed state blob ({place_in(blob, _PREAMBLE.size, _PREAMBLE.size + length)}) "

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.common.decoders import converter
 from headgate.common.errors import StorageError
 from headgate.state.rocksdb.formats import LAYOUTS
 from headgate.state.rocksdb.layout import Layout
@@ -33,6 +34,9 @@ class Details(msgspec.Struct, frozen=True):
     checkpoint: int
     formats: dict[str, int]
     versions: dict[str, StoredVersions] = {}
+
+
+_details: Final = converter(Details)
 
 
 def native_files(
@@ -63,7 +67,7 @@ def details_of(native: NativeFiles) -> Details:
             "CURRENT, a manifest and tables; restore an older checkpoint"
         )
     try:
-        details = msgspec.convert(native.details, Details)
+        details = _details(native.details)
     except msgspec.ValidationError as error:
         raise StorageError(
             f"the checkpoint's description of RocksDB's files does not decode ({error})"

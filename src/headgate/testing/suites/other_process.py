@@ -16,6 +16,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from headgate.common.decoders import msgpack_decoder
 from headgate.runtime.program import received, shipped
 from headgate.serde.serializer import TypeSerializer
 
@@ -63,7 +64,7 @@ class OtherProcess:
         _send(self._process.stdin, msgspec.msgpack.encode(task))
         data = _receive(self._process.stdout)
         assert data, f"{serializer.name} ended the process that it was shipped to"
-        answer = msgspec.msgpack.decode(data, type=Answer)
+        answer = msgpack_decoder(Answer).decode(data)
         assert not answer.error, f"{serializer.name} does not work where it is shipped to: {answer.error}"
         return answer.batch, msgspec.msgpack.decode(answer.description)
 
@@ -103,7 +104,7 @@ def _serve() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the user's code may print
     while task := _receive(sys.stdin.buffer):
-        _send(answers, msgspec.msgpack.encode(_answer(msgspec.msgpack.decode(task, type=Task))))
+        _send(answers, msgspec.msgpack.encode(_answer(msgpack_decoder(Task).decode(task))))
 
 
 if __name__ == "__main__":

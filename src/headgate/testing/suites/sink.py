@@ -20,6 +20,7 @@ from headgate.api.sink import (
     SinkWriter,
     SinkWriterContext,
 )
+from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import FencedError
 
 _UID = "out"
@@ -362,7 +363,7 @@ class _Job:
         fork = (self._name, self._generation, self._attempt, self._number)
         forks = [(f.job, f.generation, f.attempt, f.checkpoint) for f in self._lineage.forks]
         drawn = _Snapshot(fork, forks, self._lineage.id, ready)
-        return msgspec.msgpack.decode(msgspec.msgpack.encode(drawn), type=_Snapshot)
+        return msgpack_decoder(_Snapshot).decode(msgspec.msgpack.encode(drawn))
 
     def commit(self, drawn: _Snapshot, first: int | None = None) -> None:
         """All of it, or the first committables only."""

@@ -10,6 +10,7 @@ from zlib import crc32
 
 import msgspec
 
+from headgate.common.decoders import json_decoder
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.serializer import TypeSerializer
 
@@ -84,7 +85,7 @@ class StoredValues(msgspec.Struct, frozen=True):
             StorageError: it is missing or damaged.
         """
         try:
-            file = msgspec.json.decode(path.read_bytes(), type=_File)
+            file = json_decoder(_File).decode(path.read_bytes())
         except (OSError, msgspec.MsgspecError) as error:
             raise StorageError(f"{path} cannot be read as stored values ({error})") from None
         if file.form != _FORM or _checksum(file.description, file.batch) != file.crc32:

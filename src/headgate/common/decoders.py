@@ -1,0 +1,71 @@
+"""Typed decoders of msgspec, made by one thread at a time.
+
+msgspec notes on a class what it has found out about it before all of that is found out; a second thread
+that comes to the class in between ends the process with a segmentation fault (seen with 0.22). Once a
+decoder is made, threads may share it. So each typed decoder is made here, behind one lock, and nothing
+else in Headgate has msgspec look at a type.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar, overload
+
+import msgspec
+
+T = TypeVar("T")
+
+# Reentrant, because finding out about a class may run code of its module.
+_lock: Final = threading.RLock()
+
+
+@overload
+def msgpack_decoder(kind: type[T], ext_hook: Any = ...) -> msgspec.msgpack.Decoder[T]: ...
+@overload
+def msgpack_decoder(kind: Any, ext_hook: Any = ...) -> msgspec.msgpack.Decoder[Any]: ...
+def msgpack_decoder(kind: Any, ext_hook: Any = None) -> msgspec.msgpack.Decoder[Any]:
+    """A decoder of MessagePack.
+
+    Args:
+        kind: the type, or union of types, of what is decoded.
+        ext_hook: see `msgspec.msgpack.Decoder`.
+
+    Example:
+        >>> msgpack_decoder(list[int]).decode(bytes([0x92, 1, 2]))
+        [1, 2]
+    """
+    with _lock:
+        return msgspec.msgpack.Decoder(kind, ext_hook=ext_hook)
+
+
+@overload
+def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]: ...
+@overload
+def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]: ...
+def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """A decoder of JSON.
+
+    Example:
+        >>> json_decoder(dict[str, int]).decode('{"a": 1}')
+        {'a': 1}
+    """
+    with _lock:
+        return msgspec.json.Decoder(kind)
+
+
+@overload
+def converter(kind: type[T], strict: bool = ...) -> Callable[[Any], T]: ...
+@overload
+def converter(kind: Any, strict: bool = ...) -> Callable[[Any], Any]: ...
+def converter(kind: Any, strict: bool = True) -> Callable[[Any], Any]:
+    """`msgspec.convert` into a type.
+
+    Example:
+        >>> converter(list[int], strict=False)(["1", "2"])
+        [1, 2]
+    """
+    with _lock:
+        msgspec.json.Decoder(kind)
+    return partial(msgspec.convert, type=kind, strict=strict)
