@@ -47,7 +47,7 @@ check: setup ## Lint, format, types, and the rules about the source itself
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m pytest -q tests/architecture
+	$(PY) -m pytest -q tests/architecture -n 2
 
 format: setup ## Let the tools mend what they can
 	$(PY) -m ruff check --fix .

@@ -60,7 +60,7 @@ def arguments() -> argparse.Namespace:
         help=f"of {', '.join(SECTIONS)}; {SPARK} stands for those at the border to Spark; default: all",
     )
     parser.add_argument("--smoke", action="store_true", help="about two minutes; numbers mean little")
-    parser.add_argument("--rounds", type=_positive, help="of J2 over all engines")
+    parser.add_argument("--rounds", type=_positive, help="of J2 over all engines, and with Spark as source")
     parser.add_argument("--events", type=_positive, help="bids of J2 and of the checkpoint cost")
     parser.add_argument("--no-peers", action="store_true", help="leave the other engines out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")

@@ -160,7 +160,7 @@ def chosen(smoke: bool, rounds: int | None, events: int | None, peers: bool) -> 
     plan = SMOKE if smoke else FULL
     plan = replace(plan, peers=peers)
     if rounds is not None:
-        plan = replace(plan, rounds=rounds)
+        plan = replace(plan, rounds=rounds, stream_rounds=rounds)
     if events is not None:
         plan = replace(plan, events=events, state_events=min(events, plan.state_events), stream_events=events)
     return plan

@@ -51,6 +51,7 @@ from headgate.api.functions import (
 )
 from headgate.api.job_handle import JobHandle
 from headgate.api.keyed import KeyedStream
+from headgate.api.launch import run_program
 from headgate.api.operator_state import (
     BroadcastState,
     OperatorListState,
@@ -250,6 +251,7 @@ __all__ = [
     "operator_list_state",
     "pickled",
     "reducing_state",
+    "run_program",
     "serializer_for",
     "spark",
     "value_state",

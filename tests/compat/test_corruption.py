@@ -164,7 +164,7 @@ def test_keyed_state(watched: Watched) -> None:
     check_refused(small_blob(), lambda found: restored(Small(), found), watched, every_byte)
 
 
-@pytest.mark.ci
+@pytest.mark.proof
 def test_keyed_state_bit_by_bit(watched: Watched) -> None:
     """Every bit of a small blob, every byte of one with all kinds of state."""
     check_refused(small_blob(), lambda found: restored(Small(), found), watched, every_bit)

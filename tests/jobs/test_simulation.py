@@ -112,10 +112,9 @@ def test_the_driver_dies_at_some_steps_of_a_checkpoint() -> None:
     }
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "seed", [pytest.param(0, marks=pytest.mark.ci), pytest.param(1, marks=pytest.mark.proof)]
-)
+@pytest.mark.parametrize("seed", [0, 1])
 def test_the_driver_dies_at_every_step_of_a_checkpoint(seed: int) -> None:
     """From the trigger to the deletion of its predecessor, before and after each effect."""
     crashes = list(driver_crashes(seed))

@@ -20,8 +20,9 @@ from headgate.api.source import Source
 from headgate.api.state_types import check_state_types
 from headgate.api.stream import DataStream
 from headgate.common import options as o
-from headgate.common.config import Config, validate
-from headgate.common.errors import PlanError
+from headgate.common.config import Config, Origin, validate
+from headgate.common.errors import ConfigError, PlanError
+from headgate.common.loader_options import BEGINNINGS
 from headgate.common.registry import Kind, load
 from headgate.graph.explain import describe, render
 from headgate.graph.guarantees import Checkpointing
@@ -228,6 +229,7 @@ class Environment(Readers):
             launch.note_execution(name)
             found = capture.inspected(self.program.nodes(), checked, self._settings)
             capture.write_captured(file, self.describe(name) | {"config": self.settings} | found)
+        self._refuse_late_options()
         plan = self.plan(name)
         launch.note_execution(name)
         nodes = self.program.nodes()
@@ -242,7 +244,16 @@ class Environment(Readers):
             collected=tuple(self.collecting),
             restore_from=restore_from or launch.restore_from(),
             spark=self._spark,
+            user_code=launch.user_code(),
         )
+
+    def _refuse_late_options(self) -> None:
+        for option, _, origin in self._settings:
+            if option.key.startswith(BEGINNINGS) and origin in (Origin.PROGRAM, Origin.SPARK):
+                raise ConfigError(
+                    f"option {option.key} ({origin.text}) comes too late for a program that is loaded "
+                    "already; give it to who runs the program: headgate run --with PATH, or -D"
+                )
 
     def _finished(self, result: JobResult) -> JobResult:
         collected = {uid: list(sink.results) for uid, sink in self.collecting.items()}

@@ -17,6 +17,7 @@ from headgate.api.source import SourceReport
 from headgate.common.config import Config
 from headgate.common.errors import HeadgateError
 from headgate.common.ids import EdgeId
+from headgate.common.ports import BroughtCode
 from headgate.graph.logical import Node
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 
@@ -175,6 +176,7 @@ class JobSpec:
         restore_from: a checkpoint to begin from, as path or URI; None begins empty.
         spark: the user's ``SparkSession``, or None.
         begins: called by whoever runs the job, when it can be asked for something.
+        user_code: where the program's own code lives apart; None where it lives among everything else.
         given_up: asked by a driver that waits until it may lead the job, whether it shall stop waiting.
     """
 
@@ -188,6 +190,7 @@ class JobSpec:
     spark: Any = None
     begins: Callable[[JobControl], None] | None = None
     given_up: Callable[[], bool] | None = None
+    user_code: BroughtCode | None = None
 
 
 @dataclass(frozen=True, slots=True)

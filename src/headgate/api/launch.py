@@ -2,7 +2,8 @@
 
 A program is an ordinary script, so options reach it through the process's environment: settings of
 the command line, the checkpoint to begin from, and whether the plan is only to be captured. Reading
-that environment happens here and nowhere else.
+that environment happens here and nowhere else. A program with code of its own lives in a realm, and
+several of them may run in one process, each in a thread: what they are told and have begun is each one's own.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from headgate.common.config import Config
 from headgate.common.errors import PlanError, TerminatedError
+from headgate.common.loader_options import BEGINNINGS
+from headgate.common.ports import BroughtCode
 
 OPTIONS_VARIABLE = "HEADGATE_OPTIONS"
 RESTORE_VARIABLE = "HEADGATE_RESTORE_FROM"
 CAPTURE_VARIABLE = "HEADGATE_CAPTURE"
-
-_executed: list[str] = []
-_started: list[Started] = []
 
 
 class Started(Protocol):
@@ -43,10 +45,50 @@ class Started(Protocol):
         ...
 
 
+@dataclass
+class _Running:
+    """A program that runs.
+
+    Attributes:
+        options: what it is told in place of the process's environment; None: what that says.
+        code: its own modules, where they live apart.
+        executed: names of the jobs that it has executed.
+        started: its jobs that go on beside it.
+    """
+
+    options: list[str] | None = None
+    code: BroughtCode | None = None
+    executed: list[str] = field(default_factory=list)
+    started: list[Started] = field(default_factory=list)
+
+
+_of_process: Final = _Running()
+"""Of all threads that belong to no program with code of its own."""
+_apart: Final[dict[BroughtCode, _Running]] = {}
+"""Of programs with code of their own."""
+
+
+def _current() -> _Running:
+    if not _apart:
+        return _of_process
+    from headgate.usercode.brought import running_code
+
+    code = running_code()
+    return _of_process if code is None else _apart.get(code, _of_process)
+
+
 def command_line_options() -> list[str]:
     """The ``key=value`` texts behind ``-D``; empty outside ``headgate run``."""
+    told = _current().options
+    if told is not None:
+        return list(told)
     found = json.loads(os.environ.get(OPTIONS_VARIABLE, "[]"))
     return [str(assignment) for assignment in found]
+
+
+def user_code() -> BroughtCode | None:
+    """Where the modules of the running program live; None: among everything else."""
+    return _current().code
 
 
 def restore_from() -> str | None:
@@ -74,23 +116,50 @@ def launch_variables(
 
 def note_execution(name: str) -> None:
     """A job of this process was executed, or captured."""
-    _executed.append(name)
+    _current().executed.append(name)
 
 
 def note_started(job: Started) -> None:
     """A job of this process goes on beside the program."""
-    _started.append(job)
+    _current().started.append(job)
 
 
-def run_program(path: str | Path, arguments: Sequence[str] = ()) -> None:
+def run_program(
+    path: str | Path, arguments: Sequence[str] = (), options: Sequence[str] | None = None
+) -> None:
     """Run a program file in this process, as ``python path arguments...`` would.
 
     A file that never calls ``execute`` but has ``def build(env)`` is given an Environment, and the
     job that it builds is executed under the file's name. Jobs that go on beside the program are waited
     for, or cancelled when the program raises.
 
+    With ``headgate.user-code.path`` or another option of user code among the options, the program's folder
+    and what it brings are loaded apart from the framework's and other programs' packages, here and in its
+    workers. Several such programs may run in one process, each in a thread of its own, on one Spark.
+
+    Args:
+        path: of the Python file.
+        arguments: its ``sys.argv`` behind the file name; of programs that run at the same time only one can
+            have some.
+        options: ``key=value`` settings, as behind ``-D``; None takes those of the command line.
+
     Raises:
         PlanError: there is no such file, or it neither executes a job nor has ``build``.
+        ConfigError: an option does not exist or has a wrong value.
+        UserCodeLoadError: something that the program brings is not there, or cannot be used.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> program = pathlib.Path(tempfile.mkdtemp(), "job.py")
+        >>> _ = program.write_text('''
+        ... import headgate as hg
+        ... env = hg.Environment(executor="mini-cluster")
+        ... doubled = env.from_collection([1, 2, 3]).map(lambda number: 2 * number).collect_later()
+        ... env.execute("doubled")
+        ... print(sorted(doubled.records))
+        ... ''')
+        >>> run_program(program, options=["parallelism.default=1"])
+        [2, 4, 6]
     """
     file = Path(path)
     if not file.is_file():
@@ -99,28 +168,58 @@ def run_program(path: str | Path, arguments: Sequence[str] = ()) -> None:
         text = file.read_bytes()
     except OSError as error:
         raise PlanError(f"program {str(path)!r} cannot be read: {error.strerror or error}") from None
-    before = len(_executed)
-    with _as_script(file, arguments) as module, _waiting_for_jobs():
-        exec(compile(text, str(file), "exec"), vars(module))  # noqa: S102 - the user's program
-        if len(_executed) == before:
-            _build(file, vars(module))
+    with _running(file, options) as running, _as_script(file, arguments, running.code) as module:
+
+        def run() -> None:
+            exec(compile(text, str(file), "exec"), vars(module))  # noqa: S102 - the user's program
+            if not running.executed:
+                _build(file, vars(module))
+
+        with _waiting_for_jobs(running.started):
+            if running.code is None:
+                run()
+            else:
+                running.code.call(run)
 
 
 @contextmanager
-def _waiting_for_jobs() -> Iterator[None]:
-    _started.clear()
+def _running(file: Path, options: Sequence[str] | None) -> Iterator[_Running]:
+    """The program that begins; what it brings is opened for its time."""
+    told = command_line_options() if options is None else list(options)
+    if not any(text.strip().startswith(BEGINNINGS) for text in told):
+        _of_process.options = None if options is None else told
+        _of_process.executed.clear()
+        _of_process.started.clear()
+        try:
+            yield _of_process
+        finally:
+            _of_process.options = None
+        return
+    from headgate.usercode.brought import open_program
+
+    code = open_program(file, Config().with_command_line(told))
+    _apart[code] = running = _Running(told, code)
+    try:
+        yield running
+    finally:
+        del _apart[code]
+        code.close()
+
+
+@contextmanager
+def _waiting_for_jobs(started: list[Started]) -> Iterator[None]:
     try:
         yield
-        while _started:
-            _started[0].result()
-            del _started[0]
+        while started:
+            started[0].result()
+            del started[0]
     except TerminatedError as error:
-        while _started:
-            error.goes_on = _started.pop().hand_over()
+        while started:
+            error.goes_on = started.pop().hand_over()
         raise
     except BaseException:
-        while _started:
-            _started.pop().cancel()
+        while started:
+            started.pop().cancel()
         raise
 
 
@@ -172,12 +271,22 @@ def _is_ours(trace: TracebackType) -> bool:
 
 
 @contextmanager
-def _as_script(file: Path, arguments: Sequence[str]) -> Iterator[ModuleType]:
+def _as_script(file: Path, arguments: Sequence[str], code: BroughtCode | None) -> Iterator[ModuleType]:
+    argv = sys.argv
+    if code is not None:
+        code.main.__file__ = str(file)
+        if arguments:
+            sys.argv = [str(file), *arguments]
+        try:
+            yield code.main
+        finally:
+            sys.argv = argv
+        return
     # The module stays `__main__` until the job has ended: annotations of the program's classes are
     # resolved, and its classes are shipped, through that name.
     module = ModuleType("__main__")
     module.__file__ = str(file)
-    argv, path, main = sys.argv, list(sys.path), sys.modules["__main__"]
+    path, main = list(sys.path), sys.modules["__main__"]
     sys.argv, sys.modules["__main__"] = [str(file), *arguments], module
     sys.path.insert(0, str(file.resolve().parent))
     try:

@@ -7,7 +7,7 @@ import json
 import platform
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Final
 
 import typer
@@ -54,6 +54,14 @@ Options = Annotated[
     list[str] | None,
     typer.Option("--define", "-D", metavar="KEY=VALUE", help="A setting; see `headgate options`."),
 ]
+Brings = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="PATH", help="A folder, archive or wheel that the program brings."),
+]
+Requirements = Annotated[
+    str | None,
+    typer.Option("--requirements", metavar="LOCKED", help="A requirements file of it, pinned with hashes."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")]
 
 
@@ -80,10 +88,23 @@ def run(
         bool,
         typer.Option("--allow-non-restored-state", help="With --from: leave behind what the program lacks."),
     ] = False,
+    brings: Brings = None,
+    requirements: Requirements = None,
 ) -> None:
     """Run a program and show its job until it ends."""
     request = RunRequest(
-        program, arguments or (), define or (), parallelism, from_, master, as_json, quiet, allow, ha
+        program,
+        arguments or (),
+        define or (),
+        parallelism,
+        from_,
+        master,
+        as_json,
+        quiet,
+        allow,
+        ha,
+        brings or (),
+        requirements,
     )
     raise typer.Exit(run_request(request))
 
@@ -95,6 +116,8 @@ def plan(
     parallelism: Parallelism = None,
     define: Options = None,
     as_json: Annotated[bool, typer.Option("--json", help="The plan as one JSON object.")] = False,
+    brings: Brings = None,
+    requirements: Requirements = None,
 ) -> None:
     """Show what a program would run; nothing is started."""
 
@@ -102,7 +125,7 @@ def plan(
         from headgate.api.capture import capture
         from headgate.graph.explain import render
 
-        request = RunRequest(program, arguments or (), define or (), parallelism)
+        request = _looked_at(program, arguments, define, parallelism, brings, requirements)
         facts = capture(program, request.arguments, assignments(request))
         return json.dumps(facts, indent=2) if as_json else render(facts)
 
@@ -116,13 +139,15 @@ def types(
     parallelism: Parallelism = None,
     define: Options = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")] = False,
+    brings: Brings = None,
+    requirements: Requirements = None,
 ) -> None:
     """Show the type and serializer of every stream and state; nothing is started."""
 
     def text() -> str:
         from headgate.cli.types import show
 
-        settings = assignments(RunRequest(program, arguments or (), define or (), parallelism))
+        settings = assignments(_looked_at(program, arguments, define, parallelism, brings, requirements))
         return show(program, arguments or (), settings, as_json, sys.stdout.isatty())
 
     _print(text)
@@ -145,6 +170,8 @@ def check_upgrade(
         bool, typer.Option("--exact", help="End with code 4 when values would be converted.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")] = False,
+    brings: Brings = None,
+    requirements: Requirements = None,
 ) -> None:
     """Tell whether a changed program can go on from a snapshot; nothing is started."""
     code: list[int] = []
@@ -152,7 +179,7 @@ def check_upgrade(
     def text() -> str:
         from headgate.cli.check_upgrade import UpgradeRequest, check
 
-        settings = assignments(RunRequest(program, arguments or (), define or (), parallelism))
+        settings = assignments(_looked_at(program, arguments, define, parallelism, brings, requirements))
         request = UpgradeRequest(snapshot, program, arguments or (), settings, allow, exact, as_json)
         try:
             found, ended = check(request, sys.stdout.isatty())
@@ -216,6 +243,25 @@ def version() -> None:
         print(f"pyspark {importlib.metadata.version('pyspark')}")
     except importlib.metadata.PackageNotFoundError:
         print("pyspark is not installed")
+
+
+def _looked_at(
+    program: str,
+    arguments: Sequence[str] | None,
+    define: Sequence[str] | None,
+    parallelism: int | None,
+    brings: Sequence[str] | None,
+    requirements: str | None,
+) -> RunRequest:
+    """A program whose plan is asked for."""
+    return RunRequest(
+        program,
+        arguments or (),
+        define or (),
+        parallelism,
+        brings=brings or (),
+        requirements=requirements,
+    )
 
 
 def _print(text: Callable[[], str]) -> None:

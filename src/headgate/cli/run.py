@@ -18,6 +18,7 @@ from headgate.cli.exit_codes import Ending, ExitCode, SignalledError, ending_of
 from headgate.common import options as o
 from headgate.common.config import Config
 from headgate.common.errors import UsageError
+from headgate.common.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
 from headgate.common.options import ProgressDisplay
 from headgate.runtime import logs
 from headgate.runtime.progress import plain_lines_without_terminal
@@ -42,6 +43,8 @@ class RunRequest:
         quiet: warnings only.
         allow_non_restored: whether state of that checkpoint which the program lacks is left behind.
         ha: type of high availability; None leaves it to the settings.
+        brings: folders, archives and wheels that the program brings beside its own folder.
+        requirements: a locked requirements file whose wheels it brings, too.
     """
 
     program: str
@@ -54,6 +57,8 @@ class RunRequest:
     quiet: bool = False
     allow_non_restored: bool = False
     ha: str | None = None
+    brings: Sequence[str] = ()
+    requirements: str | None = None
 
 
 def assignments(request: RunRequest) -> list[str]:
@@ -74,6 +79,10 @@ def assignments(request: RunRequest) -> list[str]:
         found.append(f"{o.IGNORE_UNCLAIMED_STATE.key}=true")
     if request.ha is not None:
         found.append(f"{o.HIGH_AVAILABILITY.key}={request.ha}")
+    if request.brings:
+        found.append(f"{USER_CODE_PATH.key}={';'.join(request.brings)}")
+    if request.requirements is not None:
+        found.append(f"{USER_CODE_REQUIREMENTS.key}={request.requirements}")
     if request.as_json or request.quiet:
         display = ProgressDisplay.JSON if request.as_json else ProgressDisplay.OFF
         found.append(f"{o.PROGRESS.key}={display.value}")

@@ -11,6 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
+from headgate.common import loader_options
 from headgate.common.config_option import (
     Boolean,
     Choice,
@@ -684,5 +685,5 @@ def _collect(names: Mapping[str, object]) -> Mapping[str, ConfigOption[Any]]:
     return MappingProxyType(found)
 
 
-OPTIONS: Final[Mapping[str, ConfigOption[Any]]] = _collect(globals().copy())
-"""Every option by its key, in the order of this file."""
+OPTIONS: Final[Mapping[str, ConfigOption[Any]]] = _collect({**globals(), **vars(loader_options)})
+"""Every option by its key, in the order of this file and that of the loader's."""

@@ -7,7 +7,11 @@ Nothing inside Headgate asks which side of a door it is on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -91,6 +95,38 @@ class Link(Protocol):
 
     def close(self) -> None:
         """Give up the connection."""
+        ...
+
+
+class UserCode(Protocol):
+    """Where the code of a job's user lives in this process: in a realm of its own, or among all else."""
+
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """What `function` gives, called where that code finds its own modules; once for a batch."""
+        ...
+
+    def pickler(self) -> Any:
+        """A module with the `Pickler` and `loads` of cloudpickle, for objects of that code."""
+        ...
+
+    def load(self, payload: bytes) -> Any:
+        """An object of that code that another process of the job has pickled."""
+        ...
+
+
+class BroughtCode(UserCode, Protocol):
+    """A program's own code in the process that runs the program, from where it is shipped to workers.
+
+    Attributes:
+        paths: folders, archives and wheels of this machine, in order of search.
+        main: the module that the program runs as.
+    """
+
+    paths: tuple[Path, ...]
+    main: ModuleType
+
+    def close(self) -> None:
+        """The program has ended."""
         ...
 
 

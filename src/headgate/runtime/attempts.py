@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.common.ids import JobId
+from headgate.common.ports import UserCode
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.control import messages as m
 from headgate.runtime.deployment import Deployment, readers_of
@@ -33,9 +34,9 @@ class PlannedJob:
     shipped: bytes
 
     @classmethod
-    def of(cls, plan: PhysicalPlan, program: Program) -> PlannedJob:
-        """Ready to be deployed."""
-        return cls(plan, program.to_bytes())
+    def of(cls, plan: PhysicalPlan, program: Program, code: UserCode) -> PlannedJob:
+        """Ready to be deployed; `code` is where the program's functions live."""
+        return cls(plan, program.to_bytes(code))
 
 
 Replan = Callable[[int], PlannedJob]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from headgate.common import options as o
 from headgate.common.errors import JobFailedError, TerminatedError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk, Gang, Link
+from headgate.common.search_path import framework_path
 from headgate.core.execution import JobState
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.claiming import continued_job, taken_over
@@ -38,7 +38,7 @@ from headgate.runtime.job_settings import JobSettings, job_settings
 from headgate.runtime.logs import logging_for
 from headgate.runtime.master_ports import MasterPorts, RestorePoint
 from headgate.runtime.network.handshake import Hello
-from headgate.runtime.program import Program
+from headgate.runtime.program import SAME_INTERPRETER, Program
 from headgate.runtime.queries.live_state import LiveState
 from headgate.runtime.replanning import replanner
 from headgate.runtime.restore import check_compatible
@@ -150,7 +150,7 @@ class _Driver:
                 permit,
                 point,
                 None if disk is None else self._marker,
-                replanner(self._id, self._job, plan, self._settings.worker),
+                replanner(self._id, self._job, plan, self._settings.worker, ports.code),
             )
             self._loop()
         return self._result(began)
@@ -166,6 +166,7 @@ class _Driver:
             listener=self._statistics,
             require_leadership=None if self._leading is None else self._leading.require,
             disks=self._disks,
+            code=self._job.user_code or SAME_INTERPRETER,
         )
 
     def _loop(self) -> None:
@@ -347,7 +348,7 @@ class _Driver:
             lease_ms=settings.lease_ms,
             bind_host=self._job.config.get(o.BIND_HOST),
             frame_size_max=settings.worker.frame_size_max,
-            sys_path=tuple(path for path in sys.path if path),
+            sys_path=tuple(path for path in framework_path() if path),
             dies_with_parent=self._dies_with_parent,
             log_json=self._job.config.get(o.PROGRESS) is o.ProgressDisplay.JSON,
             probe=self._job.config.get(o.PROBE),

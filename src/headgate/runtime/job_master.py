@@ -76,7 +76,7 @@ class JobMaster:
         self.restarts, self._life = 0, job_machine(job)
         self._gang = GangKeeper(ports.gang, ports.clock, plan.slots, settings.heartbeat_timeout_ms)
         self._roster = self._gang.roster
-        planned = PlannedJob.of(plan, program)
+        planned = PlannedJob.of(plan, program, ports.code)
         self._attempts = Attempts(
             job, planned, self._roster, initial, settings.storage, marker, settings.worker.ignore_unclaimed
         )

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headgate.checkpoint.storage.uris import open_disk
-from headgate.common.ports import Background, Clock, Disk, Gang, Probe, Randomness
+from headgate.common.ports import Background, Clock, Disk, Gang, Probe, Randomness, UserCode
 from headgate.runtime.events import JobListener
+from headgate.runtime.program import SAME_INTERPRETER
 from headgate.state.snapshots import CheckpointMetadata
 
 
@@ -26,6 +27,7 @@ class MasterPorts:
         disks: opens the disk below a URI, for savepoints; raises a HeadgateError where it cannot.
         require_leadership: raises FencedError where another driver may lead by now; asked before every
             commit. None where no other driver runs this job.
+        code: where the program's functions live in this process.
     """
 
     clock: Clock
@@ -37,6 +39,7 @@ class MasterPorts:
     listener: JobListener
     disks: Callable[[str], Disk] = open_disk
     require_leadership: Callable[[], None] | None = None
+    code: UserCode = SAME_INTERPRETER
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,25 @@
 """What travels from the driver to the workers: the plan with the user's functions, and settings.
 
-cloudpickle carries code, behind the authenticated handshake only; records and state never.
+cloudpickle carries code, behind the authenticated handshake only; records and state never. Where the user's
+code lies in a realm, it is that realm's own copy of cloudpickle.
 """
 
 from __future__ import annotations
 
 import inspect
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ForwardRef, get_type_hints
+from typing import Any, Final, ForwardRef, TypeVar, get_type_hints
 
 import cloudpickle
 
 from headgate.common.ids import EdgeId
+from headgate.common.ports import UserCode
 from headgate.graph.physical import PhysicalPlan
 from headgate.serde.logical_names import note_logical_name
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,25 @@ class WorkerSettings:
     memory_state_max: int | None = None
 
 
+class SameInterpreter:
+    """Implements `common.ports.UserCode` for code that lives among everything else."""
+
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """Call it."""
+        return function(*args)
+
+    def pickler(self) -> Any:
+        """The framework's own."""
+        return cloudpickle
+
+    def load(self, payload: bytes) -> Any:
+        """Restored among everything else."""
+        return cloudpickle.loads(payload)
+
+
+SAME_INTERPRETER: Final = SameInterpreter()
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A job as workers see it.
@@ -85,32 +108,42 @@ class Program:
     settings: WorkerSettings
     record_types: Mapping[EdgeId, Any]
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, code: UserCode = SAME_INTERPRETER) -> bytes:
         """For :class:`headgate.runtime.control.messages.Deploy`."""
-        return shipped(self)
+        return shipped(self, code)
 
 
-def shipped(thing: object) -> bytes:
-    """What travels to another process of the job in place of an object of the program."""
+def shipped(thing: object, code: UserCode = SAME_INTERPRETER) -> bytes:
+    """What travels to another process of the job in place of an object of the program.
+
+    Args:
+        thing: the object.
+        code: where its classes and functions live.
+    """
     buffer = io.BytesIO()
-    _Pickler(buffer).dump(thing)
+    code.call(lambda: _resolving(code.pickler().Pickler)(buffer).dump(thing))
     return buffer.getvalue()
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Ships classes of the user's script with their annotations resolved.
+def _resolving(pickler: Any) -> Any:
+    """A kind of pickler that ships classes of the user's script with their annotations resolved.
 
     A class of `__main__` travels by value, and its module stays behind: on the worker nobody could
     tell any more what a textual annotation such as ``hg.ValueState[int]`` names, nor what the script, and
     so the class in stored data, is called.
     """
 
-    def reducer_override(self, obj: Any) -> Any:
-        """See :meth:`pickle.Pickler.reducer_override`."""
-        if isinstance(obj, type) and (obj.__module__ == "__main__" or "<locals>" in obj.__qualname__):
-            _resolve_annotations(obj)
-            note_logical_name(obj)
-        return super().reducer_override(obj)
+    class Resolving(pickler):  # type: ignore[misc]  # of the framework or of a realm
+        """See above."""
+
+        def reducer_override(self, obj: Any) -> Any:
+            """See :meth:`pickle.Pickler.reducer_override`."""
+            if isinstance(obj, type) and (obj.__module__ == "__main__" or "<locals>" in obj.__qualname__):
+                _resolve_annotations(obj)
+                note_logical_name(obj)
+            return super().reducer_override(obj)
+
+    return Resolving
 
 
 def _resolve_annotations(cls: type) -> None:
@@ -124,12 +157,12 @@ def _resolve_annotations(cls: type) -> None:
     cls.__annotations__ = {name: resolved.get(name, hint) for name, hint in written.items()}
 
 
-def program_from_bytes(data: bytes) -> Program:
+def program_from_bytes(data: bytes, code: UserCode = SAME_INTERPRETER) -> Program:
     """The counterpart of :meth:`Program.to_bytes`; only for bytes from an authenticated job master."""
-    program: Program = received(data)
+    program: Program = received(data, code)
     return program
 
 
-def received(data: bytes) -> Any:
+def received(data: bytes, code: UserCode = SAME_INTERPRETER) -> Any:
     """The counterpart of :func:`shipped`, with the same condition."""
-    return cloudpickle.loads(data)
+    return code.load(data)

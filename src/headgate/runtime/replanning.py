@@ -6,14 +6,21 @@ from dataclasses import replace
 
 from headgate.api.executor import JobSpec
 from headgate.common.ids import JobId
+from headgate.common.ports import UserCode
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
 from headgate.graph.plan import edge_record_types, physical_plan
 from headgate.runtime.attempts import PlannedJob, Replan
-from headgate.runtime.program import Program, WorkerSettings
+from headgate.runtime.program import SAME_INTERPRETER, Program, WorkerSettings
 
 
-def replanner(job_id: JobId, job: JobSpec, plan: PhysicalPlan, settings: WorkerSettings) -> Replan:
+def replanner(
+    job_id: JobId,
+    job: JobSpec,
+    plan: PhysicalPlan,
+    settings: WorkerSettings,
+    code: UserCode = SAME_INTERPRETER,
+) -> Replan:
     """Makes plans of a running job.
 
     Args:
@@ -21,13 +28,14 @@ def replanner(job_id: JobId, job: JobSpec, plan: PhysicalPlan, settings: WorkerS
         job: as it was submitted.
         plan: as it runs, with the number of key groups that its state has.
         settings: of its workers.
+        code: where the program's functions live.
     """
 
     def replan(parallelism: int) -> PlannedJob:
         nodes = narrowed(job.nodes, parallelism)
         wanted = physical_plan(nodes, parallelism, plan.max_parallelism)
         program = Program(job_id, wanted, settings, edge_record_types(nodes, wanted))
-        return PlannedJob.of(wanted, program)
+        return PlannedJob.of(wanted, program, code)
 
     return replan
 

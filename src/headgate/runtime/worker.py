@@ -26,7 +26,7 @@ from headgate.api.source import Split
 from headgate.checkpoint.storage.reachability import NotSharedError, check_marker
 from headgate.common import errors
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
-from headgate.common.ports import Background, Clock, Disk, Link, Probe
+from headgate.common.ports import Background, Clock, Disk, Link, Probe, UserCode
 from headgate.core.alignment.barriers import Alignment
 from headgate.runtime.assembly import Assembly, assemble
 from headgate.runtime.beside import SideThread
@@ -40,7 +40,7 @@ from headgate.runtime.in_flight.elements import NotStorableError
 from headgate.runtime.local_recovery import LocalRecovery
 from headgate.runtime.logs import TaskContext, clear_task_context, use_task_context
 from headgate.runtime.network.base import DataPlane
-from headgate.runtime.program import program_from_bytes
+from headgate.runtime.program import SAME_INTERPRETER, program_from_bytes
 from headgate.runtime.queries.answering import answer
 from headgate.runtime.snapshots import SnapshotWriter
 from headgate.runtime.source_task import SourceTask
@@ -75,6 +75,7 @@ class WorkerPorts:
         probe: where tests strike.
         post: hands a callback to the loop, from any thread.
         beside: name -> a thread for the user code of one subtask.
+        code: where that code lives in this process.
     """
 
     clock: Clock
@@ -85,6 +86,7 @@ class WorkerPorts:
     probe: Probe
     post: Callable[[Callable[[], None]], None]
     beside: Callable[[str], SideThread]
+    code: UserCode = SAME_INTERPRETER
 
 
 class Worker:
@@ -165,7 +167,7 @@ class Worker:
         self._guarded(lambda: self._build(message), None)
 
     def _build(self, message: m.Deploy) -> None:
-        program = program_from_bytes(message.program)
+        program = program_from_bytes(message.program, self.ports.code)
         disk = None if message.storage is None else self.ports.open_disk(message.storage)
         if disk is not None and message.marker is not None:
             _check_shared(disk, message.marker)
@@ -239,7 +241,7 @@ class Worker:
         self.ports.data.close_attempt()
         for task in assembly.tasks.values():
             try:
-                task.close()
+                self.ports.code.call(task.close)
             except Exception as error:
                 _LOG.warning("closing subtask %s raised %r", task.id, error)
             if task.left_behind:
@@ -291,7 +293,7 @@ class Worker:
     def _guarded(self, action: Callable[[], Any], subtask: SubtaskId | None) -> bool:
         """Run part of an attempt; an exception ends the attempt, not the worker."""
         try:
-            return bool(action())
+            return bool(self.ports.code.call(action))
         except (Exception, SystemExit) as error:
             self._fail(error, subtask)
             return True

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from headgate.checkpoint.storage.settings import StorageSettings, use_storage_settings
 from headgate.checkpoint.storage.uris import disks_with
 from headgate.common.ids import JobId
-from headgate.common.ports import NoProbe, Probe
+from headgate.common.ports import NoProbe, Probe, UserCode
 from headgate.core.liveness import Lease
 from headgate.runtime.beside import UserThread
 from headgate.runtime.control import messages as m
@@ -26,6 +26,7 @@ from headgate.runtime.control.link import SocketLink
 from headgate.runtime.logs import set_up_logging
 from headgate.runtime.network.dataplane import SocketDataPlane
 from headgate.runtime.network.handshake import Hello
+from headgate.runtime.program import SAME_INTERPRETER
 from headgate.runtime.system import BackgroundThread, Mailbox, SystemClock
 from headgate.runtime.worker import Worker, WorkerPorts, WorkerState
 
@@ -72,7 +73,13 @@ class WorkerSpec:
     storage: StorageSettings = field(default_factory=StorageSettings)
 
 
-def run_worker(spec: WorkerSpec, gang: int, slot: int, abandon: Callable[[str], None] | None = None) -> None:
+def run_worker(
+    spec: WorkerSpec,
+    gang: int,
+    slot: int,
+    abandon: Callable[[str], None] | None = None,
+    code: UserCode = SAME_INTERPRETER,
+) -> None:
     """Be the worker of a slot until the job master says that the job is over.
 
     Args:
@@ -81,6 +88,7 @@ def run_worker(spec: WorkerSpec, gang: int, slot: int, abandon: Callable[[str], 
         slot: the slot's number.
         abandon: called, possibly from another thread, when this worker must not go on; by default it
             ends the process at once.
+        code: where the job's user code lives here.
 
     Raises:
         OperatingError: the job master cannot be reached.
@@ -90,7 +98,7 @@ def run_worker(spec: WorkerSpec, gang: int, slot: int, abandon: Callable[[str], 
         set_up_logging(spec.log_json)
         use_storage_settings(spec.storage)
     sys.path.extend(path for path in spec.sys_path if path not in sys.path)
-    _Process(spec, gang, slot, abandon or _end_process).run()
+    _Process(spec, gang, slot, abandon or _end_process, code).run()
 
 
 def _end_process(reason: str) -> None:
@@ -100,8 +108,11 @@ def _end_process(reason: str) -> None:
 
 
 class _Process:
-    def __init__(self, spec: WorkerSpec, gang: int, slot: int, abandon: Callable[[str], None]) -> None:
+    def __init__(
+        self, spec: WorkerSpec, gang: int, slot: int, abandon: Callable[[str], None], code: UserCode
+    ) -> None:
         self._spec, self._gang, self._slot, self._abandon = spec, gang, slot, abandon
+        self._code = code
         self._clock, self._mailbox = SystemClock(), Mailbox()
         self._lease = Lease(spec.lease_ms, self._clock.monotonic_ms())
         self._over = threading.Event()
@@ -111,7 +122,8 @@ class _Process:
     def run(self) -> None:
         # Closed in the opposite order, also when the job master cannot be reached.
         with ExitStack() as opened:
-            background = BackgroundThread(f"headgate-snapshots-{self._slot}")
+            # A thread stays where it was started: serializers of the user's run in this one.
+            background = self._code.call(BackgroundThread, f"headgate-snapshots-{self._slot}")
             opened.callback(background.close)
             data = self._data_plane()
             opened.callback(data.close)
@@ -119,8 +131,9 @@ class _Process:
             opened.callback(_part, link)
             probe = load_probe(self._spec.probe)
             disks = disks_with(self._spec.storage)
+            post = self._mailbox.post
             ports = WorkerPorts(
-                self._clock, background, data, link, disks, probe, self._mailbox.post, UserThread
+                self._clock, background, data, link, disks, probe, post, UserThread, self._code
             )
             self._worker, self._link = Worker(JobId(self._spec.job), self._slot, ports), link
             opened.callback(self._worker.close)

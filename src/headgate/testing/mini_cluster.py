@@ -5,11 +5,14 @@ Not for measuring: the workers share one interpreter lock.
 
 from __future__ import annotations
 
+import functools
 import threading
 
 from headgate.api.executor import JobResult, JobSpec
+from headgate.common.ports import UserCode
 from headgate.runtime.driver import GangContext, run_job
 from headgate.runtime.events import JobListener
+from headgate.runtime.program import SAME_INTERPRETER
 from headgate.runtime.worker_process import run_worker
 
 
@@ -35,7 +38,7 @@ class MiniCluster:
         """Run a job to its end; see `api.executor.Executor`."""
 
         def gang(context: GangContext) -> _ThreadGang:
-            return _ThreadGang(context, self._slots)
+            return _ThreadGang(context, self._slots, job.user_code or SAME_INTERPRETER)
 
         return run_job(job, gang, self._listener, dies_with_parent=False, answers_commands=False)
 
@@ -43,8 +46,8 @@ class MiniCluster:
 class _ThreadGang:
     """Implements `common.ports.Gang`."""
 
-    def __init__(self, context: GangContext, slots: int | None) -> None:
-        self._context, self._slots = context, slots
+    def __init__(self, context: GangContext, slots: int | None, code: UserCode) -> None:
+        self._context, self._slots, self._code = context, slots, code
         self._running: dict[int, int] = {}
         self._errors: dict[int, str] = {}
         self._lock = threading.Lock()
@@ -68,7 +71,8 @@ class _ThreadGang:
 
     def _work(self, gang: int, slot: int) -> None:
         try:
-            run_worker(self._context.worker, gang, slot, abandon=lambda reason: self._note(gang, reason))
+            leave = functools.partial(self._note, gang)
+            run_worker(self._context.worker, gang, slot, leave, self._code)
         except Exception as error:
             self._note(gang, f"{type(error).__name__}: {error}")
         with self._lock:

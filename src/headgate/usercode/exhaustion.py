@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from headgate.common.loader_options import LEAKED_BYTES_MAX, LEAKED_LOADERS_MAX
 from headgate.usercode.errors import UserCodeLoadError
 
 EXIT_CODE: Final = 239
@@ -31,8 +32,8 @@ class LoaderBounds:
         bytes: of memory that loading has grown the process by, beyond what open realms need.
     """
 
-    loaders: int = 3
-    bytes: int = 256 << 20
+    loaders: int = LEAKED_LOADERS_MAX
+    bytes: int = LEAKED_BYTES_MAX
 
     def exceeded(self, loaders: int, grown: int) -> str | None:
         """What is wrong; None when nothing is.

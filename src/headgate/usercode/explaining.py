@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
+from headgate.common.loader_options import DependencyLayer
 from headgate.usercode.bundle.artifacts import inside_of
 from headgate.usercode.bundle.requirements import wheels_of
 from headgate.usercode.bundle.unpacking import is_archive, unpack
@@ -32,7 +33,7 @@ from headgate.usercode.native.policy import NativePlan, Place, Placement, plan, 
 from headgate.usercode.realm.context import pinned_to_framework
 from headgate.usercode.realm.places import Places, spec_of_framework
 from headgate.usercode.resolution import Origin, Resolver
-from headgate.usercode.settings import DependencyLayer, UserCodeSettings
+from headgate.usercode.settings import UserCodeSettings
 
 LINKED: Final = "in worker processes of the job's own, the user's copy in the framework's place"
 ANSWER: Final = "headgate-usercode: "

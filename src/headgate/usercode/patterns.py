@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
-MANDATORY: Final = ("headgate.", "pyspark.", "py4j.")
-"""Without these a user's class would derive from another `headgate` than the one that runs it."""
-DEFAULT: Final = (*MANDATORY, "pyspark_headgate.", "rocksdict.")
+from headgate.common.loader_options import DEFAULT_PATTERNS, MANDATORY_PATTERNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,7 @@ class ParentFirst:
         return next((pattern for pattern in self.patterns if dotted.startswith(pattern)), None)
 
 
-def parent_first(default: Iterable[str] = DEFAULT, additional: Iterable[str] = ()) -> ParentFirst:
+def parent_first(default: Iterable[str] = DEFAULT_PATTERNS, additional: Iterable[str] = ()) -> ParentFirst:
     """What two options say together.
 
     Args:
@@ -47,16 +44,5 @@ def parent_first(default: Iterable[str] = DEFAULT, additional: Iterable[str] = (
         additional: those of this job or cluster.
     """
     chosen = tuple(default)
-    missing = tuple(pattern for pattern in MANDATORY if pattern not in chosen)
+    missing = tuple(pattern for pattern in MANDATORY_PATTERNS if pattern not in chosen)
     return ParentFirst((*missing, *chosen, *additional), missing)
-
-
-def pattern_list(text: str | Iterable[str]) -> tuple[str, ...]:
-    """Patterns as options have them: a list, or one text with semicolons in between.
-
-    Example:
-        >>> pattern_list(" attr. ; ;numpy.")
-        ('attr.', 'numpy.')
-    """
-    parts = text.split(";") if isinstance(text, str) else text
-    return tuple(part.strip() for part in parts if part.strip())

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
+from headgate.common.loader_options import ResolveOrder
 from headgate.usercode.patterns import ParentFirst
 
 STANDARD_LIBRARY: Final = frozenset(sys.stdlib_module_names) | frozenset(sys.builtin_module_names)
@@ -31,13 +32,6 @@ class Origin(Enum):
     PARENT = "framework"
     CHILD = "user"
     LAYER = "dependency layer"
-
-
-class ResolveOrder(Enum):
-    """Who is asked first for what no pattern settles."""
-
-    CHILD_FIRST = "child-first"
-    PARENT_FIRST = "parent-first"
 
 
 ASKED: Final = {

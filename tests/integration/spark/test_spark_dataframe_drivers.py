@@ -26,7 +26,7 @@ def driver(mode: str, scratch: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.ci
+@pytest.mark.proof
 @pytest.mark.spark
 @pytest.mark.timeout(2 * PATIENCE_S)
 def test_the_next_driver_reads_the_rest_and_computes_nothing_again(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from headgate.common.errors import ConfigError, StorageError
 from headgate.common.ports import Disk
 from headgate.testing.suites.disk import DiskSuite
 
-pytestmark = pytest.mark.ci
+pytestmark = pytest.mark.proof
 
 MEGABYTE = 1024 * 1024
 

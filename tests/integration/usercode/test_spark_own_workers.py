@@ -15,10 +15,10 @@ import pytest
 from user_tasks import program, told
 
 from headgate.common.errors import UsageError
+from headgate.common.loader_options import NativeModules
 from headgate.deploy.spark.user_code.jobs import UserCodeJobs
 from headgate.deploy.spark.user_code.opening import OpenedCode
 from headgate.deploy.spark.user_code.orders import Limits, UserCodeOptions
-from headgate.usercode.native.policy import NativeModules
 
 pytestmark = [pytest.mark.spark, pytest.mark.ci, pytest.mark.timeout(600)]
 

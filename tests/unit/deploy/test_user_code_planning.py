@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headgate.common.errors import InternalError, UsageError
+from headgate.common.loader_options import NativeModules
 from headgate.deploy.spark.user_code import planning
 from headgate.deploy.spark.user_code.environments import VARIABLE, OtherEnvironment, in_workers_of
 from headgate.deploy.spark.user_code.jobs import UserCodeJobs
@@ -18,7 +19,6 @@ from headgate.deploy.spark.user_code.planning import check_supported, planned
 from headgate.usercode.bundle.artifacts import Artifact
 from headgate.usercode.errors import DifferentUserCodeError, UserCodeLoadError
 from headgate.usercode.native.distributions import Installed, installed_in
-from headgate.usercode.native.policy import NativeModules
 
 
 def package(folder: Path, name: str, version: str, compiled: bool = True, needs: str = "") -> Path:

@@ -23,7 +23,7 @@ def run(*arguments: object) -> str:
     return done.stdout
 
 
-@pytest.mark.ci
+@pytest.mark.proof
 @pytest.mark.parametrize(("before", "after"), [("native", "native"), ("canonical", "canonical")])
 def test_the_peak_does_not_grow_with_the_state(before: str, after: str, tmp_path: Path) -> None:
     """A million keys take as much as a quarter of them; tables are compressed to a tenth here."""

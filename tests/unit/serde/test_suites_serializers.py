@@ -18,15 +18,18 @@ from headgate.serde.serializer import Buffer
 from headgate.testing.suites import SerializerSuite
 
 QUICK = {"int", "str", "Any", "Person", "dict[str, int]", "Order"}
-"""Those that stand for the others in the quick tier; all are run in the long one."""
+"""Those that stand for the others in the quick tier."""
+LONG_TAKES = 5
+"""One of so many others is run in the long tier; all are run with the full counts."""
 
 
 def cases(*found: tuple[Any, list[Any]]) -> list[Any]:
     """A parameter for each case, named by its type."""
     made = []
-    for hint, values in found:
+    for number, (hint, values) in enumerate(found):
         name = hint.__name__ if type(hint) is type else str(hint).replace("typing.", "")
-        marks = () if name in QUICK else (pytest.mark.ci,)
+        rest = pytest.mark.ci if number % LONG_TAKES == 0 else pytest.mark.proof
+        marks = () if name in QUICK else (rest,)
         made.append(pytest.param((hint, values), id=name[:60], marks=marks))
     return made
 

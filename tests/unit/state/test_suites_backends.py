@@ -69,8 +69,8 @@ BACKENDS: dict[str, Make] = {
     "changelog-heap": changelog_over(heap),
     "changelog-rocksdb": changelog_over(rocksdb),
 }
-QUICK = {"heap"}
-"""The others run in the long tier: they open hundreds of databases."""
+TIERS = {"heap": (), "rocksdb-timers": (pytest.mark.ci,), "changelog-rocksdb": (pytest.mark.ci,)}
+"""Of the quick tier and the long one; each of the others opens hundreds of databases."""
 
 
 class TestBackends(StateBackendSuite):
@@ -78,7 +78,7 @@ class TestBackends(StateBackendSuite):
 
     @pytest.fixture(
         autouse=True,
-        params=[pytest.param(name, marks=() if name in QUICK else (pytest.mark.ci,)) for name in BACKENDS],
+        params=[pytest.param(name, marks=TIERS.get(name, (pytest.mark.proof,))) for name in BACKENDS],
     )
     def make(self, request: pytest.FixtureRequest) -> None:
         """One backend."""

@@ -17,12 +17,12 @@ from typing import Any
 from realm_checks import FOUND, ROOT, check, tell
 from user_packages import write_packages, write_wheel
 
+from headgate.common.loader_options import ResolveOrder
 from headgate.usercode.errors import ForeignObjectError, UserCodeLoadError
 from headgate.usercode.loaders import Artifacts, UserCodeLoaders
 from headgate.usercode.patterns import ParentFirst, parent_first
 from headgate.usercode.realm.crossing import guarded
 from headgate.usercode.realm.loader import Realm, RealmSettings
-from headgate.usercode.resolution import ResolveOrder
 
 PATTERN = RealmSettings(patterns=parent_first(additional=["jobpkg."]))
 PARENT_FIRST = RealmSettings(order=ResolveOrder.PARENT_FIRST)

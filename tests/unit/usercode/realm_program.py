@@ -20,12 +20,13 @@ from typing import Any
 from realm_checks import FOUND, ROOT, check, tell
 from user_packages import write_packages, write_wheel
 
+from headgate.common.loader_options import ResolveOrder
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.patterns import parent_first
 from headgate.usercode.realm.boundary import iterated, wrapped
 from headgate.usercode.realm.loader import Realm, RealmSettings
 from headgate.usercode.realm.pickling import dumps, loads
-from headgate.usercode.resolution import Origin, ResolveOrder
+from headgate.usercode.resolution import Origin
 
 Jobs = dict[str, Realm]
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from headgate.common.loader_options import NativeModules
 from headgate.usercode.errors import NativeModuleConflictError, UserCodeLoadError
 from headgate.usercode.native.distributions import Installed, installed_in
 from headgate.usercode.native.elf import soname
-from headgate.usercode.native.policy import NativeModules, Place, plan
+from headgate.usercode.native.policy import Place, plan
 from headgate.usercode.realm.native import Loaded
 from headgate.usercode.realm.native import NativeModules as LoadedModules
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.usercode.patterns import MANDATORY, ParentFirst, parent_first, pattern_list
-from headgate.usercode.resolution import Origin, ResolveOrder, Resolver
+from headgate.common.loader_options import MANDATORY_PATTERNS, ResolveOrder, pattern_list
+from headgate.usercode.patterns import ParentFirst, parent_first
+from headgate.usercode.resolution import Origin, Resolver
 
 CHILD, LAYER, PARENT = Origin.CHILD, Origin.LAYER, Origin.PARENT
 
@@ -123,7 +124,7 @@ def test_what_holds_for_every_arrangement(
     assert resolver.decide(name) is decision
     assert decision.reason
     if name.startswith("os") or (
-        any(f"{name}.".startswith(pattern) for pattern in MANDATORY) and disk.has(PARENT, name)
+        any(f"{name}.".startswith(pattern) for pattern in MANDATORY_PATTERNS) and disk.has(PARENT, name)
     ):
         assert decision.origin is PARENT
     package = name.rpartition(".")[0]

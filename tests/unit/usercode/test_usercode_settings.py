@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from headgate.common.errors import ConfigError
-from headgate.usercode.native.policy import NativeModules
-from headgate.usercode.patterns import MANDATORY
-from headgate.usercode.resolution import ResolveOrder
-from headgate.usercode.settings import LOADER_OPTIONS, DependencyLayer, UserCodeSettings
+from headgate.common.loader_options import (
+    LOADER_OPTIONS,
+    MANDATORY_PATTERNS,
+    DependencyLayer,
+    NativeModules,
+    ResolveOrder,
+)
+from headgate.usercode.settings import UserCodeSettings
 
 
 def read(**texts: object) -> UserCodeSettings:
@@ -102,7 +106,7 @@ def test_h2_h3_lists_have_semicolons_in_between() -> None:
 def test_h2_mandatory_patterns_are_put_back() -> None:
     """And the user is told so."""
     settings = read(parent_first_patterns__default="numpy.;pyspark.")
-    assert set(MANDATORY) < set(settings.patterns.patterns)
+    assert set(MANDATORY_PATTERNS) < set(settings.patterns.patterns)
     (warning,) = settings.warnings
     assert "lacks headgate.; py4j., which stay parent-first" in warning
     assert "parent-first-patterns.additional" in warning

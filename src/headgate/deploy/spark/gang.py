@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING, Final
 from headgate.common.errors import OperatingError
 from headgate.deploy.spark.reasons import shortened
 from headgate.deploy.spark.slots import Hold, await_return, task_slots
-from headgate.deploy.spark.worker_main import gang_function
+from headgate.deploy.spark.user_code.environments import in_workers_of
+from headgate.deploy.spark.user_code.jobs import jobs_of
+from headgate.deploy.spark.user_code.orders import ShippedCode
+from headgate.deploy.spark.user_code.tasks import task_function
+from headgate.deploy.spark.worker_main import gang_body, gang_function
 from headgate.runtime.driver import GangContext
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import RDD, SparkContext
 
 POOL: Final = "headgate-gangs"
 """FAIR pool of the gangs; feeders and readers are in others, so that neither starves."""
@@ -45,6 +49,7 @@ class SparkGang:
         hold: the slots that the job has taken.
         executors_come_s: how long executors that were lost may take to be replaced; None in local mode,
             where workers are on the driver's machine.
+        code: the job's own, in a realm of each worker; None: among everything else.
 
     Attributes:
         links: name -> address of Spark's pages about the gang, where it has any.
@@ -57,8 +62,9 @@ class SparkGang:
         name: str,
         hold: Hold,
         executors_come_s: float | None = None,
+        code: ShippedCode | None = None,
     ) -> None:
-        self._spark, self._context, self._name = spark, context, name
+        self._spark, self._context, self._name, self._code = spark, context, name, code
         self._hold, self._executors_come_s = hold, executors_come_s
         self.links: dict[str, str] = {"spark_ui": spark.uiWebUrl} if spark.uiWebUrl else {}
         self._running: dict[int, _Running] = {}
@@ -119,9 +125,16 @@ class SparkGang:
         # Properties of this thread and its twin in the JVM; the user's own threads keep theirs.
         context.setLocalProperty("spark.scheduler.pool", POOL)
         context.setJobGroup(group, title, interruptOnCancel=True)
-        several_hosts = self._executors_come_s is not None
-        function = gang_function(self._context.worker, gang, several_hosts)
         # Else collect() names the stage after the line below.
         with SCCallSiteSync(context):  # type: ignore[no-untyped-call]
             context._jsc.setCallSite(title)
-            context.parallelize(range(slots), slots).barrier().mapPartitions(function).collect()
+            self._workers(gang, slots).collect()
+
+    def _workers(self, gang: int, slots: int) -> RDD[int]:
+        worker, several_hosts = self._context.worker, self._executors_come_s is not None
+        rows = self._spark.parallelize(range(slots), slots).barrier()
+        if self._code is None:
+            return rows.mapPartitions(gang_function(worker, gang, several_hosts))
+        body = gang_body(worker, gang, several_hosts)
+        function = task_function(self._code, jobs_of(self._spark).live(), body)
+        return in_workers_of(rows.mapPartitions(function), self._code)

@@ -10,10 +10,16 @@ import dataclasses
 import pickle
 import socket
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from headgate.common.ports import UserCode
 from headgate.runtime.network.sockets import parse_address
+from headgate.runtime.program import SAME_INTERPRETER
 from headgate.runtime.worker_process import WorkerSpec, run_worker
+
+if TYPE_CHECKING:
+    from headgate.deploy.spark.user_code.opening import OpenedCode
+    from headgate.deploy.spark.user_code.tasks import Body
 
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
 
@@ -49,14 +55,29 @@ def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callabl
     return headgate_worker
 
 
-def serve(slot: int, payload: bytes, gang: int, several_hosts: bool) -> None:
+def gang_body(worker: WorkerSpec, gang: int, several_hosts: bool) -> Body:
+    """The same for a job with code of its own, which is opened before this is called."""
+    payload = pickle.dumps(worker)
+
+    def headgate_worker(code: OpenedCode, rows: Iterable[int]) -> list[int]:
+        from headgate.deploy.spark.worker_main import serve
+
+        serve(next(iter(rows)), payload, gang, several_hosts, code)
+        return []
+
+    return headgate_worker
+
+
+def serve(
+    slot: int, payload: bytes, gang: int, several_hosts: bool, code: UserCode = SAME_INTERPRETER
+) -> None:
     """Be a worker until the job lets it go."""
     limit_threads()
     # Written by the driver and handed over by Spark, which ships code the same way.
     worker: WorkerSpec = pickle.loads(payload)  # noqa: S301
     if several_hosts and worker.bind_host not in _WILDCARDS:
         worker = dataclasses.replace(worker, bind_host=host_towards(worker.control_address))
-    run_worker(worker, gang, slot)
+    run_worker(worker, gang, slot, code=code)
 
 
 def limit_threads() -> None:

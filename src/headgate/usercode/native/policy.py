@@ -16,25 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
 
+from headgate.common.loader_options import DATA_PLANE, NativeModules
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import Installed
 from headgate.usercode.native.elf import are_equal
 from headgate.usercode.patterns import ParentFirst
-
-DATA_PLANE: Final = ("numpy.", "pandas.", "pyarrow.")
-"""Their objects pass between the framework and user code, so there must be one copy of each in a process."""
-
-
-class NativeModules(Enum):
-    """`classloader.native-modules`."""
-
-    AUTO = "auto"
-    PROCESS = "process"
-    IN_PROCESS = "in-process"
-    PARENT = "parent"
-    FAIL = "fail"
 
 
 class Place(Enum):

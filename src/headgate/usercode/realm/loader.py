@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from headgate.common.loader_options import ResolveOrder
 from headgate.usercode.errors import ClosedUserCodeLoaderError
 from headgate.usercode.patterns import ParentFirst, parent_first
 from headgate.usercode.realm import context
@@ -28,7 +29,7 @@ from headgate.usercode.realm.imports import import_of_realm
 from headgate.usercode.realm.native import NATIVE_MODULES, Loaded
 from headgate.usercode.realm.places import Places
 from headgate.usercode.realm.process import install
-from headgate.usercode.resolution import Decision, Origin, ResolveOrder, Resolver
+from headgate.usercode.resolution import Decision, Origin, Resolver
 
 TOKEN: Final = "__headgate_token__"  # noqa: S105 - the name of a global
 """In the globals of every module of a realm: what its weak reference outlives, holds the realm."""

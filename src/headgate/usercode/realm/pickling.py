@@ -25,7 +25,7 @@ def dumps(realm: Realm, thing: Any) -> bytes:
         ClosedUserCodeLoaderError: the realm has closed.
         Exception: what cannot be pickled raises what it likes.
     """
-    payload: bytes = realm.call(_pickler(realm).dumps, thing)
+    payload: bytes = realm.call(pickler_of(realm).dumps, thing)
     return payload
 
 
@@ -36,7 +36,7 @@ def loads(realm: Realm, payload: bytes) -> Any:
         ClosedUserCodeLoaderError: the realm has closed.
         UserCodeLoadError: the realm lacks a module or a name that the payload refers to.
     """
-    pickler = _pickler(realm)
+    pickler = pickler_of(realm)
     try:
         return realm.call(pickler.loads, payload)
     except (ImportError, AttributeError) as error:
@@ -46,7 +46,8 @@ def loads(realm: Realm, payload: bytes) -> Any:
         ) from error
 
 
-def _pickler(realm: Realm) -> Any:
+def pickler_of(realm: Realm) -> Any:
+    """The realm's copy of cloudpickle, loaded when it is first asked for."""
     loaded = realm.modules.get(PICKLER)
     if loaded is None:
         with pinned_to_framework():

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from headgate.deploy.spark.user_code import own_process
 from headgate.deploy.spark.user_code.arriving import Arrived, arrived, cache_of_executor, check_framework
@@ -25,6 +25,7 @@ from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
 from headgate.usercode.realm import pickling
 from headgate.usercode.realm.loader import Realm
 
+T = TypeVar("T")
 _log = logging.getLogger("headgate.usercode")
 
 
@@ -63,9 +64,14 @@ class OpenedCode:
         with self.loading():
             return pickling.loads(self.realm, payload)
 
-    def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """A function of the job's, called in its realm: once for a batch, never for a record."""
-        return self.realm.call(function, *args)
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """A function called in the job's realm: once for a batch, never for a record."""
+        found: T = self.realm.call(function, *args)
+        return found
+
+    def pickler(self) -> Any:
+        """See `common.ports.UserCode`."""
+        return pickling.pickler_of(self.realm)
 
     def on_release(self, name: str, hook: Callable[[], Any]) -> None:
         """Have `hook` called before the realm closes; a name that is there already is left as it is."""

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from headgate.common.loader_options import DATA_PLANE, NativeModules
 from headgate.usercode.bundle.artifacts import UserBundle
 from headgate.usercode.exhaustion import LoaderBounds
-from headgate.usercode.native.policy import DATA_PLANE, NativeModules
 from headgate.usercode.realm.loader import RealmSettings
+from headgate.usercode.settings import UserCodeSettings
 
 LAYERS_MAX: Final = 2
 ENVIRONMENTS_MAX: Final = 8
@@ -47,6 +48,17 @@ class UserCodeOptions:
     data_plane: tuple[str, ...] = DATA_PLANE
     limits: Limits = field(default_factory=Limits)
     environments: int = ENVIRONMENTS_MAX
+
+
+def options_of(settings: UserCodeSettings) -> UserCodeOptions:
+    """What a job's settings ask of Spark's workers."""
+    return UserCodeOptions(
+        RealmSettings(settings.patterns, settings.resolve_order, check_leaked=settings.check_leaked),
+        settings.native_modules,
+        settings.data_plane,
+        Limits(settings.fail_on_exhaustion, settings.bounds, settings.layers_max),
+        settings.environments_max,
+    )
 
 
 @dataclass(frozen=True, slots=True)

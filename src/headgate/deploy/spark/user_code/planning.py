@@ -11,13 +11,14 @@ import functools
 import hashlib
 import importlib.metadata
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from headgate.common.errors import UsageError
+from headgate.common.loader_options import NativeModules
+from headgate.common.search_path import framework_path
 from headgate.deploy.spark.user_code.orders import (
     FrameworkPackage,
     Linked,
@@ -26,7 +27,7 @@ from headgate.deploy.spark.user_code.orders import (
 )
 from headgate.usercode.bundle.artifacts import Artifact
 from headgate.usercode.native.distributions import Installed, installed_in
-from headgate.usercode.native.policy import NativeModules, NativePlan, Place, plan
+from headgate.usercode.native.policy import NativePlan, Place, plan
 
 _BOUND: Final = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -101,7 +102,7 @@ def _without_layer(found: NativePlan) -> NativePlan:
 @functools.cache
 def framework_packages() -> Mapping[str, Installed]:
     """The distributions of this process, by name; looked up once."""
-    return installed_in(sys.path)
+    return installed_in(framework_path())
 
 
 def _brought(located: Located) -> tuple[dict[str, Installed], dict[str, Artifact]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from headgate.common.search_path import framework_path
 from headgate.deploy.spark.user_code.opening import OpenedCode, opened
 from headgate.deploy.spark.user_code.orders import LiveJobs, ShippedCode
 
@@ -27,7 +27,7 @@ def task_function(code: ShippedCode, live: LiveJobs, body: Body) -> Callable[[It
     """
     import cloudpickle
 
-    order, payload, paths = pickle.dumps((code, live)), cloudpickle.dumps(body), tuple(sys.path)
+    order, payload, paths = pickle.dumps((code, live)), cloudpickle.dumps(body), tuple(framework_path())
 
     def headgate_user_task(rows: Iterable[Any]) -> Iterator[Any]:
         import sys

@@ -1,0 +1,197 @@
+"""The options `classloader.*`: how the code of a job's user is loaded; `usercode` acts on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from headgate.common.config_option import (
+    Boolean,
+    Choice,
+    ConfigOption,
+    Duration,
+    Integer,
+    MemorySize,
+    OptionalKind,
+    Text,
+)
+
+MANDATORY_PATTERNS: Final = ("headgate.", "pyspark.", "py4j.")
+"""Without these a user's class would derive from another `headgate` than the one that runs it."""
+DEFAULT_PATTERNS: Final = (*MANDATORY_PATTERNS, "pyspark_headgate.", "rocksdict.")
+DATA_PLANE: Final = ("numpy.", "pandas.", "pyarrow.")
+"""Their objects pass between the framework and user code, so there must be one copy of each in a process."""
+LEAKED_LOADERS_MAX: Final = 3
+LEAKED_BYTES_MAX: Final = 256 << 20
+
+
+class ResolveOrder(Enum):
+    """Who is asked first for what no pattern settles."""
+
+    CHILD_FIRST = "child-first"
+    PARENT_FIRST = "parent-first"
+
+
+class NativeModules(Enum):
+    """`classloader.native-modules`: where packages with compiled parts run."""
+
+    AUTO = "auto"
+    PROCESS = "process"
+    IN_PROCESS = "in-process"
+    PARENT = "parent"
+    FAIL = "fail"
+
+
+class DependencyLayer(Enum):
+    """`classloader.dependency-layer`: when packages of others outlive the job that brought them."""
+
+    NATIVE = "native"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+def pattern_list(text: str | Iterable[str]) -> tuple[str, ...]:
+    """Patterns as options have them: a list, or one text with semicolons in between.
+
+    Example:
+        >>> pattern_list(" attr. ; ;numpy.")
+        ('attr.', 'numpy.')
+    """
+    parts = text.split(";") if isinstance(text, str) else text
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+@dataclass(frozen=True)
+class TextList:
+    """Texts with semicolons in between.
+
+    Attributes:
+        expected: for people, with an example.
+    """
+
+    expected: str
+
+    def parse(self, value: object) -> tuple[str, ...]:
+        """The parts of a text or of a list of texts; blanks and empty ones are dropped."""
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"expected {self.expected}")
+        return pattern_list(value if isinstance(value, str) else texts)
+
+    def format(self, value: tuple[str, ...]) -> str:
+        """As one text."""
+        return ";".join(value)
+
+
+PATTERNS: Final = TextList("prefixes of module names with semicolons in between, such as 'yaml.;attr.'")
+PATHS: Final = TextList("paths with semicolons in between, such as 'deps;attrs-24.2.0-py3-none-any.whl'")
+
+USER_CODE_PATH: Final = ConfigOption[tuple[str, ...]](
+    "headgate.user-code.path",
+    PATHS,
+    (),
+    "What a program brings beside its own folder, so that it is loaded apart from the framework and other "
+    "jobs: folders, archives, wheels; `--with` of the command line.",
+)
+USER_CODE_REQUIREMENTS: Final = ConfigOption(
+    "headgate.user-code.requirements",
+    OptionalKind(Text()),
+    None,
+    "A requirements file, pinned with hashes, whose wheels the program brings as well; `--requirements` of "
+    "the command line.",
+)
+RESOLVE_ORDER: Final = ConfigOption(
+    "classloader.resolve-order",
+    Choice(ResolveOrder),
+    ResolveOrder.CHILD_FIRST,
+    "Whose copy of a module is taken that both the job and the framework have, where no pattern settles it.",
+)
+PATTERNS_DEFAULT: Final = ConfigOption(
+    "classloader.parent-first-patterns.default",
+    PATTERNS,
+    DEFAULT_PATTERNS,
+    "Modules that are always the framework's if it has them; meant to be left as it is.",
+)
+PATTERNS_ADDITIONAL: Final = ConfigOption[tuple[str, ...]](
+    "classloader.parent-first-patterns.additional",
+    PATTERNS,
+    (),
+    "More of them: those of a job or cluster.",
+)
+FAIL_ON_EXHAUSTION: Final = ConfigOption(
+    "classloader.fail-on-metaspace-oom-error",
+    Boolean(),
+    True,
+    "Whether a process ends when memory runs out while user code is loaded, or too much of ended jobs stays.",
+)
+CHECK_LEAKED: Final = ConfigOption(
+    "classloader.check-leaked-classloader",
+    Boolean(),
+    True,
+    "Whether code of a job that has ended is refused when it asks for a module.",
+)
+NATIVE_MODULES: Final = ConfigOption(
+    "classloader.native-modules",
+    Choice(NativeModules),
+    NativeModules.AUTO,
+    "Where packages with compiled parts run.",
+)
+DATA_PLANE_PACKAGES: Final = ConfigOption(
+    "classloader.data-plane-packages",
+    PATTERNS,
+    DATA_PLANE,
+    "Packages whose objects pass between the framework and user code.",
+)
+DEPENDENCY_LAYER: Final = ConfigOption(
+    "classloader.dependency-layer",
+    Choice(DependencyLayer),
+    DependencyLayer.NATIVE,
+    "Which jobs' packages lie in a layer that is kept when the job ends.",
+)
+MAX_LEAKED_LOADERS: Final = ConfigOption(
+    "classloader.max-leaked-loaders",
+    Integer(0),
+    LEAKED_LOADERS_MAX,
+    "How many loaders of ended jobs may stay in memory.",
+)
+MAX_LEAKED_MEMORY: Final = ConfigOption(
+    "classloader.max-leaked-memory",
+    MemorySize(0),
+    LEAKED_BYTES_MAX,
+    "How much memory they may hold.",
+)
+MAX_LAYERS: Final = ConfigOption(
+    "classloader.max-layers-per-process",
+    Integer(0),
+    2,
+    "How many kept layers of native packages a process may hold.",
+)
+MAX_ENVIRONMENTS: Final = ConfigOption(
+    "classloader.max-process-environments",
+    Integer(1),
+    8,
+    "How many environments may have worker processes of their own.",
+)
+RELEASE_TIMEOUT: Final = ConfigOption(
+    "classloader.release-timeout",
+    Duration(),
+    30_000,
+    "Time between the end of a loader and the verdict that it has leaked.",
+)
+JVM_RESOLVE_ORDER: Final = ConfigOption(
+    "classloader.jvm.resolve-order",
+    Choice(ResolveOrder),
+    ResolveOrder.PARENT_FIRST,
+    "The same for JVM jars, for the whole application: child-first sets Spark's userClassPathFirst.",
+)
+
+BEGINNINGS: Final = ("headgate.user-code.", "classloader.")
+"""Of the keys of all options of this file: with any of them, a program is loaded apart."""
+LOADER_OPTIONS: Final[Mapping[str, ConfigOption[Any]]] = {
+    option.key: option
+    for option in list(globals().values())
+    if isinstance(option, ConfigOption) and option.key.startswith("classloader.")
+}
+"""Every option of the loader by its key, in the order of this file."""

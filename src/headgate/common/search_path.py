@@ -1,0 +1,16 @@
+"""Where Python looks for the framework's modules, whoever asks."""
+
+from __future__ import annotations
+
+import sys
+
+
+def framework_path() -> list[str]:
+    """`sys.path` without what belongs to user code alone: called from a realm, `sys.path` is the realm's.
+
+    Example:
+        >>> framework_path() == list(sys.path)
+        True
+    """
+    of_framework = getattr(sys.path, "of_framework", None)
+    return list(sys.path) if of_framework is None else of_framework()

@@ -1,0 +1,146 @@
+"""A program's own code in the process that runs the program: the driver's, and that of a look at its plan.
+
+Here all of it is in this process, native packages as well: no records pass through the driver's functions, so
+objects of two copies of a package do not meet. Packages with compiled parts lie in a layer that stays, as the
+next program that brings the same ones needs the same files, and no file can be loaded twice.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from headgate.common.config import Config
+from headgate.common.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
+from headgate.common.search_path import framework_path
+from headgate.usercode.bundle.artifacts import inside_of
+from headgate.usercode.bundle.cache import ArtifactCache, Leased
+from headgate.usercode.bundle.contents import hash_of
+from headgate.usercode.bundle.requirements import wheels_of
+from headgate.usercode.bundle.unpacking import is_archive, unpack
+from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.native.distributions import installed_in
+from headgate.usercode.native.policy import plan
+from headgate.usercode.realm import context, pickling
+from headgate.usercode.realm.loader import Realm, RealmSettings
+from headgate.usercode.settings import UserCodeSettings
+
+T = TypeVar("T")
+
+_programs: Final[weakref.WeakValueDictionary[int, ProgramCode]] = weakref.WeakValueDictionary()
+"""Those that run, by the identity of their realm."""
+_layers: Final[dict[tuple[str, ...], tuple[Realm, list[Leased]]]] = {}
+"""Of this process, by their paths; they and their folders stay."""
+
+
+class ProgramCode:
+    """Implements `common.ports.BroughtCode`.
+
+    Args:
+        paths: folders, archives and wheels, in order of search.
+        realm: where they are loaded.
+        leased: folders of the archives among them.
+
+    Attributes:
+        paths: as given.
+        realm: as given.
+        main: the module that the program runs as.
+    """
+
+    def __init__(self, paths: Sequence[Path], realm: Realm, leased: Sequence[Leased]) -> None:
+        self.paths, self.realm = tuple(paths), realm
+        self.main = realm.modules["__main__"]
+        self._leased = leased
+        _programs[id(realm)] = self
+
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """See the protocol."""
+        found: T = self.realm.call(function, *args)
+        return found
+
+    def pickler(self) -> Any:
+        """See the protocol."""
+        return pickling.pickler_of(self.realm)
+
+    def load(self, payload: bytes) -> Any:
+        """See the protocol."""
+        return pickling.loads(self.realm, payload)
+
+    def close(self) -> None:
+        """Run what the program has left for its end; it loads nothing any more."""
+        self.realm.close()
+        for one in self._leased:
+            one.release()
+
+
+def running_code() -> ProgramCode | None:
+    """That of the program whose code, or a thread that it has started, calls this; None for any other."""
+    realm = context.current()
+    return None if realm is None else _programs.get(id(realm))
+
+
+def open_program(program: Path, config: Config) -> ProgramCode:
+    """A realm for a program file, with its folder and what the options name behind it.
+
+    Args:
+        program: the file.
+        config: of the command line; what a program sets itself comes too late.
+
+    Raises:
+        UserCodeLoadError: something is not there, or cannot be used.
+        NoIsolationError: this interpreter does not allow realms.
+    """
+    settings = UserCodeSettings.from_config(config)
+    cache = ArtifactCache(Path(tempfile.gettempdir()) / f"headgate-user-code-{os.getuid()}")
+    others = [Path(text) for text in config.get(USER_CODE_PATH)]
+    locked = config.get(USER_CODE_REQUIREMENTS)
+    wheels = () if locked is None else wheels_of(Path(locked), Path.home() / ".cache" / "headgate-wheels")
+    paths = [program.resolve().parent, *others, *wheels]
+    leased: list[Leased] = []
+    folders = {path: str(_folder(path, cache, leased)) for path in paths}
+    identical, layered = _native(list(folders.values()), settings)
+    realm_settings = RealmSettings(
+        settings.patterns, settings.resolve_order, identical, settings.check_leaked
+    )
+    layer = _layer(layered, realm_settings, leased) if layered else None
+    own = [folder for folder in folders.values() if folder not in layered]
+    return ProgramCode(paths, Realm(program.name, own, realm_settings, layer), leased)
+
+
+def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Top-level modules that are the framework's, and the folders that must stay."""
+    found = {folder: installed_in([folder]) for folder in folders}
+    brought: dict[str, Any] = {}
+    for packages in found.values():
+        brought = {**packages, **brought}  # of two the first on the path
+    if not any(one.is_native for one in brought.values()):
+        return frozenset(), ()
+    decided = plan(brought, installed_in(framework_path()), settings.native_modules, settings.data_plane)
+    holding = tuple(folder for folder, packages in found.items() if packages)
+    return decided.identical, holding if len(decided.identical) < len(brought) else ()
+
+
+def _layer(folders: tuple[str, ...], settings: RealmSettings, leased: list[Leased]) -> Realm:
+    """The layer of these folders, whose leases it takes along."""
+    if folders not in _layers:
+        staying = [one for one in leased if any(Path(path).is_relative_to(one.folder) for path in folders)]
+        leased[:] = [one for one in leased if one not in staying]
+        _layers[folders] = Realm("packages with compiled parts", folders, settings), staying
+    return _layers[folders][0]
+
+
+def _folder(path: Path, cache: ArtifactCache, leased: list[Leased]) -> Path:
+    """Where the modules of a folder or an archive lie on this machine."""
+    if path.is_dir():
+        return (path / inside_of(path)).resolve()
+    if not (path.is_file() and is_archive(path.name)):
+        raise UserCodeLoadError(
+            f"user code {str(path)!r} is neither a folder nor an archive; name the folder that holds a "
+            "module, not its file"
+        )
+    leased.append(cache.lease(hash_of(path), lambda folder: unpack(path, folder)))
+    return (leased[-1].folder / inside_of(path)).resolve()

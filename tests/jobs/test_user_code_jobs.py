@@ -1,0 +1,214 @@
+"""Whole programs with code of their own: loaded apart, in turn and at once, restored by another version."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headgate as hg
+from headgate.api.launch import user_code
+from headgate.common.errors import ConfigError, PlanError
+from headgate.usercode.errors import UserCodeLoadError
+
+PROGRAM = '''
+"""Adds amounts up for each shop, with whatever `prices` and `msgspec` it brings."""
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import prices
+
+import headgate as hg
+from prices.money import Money
+
+
+@dataclass
+class Order:
+    shop: int
+    amount: "Money"
+
+
+class Totals(hg.KeyedProcessFunction):
+    total: hg.ValueState[Money] = hg.value_state()
+
+    def open(self, ctx):
+        import late
+
+        self.late = late.WHOSE
+
+    def process(self, order, ctx):
+        before = self.total.value
+        self.total.value = order.amount if before is None else before.plus(order.amount)
+        yield {
+            "shop": ctx.key, "total": self.total.value.shown(), "version": prices.VERSION,
+            "msgspec": msgspec.WHOSE, "late": self.late,
+            "found": type(order.amount) is sys.modules["prices.money"].Money,
+        }
+
+
+def make(env):
+    folder = Path(__file__).parent
+    env.checkpoints("20ms", storage=str(folder.parent / "checkpoints"))
+    orders = env.generate(lambda n: Order(n % 2, Money(n)), count=COUNT, rate_per_s=RATE, uid="orders")
+    totals = orders.key_by(lambda order: order.shop).process(Totals(), uid="totals")
+    totals.write_json(str(folder.parent / "out"), uid="out")
+
+
+def go():
+    env = hg.Environment(parallelism=2, executor="mini-cluster")
+    make(env)
+    env.execute("totals")
+'''
+ALONE = "go()"
+STOPPED = """
+import time
+
+env = hg.Environment(parallelism=2, executor="mini-cluster")
+make(env)
+job = env.execute_async("totals")
+while not any(vertex.records_out for vertex in job.status().vertices):
+    time.sleep(0.02)
+print("savepoint", job.stop(str(Path(__file__).parent.parent / "savepoints")))
+"""
+IN_A_THREAD = """
+import threading
+
+thread = threading.Thread(target=go)
+thread.start()
+thread.join()
+"""
+MONEY = {
+    1: """
+from dataclasses import dataclass
+
+@dataclass
+class Money:
+    cents: int
+
+    def plus(self, other):
+        return Money(self.cents + other.cents)
+
+    def shown(self):
+        return self.cents
+""",
+    2: """
+from dataclasses import dataclass
+
+@dataclass
+class Money:
+    cents: int
+    currency: str = "EUR"
+
+    def plus(self, other):
+        return Money(self.cents + other.cents, self.currency)
+
+    def shown(self):
+        return f"{self.cents} {self.currency}"
+""",
+}
+
+
+def program(
+    folder: Path, version: int = 1, count: int = 40, rate: float | None = None, end: str = ALONE
+) -> Path:
+    """A program's folder with `job.py`, and packages that it brings in `deps`."""
+    code, deps = folder / f"code-{version}", folder / f"deps-{version}"
+    for made in (code, deps / "prices", deps / "msgspec"):
+        made.mkdir(parents=True, exist_ok=True)
+    (code / "job.py").write_text(PROGRAM.replace("COUNT", repr(count)).replace("RATE", repr(rate)) + end)
+    (code / "late.py").write_text("WHOSE = 'beside the program'\n")
+    (deps / "prices" / "__init__.py").write_text(f"VERSION = {version}\n")
+    (deps / "prices" / "money.py").write_text(MONEY[version])
+    (deps / "msgspec" / "__init__.py").write_text(f"WHOSE = 'the job, {version}'\n")
+    return code / "job.py"
+
+
+def run(job: Path, *options: str, version: int = 1) -> None:
+    """The program on the mini cluster, with what it brings."""
+    deps = job.parent.parent / f"deps-{version}"
+    hg.run_program(job, options=[f"headgate.user-code.path={deps}", *options])
+
+
+def written(folder: Path) -> list[dict[str, Any]]:
+    """What has been committed."""
+    files = sorted((folder / "out").glob("part-*"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_a_program_brings_its_own_packages(tmp_path: Path) -> None:
+    """Under names that the framework has, too; nothing of them is left among the framework's modules."""
+    import msgspec
+
+    run(program(tmp_path))
+    rows = written(tmp_path)
+    assert len(rows) == 40
+    assert max(row["total"] for row in rows if row["shop"] == 0) == sum(range(0, 40, 2))
+    assert {(row["version"], row["msgspec"], row["late"], row["found"]) for row in rows} == {
+        (1, "the job, 1", "beside the program", True)
+    }
+    assert not hasattr(msgspec, "WHOSE")
+    assert not {"prices", "prices.money", "late"} & sys.modules.keys()
+    assert not [path for path in sys.path if str(tmp_path) in path]
+    assert user_code() is None
+
+
+def test_state_of_one_version_is_restored_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The class of the state is found in the realm, in the version that the job brings now."""
+    run(program(tmp_path, 1, 1_000, 300.0, STOPPED))
+    savepoint = capsys.readouterr().out.split("savepoint ")[1].strip()
+    first = written(tmp_path)
+    assert 0 < len(first) < 1_000
+    monkeypatch.setenv("HEADGATE_RESTORE_FROM", savepoint)
+    run(program(tmp_path, 2, 1_000), version=2)
+    rows = written(tmp_path)
+    later = [row for row in rows if row["version"] == 2]
+    assert len(rows) == 1_000
+    assert len(first) + len(later) == 1_000
+    assert f"{sum(range(0, 1_000, 2))} EUR" in {row["total"] for row in later}
+
+
+def test_two_programs_at_the_same_time_keep_apart(tmp_path: Path) -> None:
+    """Each in a thread of its own, each with its own version of both packages."""
+    jobs = {version: program(tmp_path / str(version), version, 60, 200.0) for version in (1, 2)}
+    threads = [
+        threading.Thread(target=run, args=(job,), kwargs={"version": version})
+        for version, job in jobs.items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for version in jobs:
+        rows = written(tmp_path / str(version))
+        assert len(rows) == 60
+        assert {row["msgspec"] for row in rows} == {f"the job, {version}"}
+
+
+def test_jobs_of_threads_that_the_program_starts_are_its_own(tmp_path: Path) -> None:
+    """They find its modules, and count as its jobs."""
+    job = program(tmp_path, end=IN_A_THREAD)
+    run(job)
+    assert {row["msgspec"] for row in written(tmp_path)} == {"the job, 1"}
+
+
+def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
+    """A path that is not there, an option that is none; the realm of a program that fails is closed."""
+    job = program(tmp_path)
+    with pytest.raises(UserCodeLoadError, match="neither a folder nor an archive"):
+        run(job, f"headgate.user-code.path={tmp_path / 'none'}")
+    with pytest.raises(ConfigError, match="classloader"):
+        run(job, "classloader.resolve-order=sideways")
+    with pytest.raises(ConfigError, match=r"native-modules \(.+\) comes too late .+ headgate run --with"):
+        hg.Environment(config={"classloader.native-modules": "fail"}).execute()
+    job.write_text("import prices")
+    with pytest.raises(PlanError, match="ended without a job"):
+        run(job)
+    assert user_code() is None
