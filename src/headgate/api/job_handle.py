@@ -41,7 +41,9 @@ class JobHandle:
 
         def run() -> None:
             try:
-                self._result.set_result(finished(executor.execute(spec)))
+                code = spec.user_code
+                ended = executor.execute(spec) if code is None else code.call(executor.execute, spec)
+                self._result.set_result(finished(ended))
                 self._refuse_questions(OperatingError("another driver has brought it to its end"))
             except BaseException as error:
                 self._result.set_exception(error)

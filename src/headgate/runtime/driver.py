@@ -130,7 +130,8 @@ class _Driver:
             if self._answers is not None:
                 self._endpoint = Endpoint(self._answers)
                 opened.callback(self._endpoint.close)
-            background = BackgroundThread("headgate-checkpoints")
+            code = self._job.user_code or SAME_INTERPRETER
+            background = BackgroundThread("headgate-checkpoints", code.call)
             opened.callback(self._mailbox.drain)  # what the last work in the background has to tell
             opened.callback(background.close)
             generation = 1 if permit is None else permit.generation

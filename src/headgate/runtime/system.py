@@ -47,9 +47,11 @@ class BackgroundThread:
 
     Args:
         name: of the thread.
+        call: calls a piece of work, where user code has a place of its own; see `common.ports.UserCode`.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, call: Callable[[Callable[[], Any]], Any] | None = None) -> None:
+        self._call = _plainly if call is None else call
         self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -67,12 +69,16 @@ class BackgroundThread:
         while (item := self._queue.get()) is not None:
             work, done = item
             try:
-                result, failure = work(), None
+                result, failure = self._call(work), None
             except BaseException as error:
                 result, failure = None, error
             done(result, failure)
             # Results may hold large buffers; an idle thread must not keep them alive.
             item = work = done = result = failure = None  # type: ignore[assignment]
+
+
+def _plainly(work: Callable[[], Any]) -> Any:
+    return work()
 
 
 class Mailbox:

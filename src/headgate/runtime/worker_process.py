@@ -6,6 +6,7 @@ replaced it, its lease ran out, or its parent died. What it did not commit is no
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import sys
@@ -122,8 +123,8 @@ class _Process:
     def run(self) -> None:
         # Closed in the opposite order, also when the job master cannot be reached.
         with ExitStack() as opened:
-            # A thread stays where it was started: serializers of the user's run in this one.
-            background = self._code.call(BackgroundThread, f"headgate-snapshots-{self._slot}")
+            call = self._code.call
+            background = BackgroundThread(f"headgate-snapshots-{self._slot}", call)
             opened.callback(background.close)
             data = self._data_plane()
             opened.callback(data.close)
@@ -131,10 +132,8 @@ class _Process:
             opened.callback(_part, link)
             probe = load_probe(self._spec.probe)
             disks = disks_with(self._spec.storage)
-            post = self._mailbox.post
-            ports = WorkerPorts(
-                self._clock, background, data, link, disks, probe, post, UserThread, self._code
-            )
+            post, beside = self._mailbox.post, functools.partial(UserThread, call=call)
+            ports = WorkerPorts(self._clock, background, data, link, disks, probe, post, beside, self._code)
             self._worker, self._link = Worker(JobId(self._spec.job), self._slot, ports), link
             opened.callback(self._worker.close)
             # The last totals, before the subtasks are gone.

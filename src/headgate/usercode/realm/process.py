@@ -6,13 +6,17 @@ import importlib
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from headgate.usercode.realm import context, interpreter
 from headgate.usercode.realm.dispatch import DispatchingList, ModuleTable
 from headgate.usercode.realm.imports import import_module_of_caller, import_of_framework
+from headgate.usercode.resolution import STANDARD_LIBRARY
 
 _lock = threading.Lock()
+_BETWEEN = frozenset({__name__, interpreter.__name__})
+"""Modules whose wrappers lie between `Thread.start` and here."""
 _installed = False
 
 
@@ -44,9 +48,9 @@ def is_installed() -> bool:
 
 
 def _inheriting(run: Callable[..., Any]) -> Callable[..., Any]:
-    """A thread begins in the realm of the code that starts it."""
+    """A thread begins in the realm of the code that starts it; the framework's threads outlive realms."""
     realm = context.current()
-    if realm is None:
+    if realm is None or not _is_started_by_user_code():
         return run
     handle = getattr(realm, "handle", None)
     if handle is None:
@@ -60,3 +64,14 @@ def _inheriting(run: Callable[..., Any]) -> Callable[..., Any]:
         return run(*args, **kwargs)
 
     return run_in_realm
+
+
+def _is_started_by_user_code() -> bool:
+    """Whether the nearest function that is not the standard library's is a realm's."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module not in _BETWEEN and module.partition(".")[0] not in STANDARD_LIBRARY:
+            return context.MARK in frame.f_builtins
+        frame = frame.f_back
+    return False
