@@ -24,7 +24,7 @@ from headgate.usercode.bundle.requirements import wheels_of
 from headgate.usercode.bundle.unpacking import is_archive, unpack
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import installed_in
-from headgate.usercode.native.policy import plan
+from headgate.usercode.native.policy import Place, plan
 from headgate.usercode.realm import context, pickling
 from headgate.usercode.realm.loader import Realm, RealmSettings
 from headgate.usercode.settings import UserCodeSettings
@@ -101,14 +101,22 @@ def open_program(program: Path, config: Config) -> ProgramCode:
     wheels = () if locked is None else wheels_of(Path(locked), Path.home() / ".cache" / "headgate-wheels")
     paths = [program.resolve().parent, *others, *wheels]
     leased: list[Leased] = []
-    folders = {path: str(_folder(path, cache, leased)) for path in paths}
-    identical, layered = _native(list(folders.values()), settings)
-    realm_settings = RealmSettings(
-        settings.patterns, settings.resolve_order, identical, settings.check_leaked
-    )
-    layer = _layer(layered, realm_settings, leased) if layered else None
-    own = [folder for folder in folders.values() if folder not in layered]
-    return ProgramCode(paths, Realm(program.name, own, realm_settings, layer), leased)
+    try:
+        return ProgramCode(paths, _opened(program.name, paths, settings, cache, leased), leased)
+    except BaseException:
+        for one in leased:
+            one.release()
+        raise
+
+
+def _opened(
+    name: str, paths: Sequence[Path], settings: UserCodeSettings, cache: ArtifactCache, leased: list[Leased]
+) -> Realm:
+    folders = [str(_folder(path, cache, leased)) for path in paths]
+    identical, layered = _native(folders, settings)
+    of_realm = RealmSettings(settings.patterns, settings.resolve_order, identical, settings.check_leaked)
+    layer = _layer(layered, of_realm, leased) if layered else None
+    return Realm(name, [folder for folder in folders if folder not in layered], of_realm, layer)
 
 
 def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozenset[str], tuple[str, ...]]:
@@ -121,7 +129,8 @@ def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozens
         return frozenset(), ()
     decided = plan(brought, installed_in(framework_path()), settings.native_modules, settings.data_plane)
     holding = tuple(folder for folder, packages in found.items() if packages)
-    return decided.identical, holding if len(decided.identical) < len(brought) else ()
+    own = any(one.place is not Place.PARENT for one in decided.placements)
+    return decided.identical, holding if own else ()
 
 
 def _layer(folders: tuple[str, ...], settings: RealmSettings, leased: list[Leased]) -> Realm:

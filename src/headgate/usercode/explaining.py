@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
-from headgate.common.loader_options import DependencyLayer
 from headgate.usercode.bundle.artifacts import inside_of
 from headgate.usercode.bundle.requirements import wheels_of
 from headgate.usercode.bundle.unpacking import is_archive, unpack
@@ -202,20 +201,13 @@ def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSetti
     framework = installed_in(sys.path) if native else {}
     decided = plan(brought, framework, settings.native_modules, settings.data_plane)
     holding = [one for one, found in packages.items() if found]
-    layered = holding if _is_layered(decided, settings) else []
+    layered = holding if decided.is_layered(settings.dependency_layer) else []
     view = _View(path, layered, settings, decided.identical, _linked(decided, brought, settings))
     return Explanation(
         tuple(_with_native(view.module(name), brought, decided) for name in names),
         decided.placements,
         (*settings.warnings, *decided.warnings),
     )
-
-
-def _is_layered(decided: NativePlan, settings: UserCodeSettings) -> bool:
-    """Whether installed packages lie in a layer: all of them, as what stays must not need what goes."""
-    if settings.dependency_layer is DependencyLayer.NATIVE:
-        return any(one.place is Place.LAYER for one in decided.placements)
-    return settings.dependency_layer is DependencyLayer.ALWAYS
 
 
 def _linked(

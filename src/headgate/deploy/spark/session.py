@@ -12,6 +12,7 @@ import contextlib
 import os
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,11 +22,13 @@ from typing import TYPE_CHECKING, Any, Final
 from headgate.common import options as o
 from headgate.common.config import Config
 from headgate.common.errors import OperatingError, UsageError
+from headgate.common.loader_options import JVM_RESOLVE_ORDER, ResolveOrder
 from headgate.deploy.spark.interrupts import deferring_interrupts
 from headgate.deploy.spark.java import check_java
 from headgate.deploy.spark.jvm_output import forwarded_output
 from headgate.deploy.spark.reasons import shortened
 from headgate.deploy.spark.settings import (
+    CHILD_FIRST,
     is_local,
     launch_environment,
     logging_properties,
@@ -34,6 +37,7 @@ from headgate.deploy.spark.settings import (
     settings_behind_submit,
     submit_settings,
 )
+from headgate.deploy.spark.slots import held
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
@@ -56,6 +60,8 @@ class _Own:
 
 
 _own: _Own | None = None
+_opening: Final = threading.Lock()
+"""Held while Spark is opened: jobs may begin at the same time."""
 
 
 def acquire(given: Any, name: str, config: Config, slots: int) -> SparkContext:
@@ -71,6 +77,13 @@ def acquire(given: Any, name: str, config: Config, slots: int) -> SparkContext:
         UsageError: no Java, a kind of session that cannot run gangs, or settings that exclude them.
         OperatingError: Spark did not start.
     """
+    with _opening:
+        found = _acquired(given, name, config, slots)
+    check_jvm_order(found, config)
+    return found
+
+
+def _acquired(given: Any, name: str, config: Config, slots: int) -> SparkContext:
     global _own
     refuse_connect(given)
     context: SparkContext | None = _active() if given is None else given.sparkContext
@@ -171,6 +184,22 @@ def check_suitable(context: SparkContext) -> None:
         check_interpreter(context.pythonExec)
 
 
+def check_jvm_order(context: SparkContext, config: Config) -> None:
+    """Refuse a Spark whose JVMs load classes in another order than the job asks for.
+
+    Raises:
+        UsageError: they do; the order is fixed when Spark starts.
+    """
+    if config.get(JVM_RESOLVE_ORDER) is not ResolveOrder.CHILD_FIRST:
+        return
+    lacking = [key for key in CHILD_FIRST if context.getConf().get(key, "false") != "true"]
+    if lacking:
+        raise UsageError(
+            f"{JVM_RESOLVE_ORDER.key} is child-first, and Spark was started without {' and '.join(lacking)}; "
+            "start it with them, as by spark-submit --conf, or let Headgate open it"
+        )
+
+
 def check_interpreter(workers: str) -> None:
     """Refuse a local session whose workers run another Python than this program.
 
@@ -206,7 +235,7 @@ def _active() -> SparkContext | None:
 def _outgrown(own: _Own, slots: int) -> bool:
     """Whether Spark opened here for an earlier job is too small, and may be replaced."""
     small = is_local(master_of(own.context)) and own.context.defaultParallelism < slots
-    return small and not own.lent
+    return small and not own.lent and not held(own.context.applicationId)
 
 
 def _open(name: str, config: Config, slots: int) -> SparkContext:
@@ -223,6 +252,8 @@ def _open(name: str, config: Config, slots: int) -> SparkContext:
         log_file = Path(folder) / "log4j2.properties"
         log_file.write_text(logging_properties(), encoding="utf-8")
         settings = session_settings(name, master, submitted, str(log_file))
+        if config.get(JVM_RESOLVE_ORDER) is ResolveOrder.CHILD_FIRST:
+            settings = dict.fromkeys(CHILD_FIRST, "true") | settings
         with _environment(launch_environment(os.environ, is_local(master))), _told(master):
             conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
             if SparkContext._gateway is None:

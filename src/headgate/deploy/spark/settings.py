@@ -108,6 +108,10 @@ def submit_settings(arguments: str) -> dict[str, str]:
     return found
 
 
+CHILD_FIRST: Final = ("spark.driver.userClassPathFirst", "spark.executor.userClassPathFirst")
+"""Have the JVMs of Spark look into the user's jars before their own."""
+
+
 def session_settings(name: str, master: str, submitted: Mapping[str, str], log_file: str) -> dict[str, Any]:
     """The settings of a new session; what was submitted wins.
 

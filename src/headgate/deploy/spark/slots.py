@@ -65,6 +65,12 @@ def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> i
     return found
 
 
+def held(application: str) -> int:
+    """How many slots of an application Headgate's jobs have taken."""
+    with _lock:
+        return _held[application]
+
+
 class Hold:
     """The slots that one job has taken.
 

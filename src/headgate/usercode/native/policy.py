@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from headgate.common.loader_options import DATA_PLANE, NativeModules
+from headgate.common.loader_options import DATA_PLANE, DependencyLayer, NativeModules
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import Installed
 from headgate.usercode.native.elf import are_equal
@@ -60,6 +60,12 @@ class NativePlan:
     def needs_process(self) -> bool:
         """Whether the job runs in worker processes of its own."""
         return any(one.place is Place.PROCESS for one in self.placements)
+
+    def is_layered(self, layer: DependencyLayer) -> bool:
+        """Whether installed packages lie in a layer: all of them, as what stays must not need what goes."""
+        if layer is DependencyLayer.NATIVE:
+            return any(one.place is Place.LAYER for one in self.placements)
+        return layer is DependencyLayer.ALWAYS
 
 
 def plan(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,19 +26,32 @@ _PAGE: Final = 4096
 _log = logging.getLogger("headgate.usercode")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Left:
     tokens: Mapping[str, weakref.ref[Any]]
     grown: int
+    closed_s: float = 0.0
+    report: LeakReport | None = None
+    """What was found at the end; None once it is told."""
 
     def modules(self) -> int:
         return sum(token() is not None for name, token in self.tokens.items() if name != BUILTINS)
 
 
 class Leftovers:
-    """Those of this process."""
+    """Those of this process.
 
-    def __init__(self) -> None:
+    Args:
+        clock: seconds, growing.
+
+    Attributes:
+        release_s: how long behind its end a realm is given before it counts as leaked: what still runs of its
+            code may end by itself.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.release_s = 0.0
+        self._clock = clock
         self._opened: dict[str, _Left] = {}
         self._left: list[_Left] = []
 
@@ -53,10 +67,13 @@ class Leftovers:
     def ended(self, report: LeakReport) -> None:
         """A realm has closed."""
         before = self._opened.pop(report.realm, None)
-        if report.leaked:
-            _log.warning("%s", report)
-        if before is not None and before.modules():
-            self._left.append(_Left(before.tokens, max(0, resident_bytes() - before.grown)))
+        if before is None or not before.modules():
+            if report.leaked:
+                _log.warning("%s", report)
+            return
+        grown = max(0, resident_bytes() - before.grown)
+        self._left.append(_Left(before.tokens, grown, self._clock(), report))
+        self._judge()
 
     def exceeded(self, bounds: LoaderBounds) -> str | None:
         """What is wrong with this process; None when nothing is.
@@ -69,8 +86,18 @@ class Leftovers:
         return self._exceeds(bounds)
 
     def _exceeds(self, bounds: LoaderBounds) -> str | None:
+        leaked = self._judge()
+        return bounds.exceeded(len(leaked), sum(one.grown for one in leaked))
+
+    def _judge(self) -> list[_Left]:
+        """Those that have had their time and are still there; each is told of once."""
         self._left = [one for one in self._left if one.modules()]
-        return bounds.exceeded(len(self._left), sum(one.grown for one in self._left))
+        leaked = [one for one in self._left if self._clock() - one.closed_s >= self.release_s]
+        for one in leaked:
+            if one.report is not None and one.report.leaked:
+                _log.warning("%s", one.report)
+            one.report = None
+        return leaked
 
 
 def resident_bytes() -> int:

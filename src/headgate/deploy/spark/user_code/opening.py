@@ -134,6 +134,7 @@ class WorkerProcess:
             UserCodeLoadError: its code did not come as the driver has sent it.
             NativeModuleConflictError: its compiled packages have no place here.
         """
+        self.leftovers.release_s = code.limits.release_ms / 1000
         self._close_over(live)
         self._end_if_full(code)
         kept = self._kept.get(code.job)

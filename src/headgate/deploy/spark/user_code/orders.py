@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from headgate.common.loader_options import DATA_PLANE, NativeModules
+from headgate.common.loader_options import DATA_PLANE, DependencyLayer, NativeModules
 from headgate.usercode.bundle.artifacts import UserBundle
 from headgate.usercode.exhaustion import LoaderBounds
 from headgate.usercode.realm.loader import RealmSettings
@@ -24,11 +24,13 @@ class Limits:
         fatal: `classloader.fail-on-metaspace-oom-error`: exhaustion ends the process, not only the task.
         leaks: of realms whose jobs are over.
         layers: `classloader.max-layers-per-process`.
+        release_ms: `classloader.release-timeout`.
     """
 
     fatal: bool = True
     leaks: LoaderBounds = field(default_factory=LoaderBounds)
     layers: int = LAYERS_MAX
+    release_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class UserCodeOptions:
         data_plane: `classloader.data-plane-packages`.
         limits: of each worker process.
         environments: `classloader.max-process-environments`.
+        layer: `classloader.dependency-layer`.
     """
 
     realm: RealmSettings = field(default_factory=RealmSettings)
@@ -48,6 +51,7 @@ class UserCodeOptions:
     data_plane: tuple[str, ...] = DATA_PLANE
     limits: Limits = field(default_factory=Limits)
     environments: int = ENVIRONMENTS_MAX
+    layer: DependencyLayer = DependencyLayer.NATIVE
 
 
 def options_of(settings: UserCodeSettings) -> UserCodeOptions:
@@ -56,8 +60,11 @@ def options_of(settings: UserCodeSettings) -> UserCodeOptions:
         RealmSettings(settings.patterns, settings.resolve_order, check_leaked=settings.check_leaked),
         settings.native_modules,
         settings.data_plane,
-        Limits(settings.fail_on_exhaustion, settings.bounds, settings.layers_max),
+        Limits(
+            settings.fail_on_exhaustion, settings.bounds, settings.layers_max, settings.release_timeout_ms
+        ),
         settings.environments_max,
+        settings.dependency_layer,
     )
 
 

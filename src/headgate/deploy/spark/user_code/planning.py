@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.common.errors import UsageError
-from headgate.common.loader_options import NativeModules
+from headgate.common.loader_options import DependencyLayer, NativeModules
 from headgate.common.search_path import framework_path
 from headgate.deploy.spark.user_code.orders import (
     FrameworkPackage,
@@ -27,7 +27,7 @@ from headgate.deploy.spark.user_code.orders import (
 )
 from headgate.usercode.bundle.artifacts import Artifact
 from headgate.usercode.native.distributions import Installed, installed_in
-from headgate.usercode.native.policy import NativePlan, Place, plan
+from headgate.usercode.native.policy import NativePlan, Place, plan, with_requirements
 
 _BOUND: Final = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -71,7 +71,7 @@ def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -
         UsageError: Headgate does not run with a version that the job brings for workers of its own.
     """
     brought, home = _brought(located)
-    if not any(one.is_native for one in brought.values()):
+    if not any(one.is_native for one in brought.values()) and options.layer is not DependencyLayer.ALWAYS:
         return UserCodePlan()
     found = plan(brought, framework_packages(), options.native, options.data_plane)
     if crowded and options.native is NativeModules.AUTO:
@@ -81,7 +81,7 @@ def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -
         check_supported({one.name: one.version for one in environment.linked}, _requirements())
     return UserCodePlan(
         found.identical | (frozenset() if environment is None else environment.modules),
-        _layered(found, home),
+        _layered(found, home, options.layer),
         frozenset(home[one.name].digest for one in found.placements if one.place is Place.LAYER),
         tuple(_of_framework(found)),
         environment,
@@ -116,9 +116,8 @@ def _brought(located: Located) -> tuple[dict[str, Installed], dict[str, Artifact
     return brought, home
 
 
-def _layered(found: NativePlan, home: Mapping[str, Artifact]) -> frozenset[str]:
-    """All artifacts with installed packages, when one of them must stay: what it imports must stay, too."""
-    if not any(one.place is Place.LAYER for one in found.placements):
+def _layered(found: NativePlan, home: Mapping[str, Artifact], layer: DependencyLayer) -> frozenset[str]:
+    if not found.is_layered(layer):
         return frozenset()
     return frozenset(artifact.digest for artifact in home.values())
 
@@ -151,30 +150,11 @@ def _environment(
             brought[name].modules,
             brought[name].is_native,
         )
-        for name in closure(own, brought)
+        for name in sorted(with_requirements(own, brought))
         if not any(patterns.match(module) for module in brought[name].modules)
     )
     text = "\n".join(f"{one.name} {one.version} {one.contents}" for one in linked)
     return ProcessEnvironment(hashlib.sha256(text.encode()).hexdigest()[:32], linked)
-
-
-def closure(names: Iterable[str], brought: Mapping[str, Installed]) -> list[str]:
-    """Distributions and all that they need, as far as the job brings it, by name.
-
-    Example:
-        >>> def package(name, *needs):
-        ...     return Installed(name, "1", "c", "/x", (name,), (), needs)
-        >>> closure(["pandas"], {"pandas": package("pandas", "numpy", "pytz"), "pytz": package("pytz")})
-        ['pandas', 'pytz']
-    """
-    found: set[str] = set()
-    todo = list(names)
-    while todo:
-        name = todo.pop()
-        if name in brought and name not in found:
-            found.add(name)
-            todo.extend(brought[name].requires)
-    return sorted(found)
 
 
 def check_supported(versions: Mapping[str, str], requirements: Iterable[str]) -> None:
