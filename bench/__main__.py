@@ -28,6 +28,7 @@ from bench.sections import (
     spark_state,
     spark_stateful,
     state,
+    user_code,
 )
 
 _PAGE_CELLS = 130
@@ -47,6 +48,7 @@ MEASURES: dict[str, Callable[[Plan, Callable[[str], None]], dict[str, Any]]] = {
     "spark-border": spark_border.measure,
     "spark-state": spark_state.measure,
     "spark-bootstrap": spark_bootstrap.measure,
+    "user-code": user_code.measure,
 }
 
 

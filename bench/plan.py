@@ -18,6 +18,7 @@ SECTIONS = (
     "spark-border",
     "spark-state",
     "spark-bootstrap",
+    "user-code",
 )
 
 
@@ -64,6 +65,9 @@ class Plan:
         spark_state_rounds: of these reads.
         spark_bootstrap_keys: of a DataFrame that becomes a savepoint.
         spark_bootstrap_rounds: of these writes.
+        user_code_calls: through the border, in each round.
+        user_code_modules: of a package that is imported for the first time.
+        user_code_rounds: of these imports.
         timeout_s: for one job, whatever it is, besides its intended length.
     """
 
@@ -105,6 +109,9 @@ class Plan:
     spark_state_rounds: int = 5
     spark_bootstrap_keys: int = 10_000_000
     spark_bootstrap_rounds: int = 3
+    user_code_calls: int = 500_000
+    user_code_modules: int = 300
+    user_code_rounds: int = 9
     timeout_s: float = 300.0
 
 
@@ -145,6 +152,9 @@ SMOKE = Plan(
     spark_state_rounds=1,
     spark_bootstrap_keys=100_000,
     spark_bootstrap_rounds=1,
+    user_code_calls=20_000,
+    user_code_modules=30,
+    user_code_rounds=1,
     timeout_s=90.0,
 )
 

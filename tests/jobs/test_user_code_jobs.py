@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 import headgate as hg
+from headgate.api.capture import capture
 from headgate.api.launch import user_code
 from headgate.common.errors import ConfigError, PlanError
+from headgate.offline.report import Verdict
+from headgate.offline.upgrade import check_upgrade
 from headgate.usercode.errors import UserCodeLoadError
 
 PROGRAM = '''
@@ -173,6 +176,19 @@ def test_state_of_one_version_is_restored_by_the_next(
     assert len(rows) == 1_000
     assert len(first) + len(later) == 1_000
     assert f"{sum(range(0, 1_000, 2))} EUR" in {row["total"] for row in later}
+
+
+def test_a_changed_program_is_checked_with_what_it_brings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The check of an upgrade finds both versions of the class; a plan is shown without anything started."""
+    run(program(tmp_path, 1, 1_000, 300.0, STOPPED))
+    savepoint = capsys.readouterr().out.split("savepoint ")[1].strip()
+    told = [f"headgate.user-code.path={tmp_path / 'deps-2'}"]
+    report = check_upgrade(savepoint, program(tmp_path, 2), options=told)
+    (total,) = [item for op in report.operators for item in op.items if item.name == "total"]
+    assert total.verdict is Verdict.AFTER_MIGRATION
+    assert [vertex["name"] for vertex in capture(program(tmp_path, 2), options=told)["vertices"]]
 
 
 def test_two_programs_at_the_same_time_keep_apart(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headgate.common.errors import InternalError, UsageError
-from headgate.common.loader_options import NativeModules
+from headgate.common.loader_options import DependencyLayer, NativeModules
 from headgate.deploy.spark.user_code import planning
 from headgate.deploy.spark.user_code.environments import VARIABLE, OtherEnvironment, in_workers_of
 from headgate.deploy.spark.user_code.jobs import UserCodeJobs
@@ -189,3 +189,21 @@ def test_variables_of_one_rdd_are_nobody_elses(jobs: UserCodeJobs, tmp_path: Pat
     rdd._jrdd_val = object()
     with pytest.raises(InternalError, match="wrapped before"):
         in_workers_of(rdd, code)
+
+
+@pytest.mark.usefixtures("framework")
+def test_the_option_says_what_lies_in_the_layer(tmp_path: Path) -> None:
+    """`native`: all packages where one must stay; `always`: pure ones, too; `never`: none."""
+    pure = located(package(tmp_path / "pure", "attr", "24", compiled=False))
+    native = located(package(tmp_path / "native", "fastthing", "2.0"))
+    own = located(tmp_path / "program")
+    (tmp_path / "program").mkdir()
+
+    def layered(layer: DependencyLayer, brought: list[tuple[Artifact, Path]]) -> frozenset[str]:
+        return planned([*own, *brought], UserCodeOptions(layer=layer)).layered
+
+    (of_pure,), (of_native,) = ([one.digest for one, _ in each] for each in (pure, native))
+    assert layered(DependencyLayer.NATIVE, pure) == frozenset()
+    assert layered(DependencyLayer.NATIVE, [*pure, *native]) == {of_pure, of_native}
+    assert layered(DependencyLayer.ALWAYS, pure) == {of_pure}
+    assert layered(DependencyLayer.NEVER, [*pure, *native]) == frozenset()

@@ -91,13 +91,19 @@ class Leftovers:
 
     def _judge(self) -> list[_Left]:
         """Those that have had their time and are still there; each is told of once."""
-        self._left = [one for one in self._left if one.modules()]
-        leaked = [one for one in self._left if self._clock() - one.closed_s >= self.release_s]
+        leaked = self._overdue()
+        if any(one.report is not None for one in leaked):
+            gc.collect()  # modules are cycles: what nobody holds any more may still be there
+            leaked = self._overdue()
         for one in leaked:
             if one.report is not None and one.report.leaked:
                 _log.warning("%s", one.report)
             one.report = None
         return leaked
+
+    def _overdue(self) -> list[_Left]:
+        self._left = [one for one in self._left if one.modules()]
+        return [one for one in self._left if self._clock() - one.closed_s >= self.release_s]
 
 
 def resident_bytes() -> int:

@@ -1,0 +1,71 @@
+"""What realms have left counts once they have had their time to end."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.deploy.spark.user_code.leftovers import Leftovers
+from headgate.usercode.exhaustion import LoaderBounds
+from headgate.usercode.realm.leaks import examine
+from headgate.usercode.realm.loader import Realm
+
+BOUNDS = LoaderBounds(loaders=0, bytes=1 << 40)
+
+
+class Clock:
+    """Stands still."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        """Seconds."""
+        return self.now
+
+
+def ended(leftovers: Leftovers, folder: Path) -> Any:
+    """A realm that has closed; gives what still holds it."""
+    (folder / "own.py").write_text("def go(): return 1\n")
+    realm = Realm("leaking", [str(folder)])
+    leftovers.opening(realm)
+    go = realm.import_module("own").go
+    realm.close()
+    leftovers.ended(examine(realm))
+    return go
+
+
+def test_a_realm_counts_behind_its_timeout(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Until then nothing is said; then it is told of once, and counts as long as it lives."""
+    clock = Clock()
+    leftovers = Leftovers(clock)
+    leftovers.release_s = 30.0
+    with caplog.at_level(logging.WARNING, "headgate.usercode"):
+        holder = ended(leftovers, tmp_path)
+        clock.now = 29.0
+        assert leftovers.exceeded(BOUNDS) is None
+        assert caplog.messages == []
+        clock.now = 30.0
+        assert "classloader.max-leaked-loaders=0" in str(leftovers.exceeded(BOUNDS))
+        assert leftovers.exceeded(BOUNDS) is not None
+        assert len(caplog.messages) == 1
+        assert "'leaking' was not released" in caplog.messages[0]
+    del holder
+    assert leftovers.exceeded(BOUNDS) is None
+
+
+def test_what_has_gone_in_time_is_never_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As a thread that needs a moment to end."""
+    clock = Clock()
+    leftovers = Leftovers(clock)
+    leftovers.release_s = 30.0
+    holder = ended(leftovers, tmp_path)
+    clock.now = 10.0
+    del holder
+    leftovers.exceeded(BOUNDS)
+    clock.now = 60.0
+    assert leftovers.exceeded(BOUNDS) is None
+    assert leftovers.modules == 0
+    assert caplog.messages == []
