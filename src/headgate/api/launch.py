@@ -9,8 +9,10 @@ several of them may run in one process, each in a thread: what they are told and
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,9 +22,11 @@ from types import ModuleType, TracebackType
 from typing import Any, Final, Protocol
 
 from headgate.common.config import Config
-from headgate.common.errors import PlanError, TerminatedError
-from headgate.common.loader_options import BEGINNINGS
+from headgate.common.errors import ConfigError, PlanError, TerminatedError
+from headgate.common.loader_options import USER_CODE_APART, USER_CODE_PATH, USER_CODE_REQUIREMENTS
 from headgate.common.ports import BroughtCode
+
+_LOG: Final = logging.getLogger(__name__)
 
 OPTIONS_VARIABLE = "HEADGATE_OPTIONS"
 RESTORE_VARIABLE = "HEADGATE_RESTORE_FROM"
@@ -133,9 +137,10 @@ def run_program(
     job that it builds is executed under the file's name. Jobs that go on beside the program are waited
     for, or cancelled when the program raises.
 
-    With ``headgate.user-code.path`` or another option of user code among the options, the program's folder
-    and what it brings are loaded apart from the framework's and other programs' packages, here and in its
-    workers. Several such programs may run in one process, each in a thread of its own, on one Spark.
+    The program, the modules in its folder and what ``headgate.user-code.path`` names are loaded apart from
+    the framework's and other programs' packages, here and in its workers. Several programs may run in one
+    process, each in a thread of its own, on one Spark. ``headgate.user-code.apart=false`` loads them among
+    everything else.
 
     Args:
         path: of the Python file.
@@ -186,7 +191,8 @@ def run_program(
 def _running(file: Path, options: Sequence[str] | None) -> Iterator[_Running]:
     """The program that begins; what it brings is opened for its time."""
     told = command_line_options() if options is None else list(options)
-    if not any(text.strip().startswith(BEGINNINGS) for text in told):
+    code = _opened(file, Config().with_command_line(told))
+    if code is None:
         _of_process.options = None if options is None else told
         _of_process.executed.clear()
         _of_process.started.clear()
@@ -195,15 +201,34 @@ def _running(file: Path, options: Sequence[str] | None) -> Iterator[_Running]:
         finally:
             _of_process.options = None
         return
-    from headgate.usercode.brought import open_program
-
-    code = open_program(file, Config().with_command_line(told))
     _apart[code] = running = _Running(told, code)
     try:
         yield running
     finally:
         del _apart[code]
         code.close()
+
+
+def _opened(file: Path, config: Config) -> BroughtCode | None:
+    """Where the program's modules are to live; None: among everything else."""
+    brings = config.is_set(USER_CODE_PATH) or config.is_set(USER_CODE_REQUIREMENTS)
+    if not config.get(USER_CODE_APART):
+        if brings:
+            raise ConfigError(
+                f"{USER_CODE_APART.key} is false, and the program brings packages of its own, which can only "
+                "be loaded apart; leave one of them out"
+            )
+        return None
+    from headgate.usercode.brought import open_program
+    from headgate.usercode.errors import NoIsolationError
+
+    try:
+        return open_program(file, config)
+    except NoIsolationError as error:
+        if brings:
+            raise
+        _LOG.warning("%s; program %r is loaded among everything else", error, str(file))
+        return None
 
 
 @contextmanager
@@ -275,7 +300,8 @@ def _as_script(file: Path, arguments: Sequence[str], code: BroughtCode | None) -
     argv = sys.argv
     if code is not None:
         code.main.__file__ = str(file)
-        if arguments:
+        # It is the whole process's: of programs in several threads only those have it that cannot do without.
+        if arguments or threading.current_thread() is threading.main_thread():
             sys.argv = [str(file), *arguments]
         try:
             yield code.main

@@ -88,12 +88,19 @@ class TextList:
 PATTERNS: Final = TextList("prefixes of module names with semicolons in between, such as 'yaml.;attr.'")
 PATHS: Final = TextList("paths with semicolons in between, such as 'deps;attrs-24.2.0-py3-none-any.whl'")
 
+USER_CODE_APART: Final = ConfigOption(
+    "headgate.user-code.apart",
+    Boolean(),
+    True,
+    "Whether a program that `headgate run` runs is loaded apart from the framework's and other jobs' "
+    "packages; `false` is among all else, as by python itself.",
+)
 USER_CODE_PATH: Final = ConfigOption[tuple[str, ...]](
     "headgate.user-code.path",
     PATHS,
     (),
-    "What a program brings beside its own folder, so that it is loaded apart from the framework and other "
-    "jobs: folders, archives, wheels; `--with` of the command line.",
+    "What a program brings beside the modules in its own folder: folders, archives, wheels, in order of "
+    "search; `--with` of the command line.",
 )
 USER_CODE_REQUIREMENTS: Final = ConfigOption(
     "headgate.user-code.requirements",
@@ -188,7 +195,7 @@ JVM_RESOLVE_ORDER: Final = ConfigOption(
 )
 
 BEGINNINGS: Final = ("headgate.user-code.", "classloader.")
-"""Of the keys of all options of this file: with any of them, a program is loaded apart."""
+"""Of the keys of all options of this file."""
 LOADER_OPTIONS: Final[Mapping[str, ConfigOption[Any]]] = {
     option.key: option
     for option in list(globals().values())

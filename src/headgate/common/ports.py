@@ -118,12 +118,15 @@ class BroughtCode(UserCode, Protocol):
     """A program's own code in the process that runs the program, from where it is shipped to workers.
 
     Attributes:
-        paths: folders, archives and wheels of this machine, in order of search.
         main: the module that the program runs as.
     """
 
-    paths: tuple[Path, ...]
     main: ModuleType
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Folders, archives and wheels of this machine, in order of search."""
+        ...
 
     def close(self) -> None:
         """The program has ended."""

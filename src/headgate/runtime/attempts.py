@@ -16,7 +16,7 @@ from headgate.runtime.control import messages as m
 from headgate.runtime.deployment import Deployment, readers_of
 from headgate.runtime.enumerators import Enumerators
 from headgate.runtime.master_ports import RestorePoint
-from headgate.runtime.program import Program
+from headgate.runtime.program import SAME_INTERPRETER, Program
 from headgate.runtime.queries.asking import StateQueries
 from headgate.runtime.roster import Member, Roster
 
@@ -34,7 +34,7 @@ class PlannedJob:
     shipped: bytes
 
     @classmethod
-    def of(cls, plan: PhysicalPlan, program: Program, code: UserCode) -> PlannedJob:
+    def of(cls, plan: PhysicalPlan, program: Program, code: UserCode = SAME_INTERPRETER) -> PlannedJob:
         """Ready to be deployed; `code` is where the program's functions live."""
         return cls(plan, program.to_bytes(code))
 

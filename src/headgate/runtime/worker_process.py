@@ -110,7 +110,12 @@ def _end_process(reason: str) -> None:
 
 class _Process:
     def __init__(
-        self, spec: WorkerSpec, gang: int, slot: int, abandon: Callable[[str], None], code: UserCode
+        self,
+        spec: WorkerSpec,
+        gang: int,
+        slot: int,
+        abandon: Callable[[str], None],
+        code: UserCode = SAME_INTERPRETER,
     ) -> None:
         self._spec, self._gang, self._slot, self._abandon = spec, gang, slot, abandon
         self._code = code

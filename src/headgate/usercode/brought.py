@@ -11,13 +11,14 @@ import os
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from headgate.common.config import Config
 from headgate.common.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
 from headgate.common.search_path import framework_path
-from headgate.usercode.bundle.artifacts import inside_of
+from headgate.usercode.bundle.artifacts import inside_of, packed_program
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
 from headgate.usercode.bundle.contents import hash_of
 from headgate.usercode.bundle.requirements import wheels_of
@@ -41,20 +42,21 @@ class ProgramCode:
     """Implements `common.ports.BroughtCode`.
 
     Args:
-        paths: folders, archives and wheels, in order of search.
+        program: its file.
+        others: folders, archives and wheels that it brings beside the modules of its folder.
         realm: where they are loaded.
         leased: folders of the archives among them.
 
     Attributes:
-        paths: as given.
         realm: as given.
         main: the module that the program runs as.
     """
 
-    def __init__(self, paths: Sequence[Path], realm: Realm, leased: Sequence[Leased]) -> None:
-        self.paths, self.realm = tuple(paths), realm
+    def __init__(self, program: Path, others: Sequence[Path], realm: Realm, leased: Sequence[Leased]) -> None:
+        self._program, self._others, self.realm = program, tuple(others), realm
         self.main = realm.modules["__main__"]
         self._leased = leased
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         _programs[id(realm)] = self
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
@@ -70,11 +72,19 @@ class ProgramCode:
         """See the protocol."""
         return pickling.loads(self.realm, payload)
 
+    @cached_property
+    def paths(self) -> tuple[Path, ...]:
+        """See the protocol; the modules beside the program are packed when somebody asks."""
+        self._scratch = tempfile.TemporaryDirectory(prefix="headgate-program-")
+        return (packed_program(self._program, Path(self._scratch.name)), *self._others)
+
     def close(self) -> None:
         """Run what the program has left for its end; it loads nothing any more."""
         self.realm.close()
         for one in self._leased:
             one.release()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
 
 def running_code() -> ProgramCode | None:
@@ -102,7 +112,8 @@ def open_program(program: Path, config: Config) -> ProgramCode:
     paths = [program.resolve().parent, *others, *wheels]
     leased: list[Leased] = []
     try:
-        return ProgramCode(paths, _opened(program.name, paths, settings, cache, leased), leased)
+        realm = _opened(program.name, paths, settings, cache, leased)
+        return ProgramCode(program.resolve(), paths[1:], realm, leased)
     except BaseException:
         for one in leased:
             one.release()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -120,17 +119,17 @@ def test_a_program_that_dies_is_told_with_its_last_words(program) -> None:
         capture(program("import os\nprint('goodbye', flush=True)\nos._exit(3)\n"))
 
 
+@pytest.mark.parametrize("apart", ["true", "false"])
 def test_run_program_runs_a_script_as_python_would(
-    program, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    program, capsys: pytest.CaptureFixture[str], apart: str
 ) -> None:
     """Its name is __main__, its folder is importable, its arguments are its own; all is put back."""
-    file = program("print(__name__, sys.argv[1:], sys.path[0])\n", BUILD)
+    look = "print(__name__, sys.argv, next(path for path in sys.path if path == os.path.dirname(__file__)))"
+    file = program(f"import os\n{look}\nraise KeyError('enough')\n", BUILD)
     before = (list(sys.argv), list(sys.path), sys.modules["__main__"])
-    with pytest.raises(hg.ConfigError, match="does not exist"):
-        # An option that does not exist ends it before the executor is asked for.
-        monkeypatch.setenv(launch.OPTIONS_VARIABLE, json.dumps(["no.such.option=1"]))
-        run_program(file, ["--fast"])
-    assert f"__main__ ['--fast'] {file.parent}" in capsys.readouterr().out
+    with pytest.raises(KeyError, match="enough"):
+        run_program(file, ["--fast"], [f"headgate.user-code.apart={apart}"])
+    assert f"__main__ ['{file}', '--fast'] {file.parent}" in capsys.readouterr().out
     assert (sys.argv, sys.path, sys.modules["__main__"]) == before
 
 

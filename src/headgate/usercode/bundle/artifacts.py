@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
-from headgate.usercode.bundle.contents import files_of, hash_of
+from headgate.usercode.bundle.contents import files_of, hash_of, program_files
 from headgate.usercode.bundle.unpacking import Bounds, is_archive, unpack
 from headgate.usercode.errors import UserCodeLoadError
 
 PACKED: Final = ".zip"
+PROGRAM_BYTES_MAX: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +132,38 @@ def _packed(path: Path, folder: Path) -> Path:
 
 
 def _pack(source: Path, folder: Path) -> Path:
-    """A zip of a folder that is the same, byte by byte, for the same files."""
+    target = folder / f"{source.name or 'code'}-{hash_of(source)[:16]}{PACKED}"
+    return _zipped(source, files_of(source), target)
+
+
+def packed_program(program: Path, folder: Path) -> Path:
+    """A zip of a program's own modules: what can be imported from its folder, and nothing else of it.
+
+    Args:
+        program: the file, in the folder.
+        folder: where the zip goes.
+
+    Raises:
+        UserCodeLoadError: that is too much to be modules.
+    """
+    files = program_files(program.parent)
+    size = sum(file.stat().st_size for file in files)
+    if size > PROGRAM_BYTES_MAX:
+        largest = max(files, key=lambda file: file.stat().st_size)
+        raise UserCodeLoadError(
+            f"the modules beside {str(program)!r} have {size >> 20} MB, {str(largest)!r} most, and at most "
+            f"{PROGRAM_BYTES_MAX >> 20} MB are sent to workers; move data out of the packages, or bring them "
+            "as an archive (headgate run --with)"
+        )
+    return _zipped(program.parent, files, folder / f"program{PACKED}")
+
+
+def _zipped(source: Path, files: Sequence[Path], target: Path) -> Path:
+    """The same for the same files, byte by byte."""
     import zipfile
 
-    target = folder / f"{source.name or 'code'}-{hash_of(source)[:16]}{PACKED}"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as made:
-        for file in files_of(source):
+        for file in files:
             entry = zipfile.ZipInfo(file.relative_to(source).as_posix())  # without the file's time
             entry.external_attr = (0o700 if file.stat().st_mode & 0o100 else 0o600) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
