@@ -20,7 +20,9 @@ LEAST = 4
 """Records in flight; a single channel with four small frames of credit holds no more than five or six."""
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside-broadcast"])
+@pytest.mark.parametrize(
+    "beside", [False, pytest.param(True, marks=pytest.mark.ci)], ids=["alone", "beside-broadcast"]
+)
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 @pytest.mark.parametrize("kind", SHAPES)
 def test_records_in_flight_reach_their_new_subtasks(kind: str, before: int, after: int, beside: bool) -> None:
@@ -45,7 +47,10 @@ def test_a_key_keeps_its_order_wherever_it_goes(before: int, after: int) -> None
     go_on(shape("keyed", after), "unaligned", after, stopped, order=True)
 
 
-@pytest.mark.parametrize("widths", [(2, 3, 1), (3, 2, 4), (3, 1, 2), (4, 2, 2)])
+@pytest.mark.parametrize(
+    "widths",
+    [(2, 3, 1), (3, 2, 4), *(pytest.param(each, marks=pytest.mark.ci) for each in ((3, 1, 2), (4, 2, 2)))],
+)
 @pytest.mark.parametrize("kind", SHAPES)
 def test_a_restore_of_a_restore(kind: str, widths: tuple[int, int, int]) -> None:
     """A second checkpoint, drawn while restored records still wait, goes on at a third parallelism."""

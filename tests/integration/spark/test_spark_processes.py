@@ -73,6 +73,7 @@ def program(mode: str, folder: Path, *more: str) -> Iterator[Run]:
             pass
 
 
+@pytest.mark.ci
 def test_a_killed_worker_is_replaced_and_nothing_is_left(tmp_path: Path) -> None:
     """A killed worker's job goes on from the checkpoint, counts exactly, and leaves no process or file."""
     with program("killed", tmp_path) as run:

@@ -109,7 +109,10 @@ def _cases() -> Iterator[Any]:
     for scenario, programs in SCENARIOS.items():
         for program, checks in programs.items():
             for check in checks:
-                yield pytest.param(program, check, id=f"{scenario} {check.removeprefix(scenario).strip()}")
+                # The end of realms takes its program a quarter of a minute.
+                marks = (pytest.mark.ci,) if program == CLOSING else ()
+                name = f"{scenario} {check.removeprefix(scenario).strip()}"
+                yield pytest.param(program, check, id=name, marks=marks)
 
 
 @pytest.mark.timeout(240)
