@@ -93,7 +93,7 @@ def smoke(seed: int, only: str | None = None) -> list[AnyPlan]:
     faults = _shuffled(only, chance)
     first = chance.randrange(len(MODES))
     modes = MODES[first:] + MODES[:first]
-    deals = [(modes[turn % len(modes)], hand) for turn, hand in enumerate(_hands(faults, 5))]
+    deals = [(modes[turn % len(modes)], hand) for turn, hand in enumerate(_hands(faults, 8))]
     runs: list[AnyPlan] = list(_plans(deals, chance))
     if only is None or "f" in only:
         place = chance.choice(DRIVER_PLACES)

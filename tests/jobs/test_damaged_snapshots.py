@@ -203,7 +203,7 @@ def test_every_file_of_a_savepoint(kind: str, form: str) -> None:
     assert sweep(snapshot, 3, refuse) >= 2 * len([*pieces(snapshot)])
 
 
-@pytest.mark.ci
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_every_byte_of_metadata_and_log_and_200_of_each_piece(kind: str) -> None:
     """Each by its own reader, which is the only way to what it reads."""

@@ -73,6 +73,7 @@ def test_a_killed_driver_takes_its_workers_along(drivers: Drivers) -> None:
     assert writers(drivers) - {process.pid for process in old}
 
 
+@pytest.mark.proof
 def test_workers_of_a_stopped_driver_stop_before_they_are_replaced(drivers: Drivers) -> None:
     """Their lease ends first. The driver that goes on afterwards commits nothing and ends with 75."""
     first = drivers.start()

@@ -164,6 +164,7 @@ def test_a_column_that_does_not_fit_is_refused_at_once(spark: SparkSession) -> N
         new.remove("visits")
 
 
+@pytest.mark.proof
 def test_spark_hashes_keys_as_the_runtime_does(spark: SparkSession) -> None:
     """Key groups of every kind of key that a column can have, and of tuples, are those of a job."""
     frame = spark.range(300).selectExpr(
@@ -229,6 +230,7 @@ def tables(uri: str) -> dict[tuple[str, int], Any]:
     }
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("rekey", [None, lambda user: int(user.removeprefix("user"))])
 def test_f29_spark_rewrites_to_the_same_tables(
     spark: SparkSession, bootstrapped: str, tmp_path: Path, rekey: Any
@@ -279,6 +281,7 @@ env.from_collection([1]).key_by(lambda n: n).process(Visits(), uid="visits").col
 """
 
 
+@pytest.mark.proof
 def test_a_program_migrates_on_spark(spark: SparkSession, bootstrapped: str, tmp_path: Path) -> None:
     """Its classes and its function for new keys get to the tasks; the tables are those of one process."""
     spark.stop()  # the program opens its own

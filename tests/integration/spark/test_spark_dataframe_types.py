@@ -17,7 +17,7 @@ from headgate.common.errors import UsageError
 from headgate.deploy.spark.executor import SparkExecutor
 from headgate.runtime.events import JobListener
 
-pytestmark = [pytest.mark.ci, pytest.mark.spark]
+pytestmark = [pytest.mark.proof, pytest.mark.spark]
 
 ZONES = ("UTC", "Asia/Kathmandu", "America/New_York")
 

@@ -74,6 +74,7 @@ class Job:
 # -- writers
 
 
+@pytest.mark.proof
 def test_what_is_published_can_be_read_by_line_and_epoch(spark: Any, tmp_path: Path) -> None:
     """Tries, marks and unfinished epochs are not seen; columns of partitions are as asked for."""
     out = tmp_path / "out"
@@ -280,6 +281,7 @@ def saved(handle: hg.JobHandle, folder: Path) -> str:
             time.sleep(0.05)
 
 
+@pytest.mark.proof
 def test_a_savepoint_whose_job_went_on(spark: Any, tmp_path: Path) -> None:
     """To go on from it is refused, or begins a line that readers can tell, or takes the rest back."""
 

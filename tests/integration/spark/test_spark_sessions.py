@@ -46,6 +46,7 @@ def test_a_dataframe_goes_through_the_dataflow_and_comes_out(spark: Any, tmp_pat
     assert staged[0].startswith(".headgate-staging-")
 
 
+@pytest.mark.proof
 @pytest.mark.ci
 def test_another_job_goes_on_in_the_staged_rows_of_a_savepoint(spark: Any, tmp_path: Path) -> None:
     """Nothing is computed or read twice, and the rows stay as long as the savepoint may need them."""

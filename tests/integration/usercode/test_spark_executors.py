@@ -37,6 +37,7 @@ def placed(code: OpenedCode, rows: Iterable[Any]) -> Iterator[Any]:
     yield os.environ["SPARK_LOCAL_DIRS"], os.getpid(), said
 
 
+@pytest.mark.proof
 def test_executors_unpack_what_they_are_sent(
     context: Any, jobs: UserCodeJobs, wheels: dict[str, Path], tmp_path: Path
 ) -> None:

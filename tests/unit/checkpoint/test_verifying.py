@@ -111,7 +111,7 @@ def test_files_that_are_gone_or_short(storage: Path, how: str) -> None:
         pytest.param("savepoints/v2/native", marks=pytest.mark.ci),
     ],
 )
-@pytest.mark.parametrize("samples", [5, pytest.param(10, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("samples", [5, pytest.param(10, marks=pytest.mark.proof)])
 def test_sampled_damage_of_stored_snapshots_is_refused_and_named(
     tmp_path: Path, name: str, samples: int
 ) -> None:

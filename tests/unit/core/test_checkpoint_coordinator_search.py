@@ -375,7 +375,7 @@ def test_random_walks_of_many_requests(data: st.DataObject) -> None:
     ("case", "hooks"),
     [
         *(
-            pytest.param(pair, (), marks=pytest.mark.ci)
+            pytest.param(pair, (), marks=pytest.mark.ci if SAVEPOINT in pair else pytest.mark.proof)
             for pair in itertools.product((MANUAL, SAVEPOINT, STOP), repeat=2)
         ),
         pytest.param((MANUAL, SAVEPOINT), ("h",), marks=pytest.mark.proof),

@@ -127,7 +127,7 @@ def test_a_large_table_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Mon
     job.close()
 
 
-@pytest.mark.ci
+@pytest.mark.proof
 def test_a_flipped_bit_is_refused_with_file_and_bytes(job: Subtasks) -> None:
     """Nothing is decoded of what is damaged, in whichever form it is; the message says where."""
     chance = random.Random(1)
