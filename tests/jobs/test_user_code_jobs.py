@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import threading
+import types
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,7 @@ print("savepoint", job.stop(str(Path(__file__).parent.parent / "savepoints")))
 """
 IN_A_THREAD = """
 import threading
+import types
 
 thread = threading.Thread(target=go)
 thread.start()
@@ -228,3 +231,24 @@ def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="ended without a job"):
         run(job)
     assert user_code() is None
+
+
+def test_nothing_of_a_program_stays_behind_its_end(tmp_path: Path) -> None:
+    """No module, class or function of it is in memory, whatever caches and registries saw of them."""
+    for number in range(3):
+        run(program(tmp_path / str(number)))
+    gc.collect()
+    left = [
+        thing
+        for thing in gc.get_objects()
+        if isinstance(thing, types.ModuleType) and belongs(thing, tmp_path)
+    ]
+    assert left == []
+    assert [
+        kind for kind in gc.get_objects() if isinstance(kind, type) and kind.__module__ == "prices.money"
+    ] == []
+
+
+def belongs(module: types.ModuleType, folder: Path) -> bool:
+    """Whether a module was loaded from below a folder."""
+    return str(getattr(module, "__file__", "")).startswith(str(folder))

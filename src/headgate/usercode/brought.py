@@ -28,10 +28,13 @@ from headgate.usercode.native.distributions import installed_in
 from headgate.usercode.native.policy import Place, plan
 from headgate.usercode.realm import context, pickling
 from headgate.usercode.realm.loader import Realm, RealmSettings
+from headgate.usercode.realm.purging import StandardLibrary, purge
 from headgate.usercode.settings import UserCodeSettings
 
 T = TypeVar("T")
 
+UNUSED_S: Final = 7 * 24 * 3600.0
+"""How long an unpacked archive that nobody has asked for stays on the driver's machine."""
 _programs: Final[weakref.WeakValueDictionary[int, ProgramCode]] = weakref.WeakValueDictionary()
 """Those that run, by the identity of their realm."""
 _layers: Final[dict[tuple[str, ...], tuple[Realm, list[Leased]]]] = {}
@@ -56,6 +59,7 @@ class ProgramCode:
         self._program, self._others, self.realm = program, tuple(others), realm
         self.main = realm.modules["__main__"]
         self._leased = leased
+        self._library = StandardLibrary()
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         _programs[id(realm)] = self
 
@@ -79,8 +83,9 @@ class ProgramCode:
         return (packed_program(self._program, Path(self._scratch.name)), *self._others)
 
     def close(self) -> None:
-        """Run what the program has left for its end; it loads nothing any more."""
+        """Run what the program has left for its end; it loads nothing any more, and nothing keeps it."""
         self.realm.close()
+        purge(self.realm, self._library)
         for one in self._leased:
             one.release()
         if self._scratch is not None:
@@ -106,6 +111,7 @@ def open_program(program: Path, config: Config) -> ProgramCode:
     """
     settings = UserCodeSettings.from_config(config)
     cache = ArtifactCache(Path(tempfile.gettempdir()) / f"headgate-user-code-{os.getuid()}")
+    cache.sweep(UNUSED_S)
     others = [Path(text) for text in config.get(USER_CODE_PATH)]
     locked = config.get(USER_CODE_REQUIREMENTS)
     wheels = () if locked is None else wheels_of(Path(locked), Path.home() / ".cache" / "headgate-wheels")

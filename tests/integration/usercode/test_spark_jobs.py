@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -54,6 +56,37 @@ while taken < 400:
     time.sleep(0.05)
     taken = max((vertex.records_out for vertex in job.status().vertices), default=0)
 job.stop(str(folder / "savepoints"))
+"""
+
+
+MANY = 300
+MANY_MODULES = """
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import headgate as hg
+from headgate.deploy.spark.user_code.leftovers import resident_bytes
+from headgate.deploy.spark.user_code.opening import this_process
+
+
+class Look(hg.KeyedProcessFunction):
+    seen: hg.ValueState[int] = hg.value_state(default=0)
+
+    def process(self, number, context):
+        loaded = [importlib.import_module(f"many.part_{part}").NUMBER for part in range(MANY)]
+        self.seen.value += len(loaded)
+        left = this_process().leftovers.modules
+        yield {"loaded": self.seen.value, "pid": os.getpid(), "rss": resident_bytes(), "left": left}
+
+
+folder = Path(sys.argv[1])
+env = hg.Environment(parallelism=1)
+env.checkpoints("100ms", storage=str(folder / "checkpoints"))
+numbers = env.from_collection([1], uid="numbers")
+numbers.key_by(lambda n: n).process(Look(), uid="look").write_json(str(folder / "out"), uid="out")
+env.execute("many")
 """
 
 
@@ -120,6 +153,32 @@ def test_the_example_of_two_versions(wheels: dict[str, Path]) -> None:
     assert old_1 == new_1
     assert old_2 == [*old_1, "and", *new_2]
     assert new_2 == old_3 == new_3
+
+
+@pytest.mark.parametrize("submissions", [pytest.param(100, marks=pytest.mark.proof), 5])
+def test_scenario_18_submissions_of_a_job_leave_nothing(
+    context: Any, tmp_path: Path, submissions: int
+) -> None:
+    """Of 300 modules, in one worker, each with state and checkpoints; nor does anything stay on the driver."""
+    program = tmp_path / "code" / "job.py"
+    (program.parent / "many").mkdir(parents=True)
+    program.write_text(MANY_MODULES.replace("MANY", str(MANY)))
+    for name, text in {"__init__": "", **{f"part_{n}": f"NUMBER = {n}\n" for n in range(MANY)}}.items():
+        (program.parent / "many" / f"{name}.py").write_text(text)
+    rows = []
+    for number in range(submissions):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        hg.run_program(program, [str(folder)], ["headgate.progress=off"])
+        (path,) = (folder / "out").glob("part-*")
+        rows.append(json.loads(path.read_text()))
+    assert {(row["loaded"], row["left"]) for row in rows} == {(MANY, 0)}
+    assert len({row["pid"] for row in rows}) == 1
+    grown = [row["rss"] - rows[min(10, submissions - 1)]["rss"] for row in rows]
+    assert max(grown[submissions // 2 :]) < 10 << 20
+    gc.collect()
+    modules = [one for one in gc.get_objects() if isinstance(one, ModuleType)]
+    assert [one for one in modules if one.__name__ == "many"] == []
 
 
 def test_another_order_of_jars_than_that_of_a_running_spark_is_refused(context: Any, tmp_path: Path) -> None:
