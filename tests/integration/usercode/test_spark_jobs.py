@@ -159,7 +159,7 @@ def test_the_example_of_two_versions(wheels: dict[str, Path]) -> None:
 def test_scenario_18_submissions_of_a_job_leave_nothing(
     context: Any, tmp_path: Path, submissions: int
 ) -> None:
-    """Of 300 modules, in one worker, each with state and checkpoints; nor does anything stay on the driver."""
+    """Of 300 modules, in one worker, with state and checkpoints; nor does anything stay on the driver."""
     program = tmp_path / "code" / "job.py"
     (program.parent / "many").mkdir(parents=True)
     program.write_text(MANY_MODULES.replace("MANY", str(MANY)))
