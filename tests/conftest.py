@@ -8,7 +8,9 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+_is_main = threading.current_thread() is threading.main_thread()
+if _is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As when a script started the tests with `&`: what they start would never hear of a Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if "HEADGATE_HOME" not in os.environ:
     # Drivers that tests kill must not be listed among the user's own jobs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,8 @@ from headgate.checkpoint.store.znodes import Cause, Create, Delete, RejectedErro
 from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
 from headgate.common.errors import ConfigError, FencedError, StorageError
 from headgate.common.ids import CheckpointId
+
+PATIENCE_S = 30.0
 
 pytestmark = pytest.mark.ci
 
@@ -90,6 +93,17 @@ def test_sr4_locks_on_the_real_server(connect: Connect, root: str) -> None:
     assert nodes.read(f"{root}/checkpoints") is None
 
 
+def answered(store: ZooKeeperCheckpointStore) -> list[int]:
+    """The ids, once a server that has just started answers again."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return ids(store)
+        except StorageError:
+            if time.monotonic() > deadline:
+                raise
+
+
 def test_the_server_is_killed_and_started_again(
     zookeeper: ZooKeeperServer, connect: Connect, root: str
 ) -> None:
@@ -110,7 +124,7 @@ def test_the_server_is_killed_and_started_again(
         asking.start()
         zookeeper.start()
         asking.join()
-        found = ids(store)
+        found = answered(store)
         assert outcomes != [None] or first + 3 in found
         assert [checkpoint for checkpoint in found if checkpoint != first + 3] == done
         done = found
