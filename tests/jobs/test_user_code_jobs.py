@@ -233,6 +233,28 @@ def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
     assert user_code() is None
 
 
+def test_objects_of_its_own_data_plane_stay_in_a_program(tmp_path: Path) -> None:
+    """A value of another pandas than the framework's reaches neither a sink nor another worker."""
+    job = program(tmp_path)
+    own = tmp_path / "deps-1" / "pandas"
+    own.mkdir()
+    (own / "__init__.py").write_text("class Frame: pass\n")
+    job.write_text(
+        """
+import pandas
+import headgate as hg
+env = hg.Environment(parallelism=1, executor="mini-cluster")
+env.config("restart-strategy.type", "none")
+env.from_collection([1, 2]).map(lambda n: {"n": n, "made": WHAT}).collect_later()
+env.execute("leaving")
+""".replace("WHAT", "pandas.Frame()")
+    )
+    with pytest.raises(hg.UsageError, match=r"object of type pandas\.Frame was about to go out of"):
+        run(job)
+    job.write_text(job.read_text().replace("pandas.Frame()", "len(repr(pandas.Frame()))"))
+    run(job)
+
+
 def test_nothing_of_a_program_stays_behind_its_end(tmp_path: Path) -> None:
     """No module, class or function of it is in memory, whatever caches and registries saw of them."""
     for number in range(3):

@@ -101,6 +101,11 @@ class Link(Protocol):
 class UserCode(Protocol):
     """Where the code of a job's user lives in this process: in a realm of its own, or among all else."""
 
+    @property
+    def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
+        """Raises where one of some records must not reach the framework; None where nothing can be wrong."""
+        ...
+
     def call(self, function: Callable[..., T], *args: Any) -> T:
         """What `function` gives, called where that code finds its own modules; once for a batch."""
         ...

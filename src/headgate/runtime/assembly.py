@@ -189,7 +189,9 @@ class _Assembler:
         shares = self._in_flight.get((vertex.id, self._slot), [])
         nodes = {_uid(node): at for at, node in enumerate(vertex.chain)}
         entries = {nodes[share.stream.receiver] for share in shares}
-        chain = build_chain(vertex, self._context_of(vertex), main, sides, entries)
+        chain = build_chain(
+            vertex, self._context_of(vertex), main, sides, entries, self._ports.code.refuse_leaving
+        )
         subtask = SubtaskId(vertex.id, SubtaskIndex(self._slot))
         arguments = (subtask, chain.operators, outputs, self._host, settings.step_target_ms)
         recovered = self._recovered_input(shares, lambda uid: chain.places[nodes[uid]])

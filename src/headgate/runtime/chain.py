@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +25,15 @@ from headgate.graph.logical import (
 )
 from headgate.graph.physical import Vertex
 from headgate.runtime.operators.base import Operator, OperatorContext, Receiver
+from headgate.runtime.operators.border import Border
 from headgate.runtime.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headgate.runtime.operators.fused import FusedOperator
 from headgate.runtime.operators.keyed import KeyedProcessOperator
 from headgate.runtime.operators.source import SourceOperator
 from headgate.runtime.operators.stateless import ProcessOperator, SelectOperator, SinkOperator
 from headgate.runtime.operators.timestamps import TimestampsOperator
+
+Refuse = Callable[[Iterable[Any]], None]
 
 _FUSED = (MapNode, FilterNode, FlatMapNode)
 
@@ -68,6 +71,7 @@ def build_chain(
     main: Receiver,
     sides: Mapping[tuple[int, str], Receiver],
     entries: Collection[int] = (),
+    refuse: Refuse | None = None,
 ) -> Chain:
     """Make and link the operators of one subtask.
 
@@ -77,6 +81,7 @@ def build_chain(
         main: takes the last operator's output.
         sides: (index of the node in the chain, tag) -> who takes that side output.
         entries: indices of nodes that also take in records from elsewhere; each begins an operator.
+        refuse: looks at what leaves the user's functions; None: nothing needs to be looked at.
     """
     operators: list[Operator] = []
     owner: dict[int, Operator] = {}
@@ -94,12 +99,16 @@ def build_chain(
         operators.append(operator)
         index += width
     for left, right in itertools.pairwise(operators):
-        left.next = right
-    operators[-1].next = main
+        left.next = _guarded(right, refuse) if isinstance(right, SinkOperator) else right
+    operators[-1].next = _guarded(main, refuse)
     _tell_of_source(operators)
     for (at, tag), receiver in sides.items():
-        owner[at].side_outputs[tag] = receiver
+        owner[at].side_outputs[tag] = _guarded(receiver, refuse)
     return Chain(operators, places)
+
+
+def _guarded(receiver: Receiver, refuse: Refuse | None) -> Receiver:
+    return receiver if refuse is None else Border(receiver, refuse)
 
 
 def _tell_of_source(operators: list[Operator]) -> None:

@@ -76,6 +76,8 @@ class WorkerSettings:
 class SameInterpreter:
     """Implements `common.ports.UserCode` for code that lives among everything else."""
 
+    refuse_leaving = None
+
     def call(self, function: Callable[..., T], *args: Any) -> T:
         """Call it."""
         return function(*args)

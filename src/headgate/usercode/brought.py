@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -26,7 +26,8 @@ from headgate.usercode.bundle.unpacking import is_archive, unpack
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import installed_in
 from headgate.usercode.native.policy import Place, plan
-from headgate.usercode.realm import context, pickling
+from headgate.usercode.patterns import ParentFirst
+from headgate.usercode.realm import context, crossing, pickling
 from headgate.usercode.realm.loader import Realm, RealmSettings
 from headgate.usercode.realm.purging import StandardLibrary, purge
 from headgate.usercode.settings import UserCodeSettings
@@ -47,6 +48,7 @@ class ProgramCode:
     Args:
         program: its file.
         others: folders, archives and wheels that it brings beside the modules of its folder.
+        data_plane: packages whose objects must not leave the realm, where it has copies of its own.
         realm: where they are loaded.
         leased: folders of the archives among them.
 
@@ -55,7 +57,15 @@ class ProgramCode:
         main: the module that the program runs as.
     """
 
-    def __init__(self, program: Path, others: Sequence[Path], realm: Realm, leased: Sequence[Leased]) -> None:
+    def __init__(
+        self,
+        program: Path,
+        others: Sequence[Path],
+        realm: Realm,
+        leased: Sequence[Leased],
+        data_plane: Sequence[str],
+    ) -> None:
+        self._data_plane = ParentFirst(tuple(data_plane))
         self._program, self._others, self.realm = program, tuple(others), realm
         self.main = realm.modules["__main__"]
         self._leased = leased
@@ -67,6 +77,11 @@ class ProgramCode:
         """See the protocol."""
         found: T = self.realm.call(function, *args)
         return found
+
+    @property
+    def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
+        """See the protocol."""
+        return crossing.leaving(self.realm, self._data_plane)
 
     def pickler(self) -> Any:
         """See the protocol."""
@@ -119,7 +134,7 @@ def open_program(program: Path, config: Config) -> ProgramCode:
     leased: list[Leased] = []
     try:
         realm = _opened(program.name, paths, settings, cache, leased)
-        return ProgramCode(program.resolve(), paths[1:], realm, leased)
+        return ProgramCode(program.resolve(), paths[1:], realm, leased, settings.data_plane)
     except BaseException:
         for one in leased:
             one.release()

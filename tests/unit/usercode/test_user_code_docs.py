@@ -9,7 +9,7 @@ from pathlib import Path
 from headgate.common.loader_options import LOADER_OPTIONS
 
 TESTS = Path(__file__).parents[2]
-FOLDERS = (TESTS / "unit" / "usercode", TESTS / "integration" / "usercode")
+FOLDERS = (TESTS / "unit" / "usercode", TESTS / "integration" / "usercode", TESTS / "jobs")
 PAGE = (TESTS.parent / "docs" / "user-code.md").read_text(encoding="utf-8")
 SCENARIOS = ["sJ1", "sJ3", *(str(number) for number in range(1, 26))]
 IDS_IN = {"test_scenario": "test_scenarios.py", "test_real_scenario": "test_real_packages.py"}

@@ -35,6 +35,13 @@ def guarded(realm: Realm, function: Callable[..., Any], data_plane: ParentFirst)
     return call
 
 
+def leaving(realm: Realm, data_plane: ParentFirst) -> Callable[[Iterable[Any]], None] | None:
+    """What refuses records of a realm on their way out; None where it has no such package of its own."""
+    if not any(realm.home(pattern.rstrip(".")) is not None for pattern in data_plane.patterns):
+        return None
+    return lambda records: refuse_leaving(realm, records, data_plane)
+
+
 def refuse_entering(realm: Realm, values: Iterable[Any], data_plane: ParentFirst) -> None:
     """Refuse values that are of another copy of a package than the realm's.
 

@@ -151,6 +151,7 @@ def _ordered(job: str, bundle: UserBundle, plan: UserCodePlan, options: UserCode
         environment=plan.environment,
         limits=options.limits,
         warnings=plan.warnings,
+        data_plane=options.data_plane,
     )
 
 

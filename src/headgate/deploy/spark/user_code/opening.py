@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,7 +22,8 @@ from headgate.deploy.spark.user_code.orders import LiveJobs, ShippedCode
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.exhaustion import end_process, on_load_failure
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
-from headgate.usercode.realm import pickling
+from headgate.usercode.patterns import ParentFirst
+from headgate.usercode.realm import crossing, pickling
 from headgate.usercode.realm.loader import Realm
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ class OpenedCode:
     def __init__(self, code: ShippedCode, lease: Lease) -> None:
         self.job, self.realm = code.job, lease.realm
         self._fatal, self._lease = code.limits.fatal, lease
+        self._data_plane = ParentFirst(code.data_plane)
 
     def import_module(self, name: str) -> Any:
         """A module as the job's code would import it.
@@ -68,6 +70,11 @@ class OpenedCode:
         """A function called in the job's realm: once for a batch, never for a record."""
         found: T = self.realm.call(function, *args)
         return found
+
+    @property
+    def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
+        """See `common.ports.UserCode`."""
+        return crossing.leaving(self.realm, self._data_plane)
 
     def pickler(self) -> Any:
         """See `common.ports.UserCode`."""

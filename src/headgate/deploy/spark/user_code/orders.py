@@ -136,6 +136,7 @@ class ShippedCode:
         environment: of workers of the job's own; None when it runs in Spark's ordinary ones.
         limits: of the worker process.
         warnings: what the user should know.
+        data_plane: `classloader.data-plane-packages`.
     """
 
     job: str
@@ -149,6 +150,7 @@ class ShippedCode:
     environment: ProcessEnvironment | None = None
     limits: Limits = field(default_factory=Limits)
     warnings: tuple[str, ...] = ()
+    data_plane: tuple[str, ...] = DATA_PLANE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,40 @@
+"""What a user's functions have made, looked at before it leaves their chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from headgate.records.batch import Batch
+from headgate.records.row_batch import RowBatch
+from headgate.runtime.operators.base import Receiver
+
+
+class Border:
+    """Stands before a receiver of the framework's; see `common.ports.UserCode.refuse_leaving`.
+
+    Args:
+        receiver: takes what is not refused.
+        refuse: raises where a record must not leave.
+    """
+
+    def __init__(self, receiver: Receiver, refuse: Callable[[Iterable[Any]], None]) -> None:
+        self._receiver, self._refuse = receiver, refuse
+
+    def process(self, batch: Batch) -> None:
+        """See `operators.base.Receiver`."""
+        if isinstance(batch, RowBatch):  # columns are Arrow's, which every copy reads
+            self._refuse(batch.records)
+        self._receiver.process(batch)
+
+    def watermark(self, timestamp: int) -> None:
+        """See `operators.base.Receiver`."""
+        self._receiver.watermark(timestamp)
+
+    def idle(self) -> None:
+        """See `operators.base.Receiver`."""
+        self._receiver.idle()
+
+    def end_of_data(self) -> None:
+        """See `operators.base.Receiver`."""
+        self._receiver.end_of_data()
