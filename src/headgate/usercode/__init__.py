@@ -8,5 +8,8 @@
     exhaustion            memory that runs out while user code is loaded
     native/               packages with compiled parts: what one process can hold, and what it cannot
     bundle/               what a job brings: hashed, checked, unpacked into a cache of its owner's
+    brought               a program's own code in the process that runs the program
+    settings              the options of loaders, read for a job
+    explaining            which copy a name would mean, told without running anything
     errors                what can go wrong on the way
 """

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from headgate.common.config import Config
 from headgate.common.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
@@ -26,13 +26,11 @@ from headgate.usercode.bundle.unpacking import is_archive, unpack
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import installed_in
 from headgate.usercode.native.policy import Place, plan
-from headgate.usercode.patterns import ParentFirst
-from headgate.usercode.realm import context, crossing, pickling
+from headgate.usercode.realm import context
+from headgate.usercode.realm.code import RealmCode
 from headgate.usercode.realm.loader import Realm, RealmSettings
 from headgate.usercode.realm.purging import StandardLibrary, purge
 from headgate.usercode.settings import UserCodeSettings
-
-T = TypeVar("T")
 
 UNUSED_S: Final = 7 * 24 * 3600.0
 """How long an unpacked archive that nobody has asked for stays on the driver's machine."""
@@ -42,7 +40,7 @@ _layers: Final[dict[tuple[str, ...], tuple[Realm, list[Leased]]]] = {}
 """Of this process, by their paths; they and their folders stay."""
 
 
-class ProgramCode:
+class ProgramCode(RealmCode):
     """Implements `common.ports.BroughtCode`.
 
     Args:
@@ -65,31 +63,13 @@ class ProgramCode:
         leased: Sequence[Leased],
         data_plane: Sequence[str],
     ) -> None:
-        self._data_plane = ParentFirst(tuple(data_plane))
-        self._program, self._others, self.realm = program, tuple(others), realm
+        super().__init__(realm, data_plane)
+        self._program, self._others = program, tuple(others)
         self.main = realm.modules["__main__"]
         self._leased = leased
         self._library = StandardLibrary()
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         _programs[id(realm)] = self
-
-    def call(self, function: Callable[..., T], *args: Any) -> T:
-        """See the protocol."""
-        found: T = self.realm.call(function, *args)
-        return found
-
-    @property
-    def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
-        """See the protocol."""
-        return crossing.leaving(self.realm, self._data_plane)
-
-    def pickler(self) -> Any:
-        """See the protocol."""
-        return pickling.pickler_of(self.realm)
-
-    def load(self, payload: bytes) -> Any:
-        """See the protocol."""
-        return pickling.loads(self.realm, payload)
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:

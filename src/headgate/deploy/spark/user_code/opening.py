@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from headgate.deploy.spark.user_code import own_process
 from headgate.deploy.spark.user_code.arriving import Arrived, arrived, cache_of_executor, check_framework
@@ -22,15 +22,13 @@ from headgate.deploy.spark.user_code.orders import LiveJobs, ShippedCode
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.exhaustion import end_process, on_load_failure
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
-from headgate.usercode.patterns import ParentFirst
-from headgate.usercode.realm import crossing, pickling
+from headgate.usercode.realm.code import RealmCode
 from headgate.usercode.realm.loader import Realm
 
-T = TypeVar("T")
 _log = logging.getLogger("headgate.usercode")
 
 
-class OpenedCode:
+class OpenedCode(RealmCode):
     """A job's user code within a task.
 
     Args:
@@ -43,9 +41,9 @@ class OpenedCode:
     """
 
     def __init__(self, code: ShippedCode, lease: Lease) -> None:
-        self.job, self.realm = code.job, lease.realm
+        super().__init__(lease.realm, code.data_plane)
+        self.job = code.job
         self._fatal, self._lease = code.limits.fatal, lease
-        self._data_plane = ParentFirst(code.data_plane)
 
     def import_module(self, name: str) -> Any:
         """A module as the job's code would import it.
@@ -64,21 +62,7 @@ class OpenedCode:
             UserCodeLoadError: the realm lacks what it refers to, or memory ran out.
         """
         with self.loading():
-            return pickling.loads(self.realm, payload)
-
-    def call(self, function: Callable[..., T], *args: Any) -> T:
-        """A function called in the job's realm: once for a batch, never for a record."""
-        found: T = self.realm.call(function, *args)
-        return found
-
-    @property
-    def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
-        """See `common.ports.UserCode`."""
-        return crossing.leaving(self.realm, self._data_plane)
-
-    def pickler(self) -> Any:
-        """See `common.ports.UserCode`."""
-        return pickling.pickler_of(self.realm)
+            return super().load(payload)
 
     def on_release(self, name: str, hook: Callable[[], Any]) -> None:
         """Have `hook` called before the realm closes; a name that is there already is left as it is."""
