@@ -9,7 +9,6 @@ several of them may run in one process, each in a thread: what they are told and
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 import threading
@@ -25,8 +24,6 @@ from headgate.common.config import Config
 from headgate.common.errors import ConfigError, PlanError, TerminatedError
 from headgate.common.loader_options import USER_CODE_APART, USER_CODE_PATH, USER_CODE_REQUIREMENTS
 from headgate.common.ports import BroughtCode
-
-_LOG: Final = logging.getLogger(__name__)
 
 OPTIONS_VARIABLE = "HEADGATE_OPTIONS"
 RESTORE_VARIABLE = "HEADGATE_RESTORE_FROM"
@@ -151,7 +148,8 @@ def run_program(
     Raises:
         PlanError: there is no such file, or it neither executes a job nor has ``build``.
         ConfigError: an option does not exist or has a wrong value.
-        UserCodeLoadError: something that the program brings is not there, or cannot be used.
+        UserCodeLoadError: something that the program brings is not there, or cannot be used; or this
+            interpreter keeps no two programs apart, and another one runs.
 
     Example:
         >>> import pathlib, tempfile
@@ -220,15 +218,8 @@ def _opened(file: Path, config: Config) -> BroughtCode | None:
             )
         return None
     from headgate.usercode.brought import open_program
-    from headgate.usercode.errors import NoIsolationError
 
-    try:
-        return open_program(file, config)
-    except NoIsolationError as error:
-        if brings:
-            raise
-        _LOG.warning("%s; program %r is loaded among everything else", error, str(file))
-        return None
+    return open_program(file, config)
 
 
 @contextmanager

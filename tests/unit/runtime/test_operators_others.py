@@ -191,6 +191,26 @@ def test_a_source_wraps_lists_and_record_batches() -> None:
     assert polled[2:] == [NOTHING_AVAILABLE, END_OF_INPUT]
 
 
+class ForeignColumns:
+    """Columns as another copy of pyarrow has them: nothing is known of them but Arrow's C data interface."""
+
+    def __init__(self, columns: pa.RecordBatch) -> None:
+        self._columns = columns
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return self._columns.__arrow_c_array__(requested_schema)
+
+
+def test_columns_of_another_copy_of_pyarrow_are_read() -> None:
+    """A job that brings its own pyarrow makes such ones."""
+    table = pa.record_batch({"v": [3, 4]})
+    operator = SourceOperator(context(), Scripted([ForeignColumns(table)]))
+    opened(operator)
+    batch = operator.poll(10)
+    assert isinstance(batch, ArrowBatch)
+    assert batch.columns.equals(table)
+
+
 @pytest.mark.parametrize(
     "given", [[], (1,), None, pa.RecordBatch.from_pydict({"a": []})], ids=["list", "tuple", "None", "columns"]
 )

@@ -62,8 +62,11 @@ class SourceOperator(Operator):
             self.emit_side(BAD_RECORDS, RowBatch(list(bad)))
         if isinstance(polled, PollStatus):
             return polled
-        if isinstance(polled, pa.RecordBatch) and polled.num_rows:
-            return ArrowBatch(polled)
+        if hasattr(polled, "__arrow_c_array__"):
+            # Of another copy of pyarrow, it may be: the job's own. Both read Arrow's C data interface.
+            polled = polled if isinstance(polled, pa.RecordBatch) else pa.record_batch(polled)
+            if polled.num_rows:
+                return ArrowBatch(polled)
         if not isinstance(polled, list) or not polled:
             raise UsageError(
                 f"{self.context.label}: poll() returned {type(polled).__name__} of length "
