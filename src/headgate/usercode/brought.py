@@ -7,33 +7,30 @@ next program that brings the same ones needs the same files, and no file can be 
 
 from __future__ import annotations
 
-import os
-import tempfile
+import logging
 import weakref
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from headgate.common.config import Config
-from headgate.common.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
+from headgate.common.ports import BroughtCode
 from headgate.common.search_path import framework_path
-from headgate.usercode.bundle.artifacts import inside_of, packed_program
-from headgate.usercode.bundle.cache import ArtifactCache, Leased
-from headgate.usercode.bundle.contents import hash_of
-from headgate.usercode.bundle.requirements import wheels_of
-from headgate.usercode.bundle.unpacking import is_archive, unpack
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.bundle.brought import Brought, brought_by
+from headgate.usercode.bundle.cache import Leased
+from headgate.usercode.errors import NoIsolationError
 from headgate.usercode.native.distributions import installed_in
 from headgate.usercode.native.policy import Place, plan
+from headgate.usercode.process_tier import ProcessCode, running_alone
 from headgate.usercode.realm import context
 from headgate.usercode.realm.code import RealmCode
 from headgate.usercode.realm.loader import Realm, RealmSettings
+from headgate.usercode.realm.process import install
 from headgate.usercode.realm.purging import StandardLibrary, purge
 from headgate.usercode.settings import UserCodeSettings
 
-UNUSED_S: Final = 7 * 24 * 3600.0
-"""How long an unpacked archive that nobody has asked for stays on the driver's machine."""
+_log = logging.getLogger("headgate.usercode")
 _programs: Final[weakref.WeakValueDictionary[int, ProgramCode]] = weakref.WeakValueDictionary()
 """Those that run, by the identity of their realm."""
 _layers: Final[dict[tuple[str, ...], tuple[Realm, list[Leased]]]] = {}
@@ -41,94 +38,80 @@ _layers: Final[dict[tuple[str, ...], tuple[Realm, list[Leased]]]] = {}
 
 
 class ProgramCode(RealmCode):
-    """Implements `common.ports.BroughtCode`.
+    """Implements `common.ports.BroughtCode` with a realm.
 
     Args:
-        program: its file.
-        others: folders, archives and wheels that it brings beside the modules of its folder.
-        data_plane: packages whose objects must not leave the realm, where it has copies of its own.
+        brought: the program and what it brings.
         realm: where they are loaded.
-        leased: folders of the archives among them.
+        data_plane: packages whose objects must not leave the realm, where it has copies of its own.
 
     Attributes:
         realm: as given.
         main: the module that the program runs as.
     """
 
-    def __init__(
-        self,
-        program: Path,
-        others: Sequence[Path],
-        realm: Realm,
-        leased: Sequence[Leased],
-        data_plane: Sequence[str],
-    ) -> None:
+    def __init__(self, brought: Brought, realm: Realm, data_plane: Sequence[str]) -> None:
         super().__init__(realm, data_plane)
-        self._program, self._others = program, tuple(others)
-        self.main = realm.modules["__main__"]
-        self._leased = leased
+        self._brought = brought
+        self.main: ModuleType = realm.modules["__main__"]
         self._library = StandardLibrary()
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         _programs[id(realm)] = self
 
-    @cached_property
+    @property
     def paths(self) -> tuple[Path, ...]:
-        """See the protocol; the modules beside the program are packed when somebody asks."""
-        self._scratch = tempfile.TemporaryDirectory(prefix="headgate-program-")
-        return (packed_program(self._program, Path(self._scratch.name)), *self._others)
+        """See the protocol."""
+        return self._brought.paths
 
     def close(self) -> None:
         """Run what the program has left for its end; it loads nothing any more, and nothing keeps it."""
         self.realm.close()
         purge(self.realm, self._library)
-        for one in self._leased:
-            one.release()
-        if self._scratch is not None:
-            self._scratch.cleanup()
+        self._brought.release()
 
 
-def running_code() -> ProgramCode | None:
+def running_code() -> BroughtCode | None:
     """That of the program whose code, or a thread that it has started, calls this; None for any other."""
     realm = context.current()
-    return None if realm is None else _programs.get(id(realm))
+    return running_alone() if realm is None else _programs.get(id(realm))
 
 
-def open_program(program: Path, config: Config) -> ProgramCode:
-    """A realm for a program file, with its folder and what the options name behind it.
+def open_program(program: Path, config: Config) -> BroughtCode:
+    """A program file's own modules, and what the options name, apart from everything else.
+
+    They get a realm; where the interpreter allows none, they get this process, and say so.
 
     Args:
         program: the file.
         config: of the command line; what a program sets itself comes too late.
 
     Raises:
-        UserCodeLoadError: something is not there, or cannot be used.
-        NoIsolationError: this interpreter does not allow realms.
+        UserCodeLoadError: something is not there, or cannot be used; or there are no realms, and this process
+            has run another program.
     """
     settings = UserCodeSettings.from_config(config)
-    cache = ArtifactCache(Path(tempfile.gettempdir()) / f"headgate-user-code-{os.getuid()}")
-    cache.sweep(UNUSED_S)
-    others = [Path(text) for text in config.get(USER_CODE_PATH)]
-    locked = config.get(USER_CODE_REQUIREMENTS)
-    wheels = () if locked is None else wheels_of(Path(locked), Path.home() / ".cache" / "headgate-wheels")
-    paths = [program.resolve().parent, *others, *wheels]
-    leased: list[Leased] = []
+    brought = brought_by(program, config)
     try:
-        realm = _opened(program.name, paths, settings, cache, leased)
-        return ProgramCode(program.resolve(), paths[1:], realm, leased, settings.data_plane)
+        try:
+            install()
+        except NoIsolationError as error:
+            _log.warning("%s", error)
+            return ProcessCode(brought, _of_realm(settings, _native(brought.folders, settings)[0]))
+        return ProgramCode(brought, _opened(brought, settings), settings.data_plane)
     except BaseException:
-        for one in leased:
-            one.release()
+        brought.release()
         raise
 
 
-def _opened(
-    name: str, paths: Sequence[Path], settings: UserCodeSettings, cache: ArtifactCache, leased: list[Leased]
-) -> Realm:
-    folders = [str(_folder(path, cache, leased)) for path in paths]
-    identical, layered = _native(folders, settings)
-    of_realm = RealmSettings(settings.patterns, settings.resolve_order, identical, settings.check_leaked)
-    layer = _layer(layered, of_realm, leased) if layered else None
-    return Realm(name, [folder for folder in folders if folder not in layered], of_realm, layer)
+def _opened(brought: Brought, settings: UserCodeSettings) -> Realm:
+    identical, layered = _native(brought.folders, settings)
+    of_realm = _of_realm(settings, identical)
+    layer = _layer(layered, of_realm, brought) if layered else None
+    own = [folder for folder in brought.folders if folder not in layered]
+    return Realm(brought.program.name, own, of_realm, layer)
+
+
+def _of_realm(settings: UserCodeSettings, identical: frozenset[str]) -> RealmSettings:
+    return RealmSettings(settings.patterns, settings.resolve_order, identical, settings.check_leaked)
 
 
 def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozenset[str], tuple[str, ...]]:
@@ -145,23 +128,11 @@ def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozens
     return decided.identical, holding if own else ()
 
 
-def _layer(folders: tuple[str, ...], settings: RealmSettings, leased: list[Leased]) -> Realm:
+def _layer(folders: tuple[str, ...], settings: RealmSettings, brought: Brought) -> Realm:
     """The layer of these folders, whose leases it takes along."""
     if folders not in _layers:
-        staying = [one for one in leased if any(Path(path).is_relative_to(one.folder) for path in folders)]
-        leased[:] = [one for one in leased if one not in staying]
-        _layers[folders] = Realm("packages with compiled parts", folders, settings), staying
-    return _layers[folders][0]
-
-
-def _folder(path: Path, cache: ArtifactCache, leased: list[Leased]) -> Path:
-    """Where the modules of a folder or an archive lie on this machine."""
-    if path.is_dir():
-        return (path / inside_of(path)).resolve()
-    if not (path.is_file() and is_archive(path.name)):
-        raise UserCodeLoadError(
-            f"user code {str(path)!r} is neither a folder nor an archive; name the folder that holds a "
-            "module, not its file"
+        _layers[folders] = (
+            Realm("packages with compiled parts", folders, settings),
+            brought.keep(folders),
         )
-    leased.append(cache.lease(hash_of(path), lambda folder: unpack(path, folder)))
-    return (leased[-1].folder / inside_of(path)).resolve()
+    return _layers[folders][0]

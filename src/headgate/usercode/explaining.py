@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from headgate.common.errors import UsageError
 from headgate.usercode.bundle.artifacts import inside_of
+from headgate.usercode.bundle.pth import searched
 from headgate.usercode.bundle.requirements import wheels_of
 from headgate.usercode.bundle.unpacking import is_archive, unpack
 from headgate.usercode.errors import UserCodeLoadError
@@ -246,9 +247,9 @@ def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scrat
     yield Entry(program.resolve().parent, str(program.resolve().parent))
     for number, path in enumerate((*others, *wheels)):
         if path.is_dir():
-            yield Entry((path / inside_of(path)).resolve(), str(path / inside_of(path)))
+            yield from _searched((path / inside_of(path)).resolve(), path / inside_of(path))
         elif path.is_file() and is_archive(path.name):
-            yield _unpacked(path, scratch / str(number))
+            yield from _unpacked(path, scratch / str(number))
         else:
             raise UserCodeLoadError(
                 f"user code {str(path)!r} is neither a folder nor an archive; name the folder that holds a "
@@ -256,11 +257,16 @@ def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scrat
             )
 
 
-def _unpacked(archive: Path, folder: Path) -> Entry:
+def _unpacked(archive: Path, folder: Path) -> Iterator[Entry]:
     folder.mkdir()
     unpack(archive, folder)
     inside = inside_of(archive)
-    return Entry((folder / inside).resolve(), str(archive / inside))
+    return _searched((folder / inside).resolve(), archive / inside)
+
+
+def _searched(folder: Path, shown: Path) -> Iterator[Entry]:
+    for entry in map(Path, searched(folder)):
+        yield Entry(entry, str(shown / entry.relative_to(folder)))
 
 
 def answer(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -181,6 +181,30 @@ def test_scenario_18_submissions_of_a_job_leave_nothing(
     assert [one for one in modules if one.__name__ == "many"] == []
 
 
+@pytest.mark.parametrize("turns", [pytest.param(2, marks=pytest.mark.proof), 1])
+def test_jobs_where_the_interpreter_allows_no_realms(
+    wheels: dict[str, Path], tmp_path: Path, turns: int
+) -> None:
+    """They get a driver and workers of their own: their own NumPy there, barriers, state, and a restore."""
+    program = tmp_path / "code" / "job.py"
+    program.parent.mkdir()
+    program.write_text(PROGRAM)
+    (program.parent / "json.py").write_text("raise RuntimeError('the standard library wins')")
+    brought = [argument for name in OWN for argument in ("--with", str(wheels[name]))]
+    command = [sys.executable, "-m", "headgate.cli.main", "run", str(program), *brought, str(tmp_path)]
+    for turn in range(1, turns + 1):
+        variables = {**os.environ, "HEADGATE_REALMS": "off"}
+        ended = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
+        assert ended.returncode == 0, ended.stderr
+        assert (
+            "HEADGATE_REALMS is off; every program has a driver and Python workers of its own" in ended.stderr
+        )
+        assert len(written(tmp_path)) >= 400 * turn
+    rows = check(tmp_path)
+    assert {row["numpy"] for row in rows} == {"2.1.3"}
+    assert len({row["pid"] for row in rows}) == turns
+
+
 def test_another_order_of_jars_than_that_of_a_running_spark_is_refused(context: Any, tmp_path: Path) -> None:
     """It is fixed when Spark starts."""
     program = tmp_path / "job.py"

@@ -14,6 +14,7 @@ from realm_checks import FOUND, ROOT, check, tell
 
 from headgate.usercode.bundle.artifacts import made_from, unpacked
 from headgate.usercode.bundle.cache import ArtifactCache
+from headgate.usercode.bundle.pth import searched
 from headgate.usercode.realm.loader import Realm
 
 LEAVES_A_TRACE = f"open({str(ROOT / 'trace')!r}, 'a').write(__name__ + '\\n')\n"
@@ -43,7 +44,10 @@ def bundle() -> Path:
         (folder / f"{name}.py").write_text(LEAVES_A_TRACE)
     (folder / "elsewhere").mkdir()
     (folder / "elsewhere" / "of_pth.py").write_text("")
-    (folder / "imports.pth").write_text("import sitecustomize\nelsewhere\n")
+    (ROOT / "outside").mkdir()
+    (ROOT / "outside" / "of_pth_outside.py").write_text("")
+    outside = [str(ROOT / "outside"), "../outside", "elsewhere/../../outside", "gone"]
+    (folder / "imports.pth").write_text("\n".join(["import sitecustomize", "elsewhere", *outside]))
     (folder / "of_pth_only.pth").write_text(f"import sys; exec({LEAVES_A_TRACE!r})\n")
     (folder / "program.py").write_text(PROGRAM)
     return folder
@@ -53,7 +57,7 @@ def opened() -> Realm:
     """The bundle as a worker gets it: packed, checked, unpacked."""
     made, files = made_from([bundle()], ROOT)
     (leased,) = unpacked(made, files, ArtifactCache(ROOT / "cache"))
-    return Realm("hostile", [str(leased.folder)])
+    return Realm("hostile", searched(leased.folder))
 
 
 def whose(realm: Realm, name: str) -> bool:
@@ -67,7 +71,9 @@ def main() -> None:
     realm = opened()
     program = realm.import_module("program")
     check("neither sitecustomize nor usercustomize is run", trace, [])
-    check("lines of .pth files are neither run nor added to the path", lambda: _is_of_pth(realm), "no")
+    check("lines of .pth files are not run", trace, [])
+    check("a .pth file adds what the bundle holds", lambda: _is_found(realm, "of_pth"), True)
+    check("a .pth file adds nothing else", lambda: _is_found(realm, "of_pth_outside"), False)
     check("files that shadow the standard library", lambda: [n for n in SHADOWS if not whose(realm, n)], [])
     ours = sys.modules["json"].__file__
     check("nor in a process that the job spawns", lambda: realm.call(program.spawned), ours)
@@ -77,12 +83,12 @@ def main() -> None:
     tell(FOUND)
 
 
-def _is_of_pth(realm: Realm) -> str:
+def _is_found(realm: Realm, name: str) -> bool:
     try:
-        realm.import_module("of_pth")
+        realm.import_module(name)
     except ImportError:
-        return "no"
-    return "yes"
+        return False
+    return True
 
 
 def _sprung() -> bool:

@@ -152,7 +152,9 @@ def test_a_truncated_wheel(tmp_path: Path) -> None:
     "check",
     [
         pytest.param("neither sitecustomize nor usercustomize is run", id="sitecustomize"),
-        pytest.param("lines of .pth files are neither run nor added to the path", id="pth imports"),
+        pytest.param("lines of .pth files are not run", id="pth imports"),
+        "a .pth file adds what the bundle holds",
+        "a .pth file adds nothing else",
         pytest.param("files that shadow the standard library", id="shadows the standard library"),
         "nor in a process that the job spawns",
         "the framework's own path is as it was",

@@ -24,6 +24,7 @@ from headgate.runtime.driver import GangContext, run_job
 from headgate.runtime.events import JobListener
 from headgate.runtime.network.sockets import Endpoint, parse_address
 from headgate.usercode.realm.context import pinned_to_framework
+from headgate.usercode.realm.process import is_installed
 from headgate.usercode.settings import UserCodeSettings
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def begun(context: SparkContext, job: JobSpec, job_id: str, scope: ExitStack) ->
     settings = UserCodeSettings.from_config(job.config)
     jobs = jobs_of(context)
     scope.callback(jobs.end, job_id)
-    shipped = jobs.begin(job_id, job.user_code.paths, options_of(settings))
+    shipped = jobs.begin(job_id, job.user_code.paths, options_of(settings, is_installed()))
     for warning in (*settings.warnings, *shipped.warnings):
         _log.warning("%s", warning)
     return shipped

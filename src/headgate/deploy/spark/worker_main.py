@@ -18,7 +18,6 @@ from headgate.runtime.program import SAME_INTERPRETER
 from headgate.runtime.worker_process import WorkerSpec, run_worker
 
 if TYPE_CHECKING:
-    from headgate.deploy.spark.user_code.opening import OpenedCode
     from headgate.deploy.spark.user_code.tasks import Body
 
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
@@ -59,7 +58,7 @@ def gang_body(worker: WorkerSpec, gang: int, several_hosts: bool) -> Body:
     """The same for a job with code of its own, which is opened before this is called."""
     payload = pickle.dumps(worker)
 
-    def headgate_worker(code: OpenedCode, rows: Iterable[int]) -> list[int]:
+    def headgate_worker(code: UserCode, rows: Iterable[int]) -> list[int]:
         from headgate.deploy.spark.worker_main import serve
 
         serve(next(iter(rows)), payload, gang, several_hosts, code)

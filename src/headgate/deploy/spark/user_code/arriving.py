@@ -12,6 +12,7 @@ from typing import Final
 from headgate.deploy.spark.user_code.orders import FrameworkPackage, ShippedCode
 from headgate.usercode.bundle.artifacts import Artifact, unpacked
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
+from headgate.usercode.bundle.pth import searched
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import installed_in
 
@@ -36,9 +37,10 @@ class Arrived:
         wanted = None if digests is None else frozenset(digests)
         unwanted = frozenset(without)
         return tuple(
-            str(folder)
+            entry
             for artifact, folder in self.places
             if artifact.digest not in unwanted and (wanted is None or artifact.digest in wanted)
+            for entry in searched(folder)
         )
 
     def release(self) -> None:

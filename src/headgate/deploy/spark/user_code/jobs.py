@@ -112,7 +112,8 @@ class UserCodeJobs:
 
     def _admit(self, job: str, environment: ProcessEnvironment, most: int) -> None:
         if environment.key not in self._environments and len(self._environments) >= most:
-            packages = ", ".join(f"{one.name} {one.version}" for one in environment.linked)
+            names = ", ".join(f"{one.name} {one.version}" for one in environment.linked)
+            packages = "all its code, as this interpreter allows no realms" if environment.whole else names
             raise UsageError(
                 f"job {job!r} needs Python workers of its own for {packages}, and this application has "
                 f"workers for {len(self._environments)} sets of packages already, as many as "

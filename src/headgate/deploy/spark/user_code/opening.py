@@ -7,6 +7,7 @@ Spark gives a worker one task at a time, so nothing here is locked.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -22,10 +23,35 @@ from headgate.deploy.spark.user_code.orders import LiveJobs, ShippedCode
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.exhaustion import end_process, on_load_failure
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
+from headgate.usercode.process_tier import SameProcess
 from headgate.usercode.realm.code import RealmCode
 from headgate.usercode.realm.loader import Realm
 
 _log = logging.getLogger("headgate.usercode")
+
+
+class OpenedAlone(SameProcess):
+    """A job's user code within a task of a process that is the job's.
+
+    Args:
+        code: what was opened.
+
+    Attributes:
+        job: its id.
+    """
+
+    def __init__(self, code: ShippedCode) -> None:
+        self.job, self._fatal = code.job, code.limits.fatal
+
+    def import_module(self, name: str) -> Any:
+        """See :meth:`OpenedCode.import_module`."""
+        with loading(self.job, self._fatal):
+            return importlib.import_module(name)
+
+    def load(self, payload: bytes) -> Any:
+        """See :meth:`OpenedCode.load`."""
+        with loading(self.job, self._fatal):
+            return super().load(payload)
 
 
 class OpenedCode(RealmCode):
@@ -52,7 +78,7 @@ class OpenedCode(RealmCode):
             ImportError: as an import does.
             UserCodeLoadError: memory ran out, and that does not end the process.
         """
-        with self.loading():
+        with loading(self.realm.name, self._fatal):
             return self.realm.import_module(name)
 
     def load(self, payload: bytes) -> Any:
@@ -61,27 +87,32 @@ class OpenedCode(RealmCode):
         Raises:
             UserCodeLoadError: the realm lacks what it refers to, or memory ran out.
         """
-        with self.loading():
+        with loading(self.realm.name, self._fatal):
             return super().load(payload)
 
     def on_release(self, name: str, hook: Callable[[], Any]) -> None:
         """Have `hook` called before the realm closes; a name that is there already is left as it is."""
         self._lease.on_release(name, hook)
 
-    @contextmanager
-    def loading(self) -> Iterator[None]:
-        """Within it, memory that runs out means the end of this process, or of the task.
 
-        Raises:
-            UserCodeLoadError: memory ran out, and `classloader.fail-on-metaspace-oom-error` is off.
-        """
-        try:
-            yield
-        except Exception as error:
-            replaced = on_load_failure(error, self.realm.name, self._fatal)
-            if replaced is not None:
-                raise replaced from None
-            raise
+@contextmanager
+def loading(job: str, fatal: bool) -> Iterator[None]:
+    """Within it, memory that runs out means the end of this process, or of the task.
+
+    Args:
+        job: whose code is loaded.
+        fatal: `classloader.fail-on-metaspace-oom-error`.
+
+    Raises:
+        UserCodeLoadError: memory ran out, and it is not fatal.
+    """
+    try:
+        yield
+    except Exception as error:
+        replaced = on_load_failure(error, job, fatal)
+        if replaced is not None:
+            raise replaced from None
+        raise
 
 
 @dataclass(slots=True)
@@ -133,6 +164,23 @@ class WorkerProcess:
             kept = self._kept[code.job] = self._first(code, live.epoch_of(code.job))
         return self._loaders.lease(code.job, Artifacts(code.key, (), code.settings))
 
+    def alone(self, code: ShippedCode) -> OpenedAlone:
+        """A job's code in a process that is the job's; it stays as long as the process does.
+
+        Raises:
+            UserCodeLoadError: its code did not come as the driver has sent it.
+            NativeModuleConflictError: its compiled packages have no place here.
+        """
+        came = arrived(code, self._cache)
+        stays = False
+        try:
+            stays = own_process.enter(code.environment, came, self._cache, code.settings)
+            check_framework(code.framework, sys.path)
+        finally:
+            if not stays:
+                came.release()
+        return OpenedAlone(code)
+
     def _close_over(self, live: LiveJobs) -> None:
         over = live.over({job: kept.began for job, kept in self._kept.items()}, self._epoch)
         self._epoch = max(self._epoch, live.epoch)
@@ -154,7 +202,7 @@ class WorkerProcess:
         came = arrived(code, self._cache)
         stays = False
         try:
-            stays = own_process.enter(code.environment, came, self._cache)
+            stays = own_process.enter(code.environment, came, self._cache, code.settings)
             check_framework(code.framework, sys.path)
             stays = stays or (code.layer != "" and not self._layers.has(code.layer))
             self._layer = self._layers.of(code, came)
@@ -184,7 +232,7 @@ def this_process() -> WorkerProcess:
 
 
 @contextmanager
-def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode]:
+def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode | OpenedAlone]:
     """A job's user code for the length of a task.
 
     Args:
@@ -196,6 +244,9 @@ def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode]:
         UserCodeLoadError: its code did not come as the driver has sent it.
         NativeModuleConflictError: its compiled packages have no place here.
     """
+    if code.environment is not None and code.environment.whole:
+        yield this_process().alone(code)
+        return
     lease = this_process().lease(code, live)
     try:
         yield OpenedCode(code, lease)

@@ -44,6 +44,7 @@ class UserCodeOptions:
         limits: of each worker process.
         environments: `classloader.max-process-environments`.
         layer: `classloader.dependency-layer`.
+        realms: whether the interpreter allows them; without, every job has workers of its own.
     """
 
     realm: RealmSettings = field(default_factory=RealmSettings)
@@ -52,10 +53,11 @@ class UserCodeOptions:
     limits: Limits = field(default_factory=Limits)
     environments: int = ENVIRONMENTS_MAX
     layer: DependencyLayer = DependencyLayer.NATIVE
+    realms: bool = True
 
 
-def options_of(settings: UserCodeSettings) -> UserCodeOptions:
-    """What a job's settings ask of Spark's workers."""
+def options_of(settings: UserCodeSettings, realms: bool = True) -> UserCodeOptions:
+    """What a job's settings ask of Spark's workers; see `UserCodeOptions` for `realms`."""
     return UserCodeOptions(
         RealmSettings(settings.patterns, settings.resolve_order, check_leaked=settings.check_leaked),
         settings.native_modules,
@@ -65,6 +67,7 @@ def options_of(settings: UserCodeSettings) -> UserCodeOptions:
         ),
         settings.environments_max,
         settings.dependency_layer,
+        realms,
     )
 
 
@@ -99,11 +102,13 @@ class ProcessEnvironment:
 
     Attributes:
         key: hash of what is linked: jobs with equal packages share workers.
-        linked: the packages.
+        linked: the packages; of a whole one those with compiled parts.
+        whole: all of the job's code is in the framework's process, and no realm is opened.
     """
 
     key: str
     linked: tuple[Linked, ...]
+    whole: bool = False
 
     @property
     def modules(self) -> frozenset[str]:

@@ -12,10 +12,10 @@ Of pure packages that the linked ones need, those that Spark's worker has loaded
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
-import sysconfig
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -25,18 +25,24 @@ from headgate.deploy.spark.user_code.environments import VARIABLE
 from headgate.deploy.spark.user_code.orders import ProcessEnvironment
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
 from headgate.usercode.errors import NativeModuleConflictError
+from headgate.usercode.process_tier import ProcessOrder, behind_standard_library
+from headgate.usercode.realm.loader import RealmSettings
 
-_entered: dict[str, tuple[Leased, Arrived]] = {}
+_log = logging.getLogger("headgate.usercode")
+_entered: dict[str, tuple[Leased | None, Arrived]] = {}
 """The environment of this process and what keeps its folders; never more than one."""
 
 
-def enter(environment: ProcessEnvironment | None, arrived: Arrived, cache: ArtifactCache) -> bool:
+def enter(
+    environment: ProcessEnvironment | None, arrived: Arrived, cache: ArtifactCache, settings: RealmSettings
+) -> bool:
     """Put a job's packages in place, the first time in this process.
 
     Args:
         environment: of the job.
         arrived: the job's artifacts.
         cache: where the folder of links is made.
+        settings: how names are resolved.
 
     Returns:
         Whether `arrived` must be kept as long as the process lives.
@@ -52,6 +58,10 @@ def enter(environment: ProcessEnvironment | None, arrived: Arrived, cache: Artif
         return False
     loaded = environment.modules & sys.modules.keys()
     _refuse_loaded(environment, loaded)
+    if environment.whole:
+        _entered[environment.key] = (None, arrived)
+        _put_all_in_place(arrived, settings)
+        return True
     leased = cache.lease(environment.key, lambda folder: _link(environment, arrived, folder))
     try:
         _put_on_path(leased.folder, environment.modules - loaded)
@@ -72,20 +82,10 @@ def _put_on_path(folder: Path, modules: Set[str]) -> None:
         raise
 
 
-def behind_standard_library(path: Sequence[str], standard: Sequence[str] | None = None) -> int:
-    """Where in a path the job's packages go.
-
-    Args:
-        path: as `sys.path`.
-        standard: folders of the standard library; by default this interpreter's.
-
-    Example:
-        >>> behind_standard_library(["", "/py/lib", "/py/lib/lib-dynload", "/venv/site"], ["/py/lib"])
-        3
-    """
-    roots = [sysconfig.get_path("stdlib")] if standard is None else list(standard)
-    own = {*roots, *(f"{root}/lib-dynload" for root in roots)}
-    return max((index + 1 for index, entry in enumerate(path) if entry in own), default=0)
+def _put_all_in_place(arrived: Arrived, settings: RealmSettings) -> None:
+    both = ProcessOrder(arrived.paths(), settings).put_in_place()
+    if both:
+        _log.warning("of the job's modules these are the framework's, as it has loaded them: %s", both)
 
 
 def _refuse_loaded(environment: ProcessEnvironment, loaded: Set[str]) -> None:

@@ -71,6 +71,8 @@ def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -
         UsageError: Headgate does not run with a version that the job brings for workers of its own.
     """
     brought, home = _brought(located)
+    if not options.realms:
+        return _whole(brought, home, located, options)
     if not any(one.is_native for one in brought.values()) and options.layer is not DependencyLayer.ALWAYS:
         return UserCodePlan()
     found = plan(brought, framework_packages(), options.native, options.data_plane)
@@ -86,6 +88,27 @@ def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -
         tuple(_of_framework(found)),
         environment,
         found.warnings,
+    )
+
+
+def _whole(
+    brought: Mapping[str, Installed], home: Mapping[str, Artifact], located: Located, options: UserCodeOptions
+) -> UserCodePlan:
+    """Everything in workers of the job's own: this interpreter allows no realms."""
+    chosen = options.native
+    mode = chosen if chosen in (NativeModules.PARENT, NativeModules.FAIL) else NativeModules.PROCESS
+    found = plan(brought, framework_packages(), mode, options.data_plane)
+    own = [one.name for one in found.placements if one.place is Place.PROCESS]
+    linked = tuple(_linked(brought[name], home[name]) for name in own)
+    check_supported({one.name: one.version for one in brought.values()}, _requirements())
+    patterns, artifacts = options.realm.patterns.patterns, (artifact.digest for artifact, _ in located)
+    parts = [*artifacts, options.realm.order.value, *patterns, "identical", *sorted(found.identical)]
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+    return UserCodePlan(
+        found.identical,
+        framework=tuple(_of_framework(found)),
+        environment=ProcessEnvironment(key, linked, whole=True),
+        warnings=found.warnings,
     )
 
 
@@ -140,21 +163,25 @@ def _environment(
         return None
     patterns = options.realm.patterns
     linked = tuple(
-        Linked(
-            name,
-            brought[name].version,
-            brought[name].contents,
-            home[name].digest,
-            home[name].inside,
-            brought[name].entries,
-            brought[name].modules,
-            brought[name].is_native,
-        )
+        _linked(brought[name], home[name])
         for name in sorted(with_requirements(own, brought))
         if not any(patterns.match(module) for module in brought[name].modules)
     )
     text = "\n".join(f"{one.name} {one.version} {one.contents}" for one in linked)
     return ProcessEnvironment(hashlib.sha256(text.encode()).hexdigest()[:32], linked)
+
+
+def _linked(one: Installed, home: Artifact) -> Linked:
+    return Linked(
+        one.name,
+        one.version,
+        one.contents,
+        home.digest,
+        home.inside,
+        one.entries,
+        one.modules,
+        one.is_native,
+    )
 
 
 def check_supported(versions: Mapping[str, str], requirements: Iterable[str]) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from headgate.common.search_path import framework_path
-from headgate.deploy.spark.user_code.opening import OpenedCode, opened
+from headgate.deploy.spark.user_code.opening import OpenedAlone, OpenedCode, opened
 from headgate.deploy.spark.user_code.orders import LiveJobs, ShippedCode
 
-Body = Callable[[OpenedCode, Iterable[Any]], Iterable[Any]]
+Body = Callable[[OpenedCode | OpenedAlone, Iterable[Any]], Iterable[Any]]
 """The framework's part of a task: called with the opened code and the rows of its partition."""
 
 

@@ -1,0 +1,103 @@
+"""What a program brings, on the machine where the program itself runs: its folder, and all else unpacked."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from headgate.common.config import Config
+from headgate.common.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
+from headgate.usercode.bundle.artifacts import inside_of, packed_program
+from headgate.usercode.bundle.cache import ArtifactCache, Leased
+from headgate.usercode.bundle.contents import hash_of
+from headgate.usercode.bundle.pth import searched
+from headgate.usercode.bundle.requirements import wheels_of
+from headgate.usercode.bundle.unpacking import is_archive, unpack
+from headgate.usercode.errors import UserCodeLoadError
+
+UNUSED_S: Final = 7 * 24 * 3600.0
+"""How long an unpacked archive that nobody has asked for stays on the driver's machine."""
+
+
+class Brought:
+    """A program's own code here.
+
+    Args:
+        program: its file.
+        others: folders, archives and wheels that it brings beside the modules of its folder.
+        folders: where its modules lie, in order of search; the program's own folder first.
+        leased: keep those folders that were unpacked.
+
+    Attributes:
+        program: as given.
+        folders: as given.
+    """
+
+    def __init__(
+        self, program: Path, others: Sequence[Path], folders: Sequence[str], leased: Sequence[Leased]
+    ) -> None:
+        self.program, self.folders = program, tuple(folders)
+        self._others, self._leased = tuple(others), list(leased)
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    @cached_property
+    def paths(self) -> tuple[Path, ...]:
+        """What is shipped to workers; the modules beside the program are packed when somebody asks."""
+        self._scratch = tempfile.TemporaryDirectory(prefix="headgate-program-")
+        return (packed_program(self.program, Path(self._scratch.name)), *self._others)
+
+    def keep(self, folders: Sequence[str]) -> list[Leased]:
+        """Hand over the leases of some folders, which are to outlive this program."""
+        kept = [one for one in self._leased if any(Path(path).is_relative_to(one.folder) for path in folders)]
+        self._leased = [one for one in self._leased if one not in kept]
+        return kept
+
+    def release(self) -> None:
+        """The program has ended: folders that were unpacked for it may go."""
+        for one in self._leased:
+            one.release()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+
+def brought_by(program: Path, config: Config) -> Brought:
+    """A program's folder with what the options name behind it, archives unpacked.
+
+    Args:
+        program: the file.
+        config: of the command line; what a program sets itself comes too late.
+
+    Raises:
+        UserCodeLoadError: something is not there, or cannot be used.
+    """
+    program = program.resolve()
+    cache = ArtifactCache(Path(tempfile.gettempdir()) / f"headgate-user-code-{os.getuid()}")
+    cache.sweep(UNUSED_S)
+    locked = config.get(USER_CODE_REQUIREMENTS)
+    wheels = () if locked is None else wheels_of(Path(locked), Path.home() / ".cache" / "headgate-wheels")
+    others = [*(Path(text) for text in config.get(USER_CODE_PATH)), *wheels]
+    leased: list[Leased] = []
+    try:
+        places = [entry for path in others for entry in searched(_folder(path, cache, leased))]
+    except BaseException:
+        for one in leased:
+            one.release()
+        raise
+    return Brought(program, others, [str(program.parent), *places], leased)
+
+
+def _folder(path: Path, cache: ArtifactCache, leased: list[Leased]) -> Path:
+    """Where the modules of a folder or an archive lie on this machine."""
+    if path.is_dir():
+        return (path / inside_of(path)).resolve()
+    if not (path.is_file() and is_archive(path.name)):
+        raise UserCodeLoadError(
+            f"user code {str(path)!r} is neither a folder nor an archive; name the folder that holds a "
+            "module, not its file"
+        )
+    leased.append(cache.lease(hash_of(path), lambda folder: unpack(path, folder)))
+    return (leased[-1].folder / inside_of(path)).resolve()

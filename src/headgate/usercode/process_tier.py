@@ -1,0 +1,221 @@
+"""The tier below realms: a program and its workers have processes of their own.
+
+It is there for interpreters that keep no two tables of modules (`realm.interpreter`). What is apart is then
+the processes: one runs one program in its life, and Spark's workers one program's packages. Within them the
+order is that of realms, with what they cannot do left out: what the framework has loaded by then is in the
+process once, and serves both.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import pkgutil
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, TypeVar
+
+import cloudpickle
+
+from headgate.common.loader_options import ResolveOrder
+from headgate.common.search_path import framework_path
+from headgate.usercode.bundle.brought import Brought
+from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.realm.loader import RealmSettings
+from headgate.usercode.resolution import STANDARD_LIBRARY
+
+T = TypeVar("T")
+_log = logging.getLogger("headgate.usercode")
+_lock: Final = threading.Lock()
+_program: ProcessCode | None = None
+"""The one of this process, also behind its end."""
+
+
+class SharedPath(list[str]):
+    """`sys.path` of a process that is a program's.
+
+    Args:
+        entries: all of them, in order.
+        brought: those that are the program's.
+    """
+
+    def __init__(self, entries: Iterable[str], brought: Iterable[str]) -> None:
+        super().__init__(entries)
+        self._brought = frozenset(brought)
+
+    def of_framework(self) -> list[str]:
+        """See `common.search_path`."""
+        return [entry for entry in self if entry not in self._brought]
+
+
+class ProcessOrder:
+    """A finder for top-level modules that are not loaded yet: whose copy comes first.
+
+    Args:
+        folders: what the user brings, in order of search.
+        settings: of the loader.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> for name in ("msgspec", "json", "mine"):
+        ...     _ = Path(folder, f"{name}.py").write_text("")
+        >>> def whose(order, name):
+        ...     spec = ProcessOrder([folder], RealmSettings(order=order)).find_spec(name)
+        ...     return spec and ("user" if spec.origin.startswith(folder) else "framework")
+        >>> [whose(ResolveOrder.CHILD_FIRST, name) for name in ("msgspec", "json", "mine")]
+        ['user', None, 'user']
+        >>> [whose(ResolveOrder.PARENT_FIRST, name) for name in ("msgspec", "json", "mine")]
+        ['framework', None, 'user']
+    """
+
+    def __init__(self, folders: Sequence[str], settings: RealmSettings) -> None:
+        self._folders, self._settings = tuple(folders), settings
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """As every finder's; parts of packages are where their packages are, and are left to Python."""
+        if path is not None or name in STANDARD_LIBRARY:
+            return None
+        of_framework = framework_path()
+        if self._is_frameworks(name):
+            return PathFinder.find_spec(name, [*of_framework, *self._folders])
+        return PathFinder.find_spec(name, [*self._folders, *of_framework])
+
+    def put_in_place(self) -> tuple[str, ...]:
+        """Have this process search here first.
+
+        Returns:
+            The user's modules that are the framework's all the same: they are loaded already, and a process
+            has a module once.
+        """
+        at = behind_standard_library(sys.path)
+        sys.path = SharedPath([*sys.path[:at], *self._folders, *sys.path[at:]], self._folders)
+        sys.meta_path.insert(0, self)
+        importlib.invalidate_caches()
+        return tuple(
+            sorted(
+                one.name
+                for one in pkgutil.iter_modules(self._folders)
+                if one.name in sys.modules
+                and one.name not in STANDARD_LIBRARY
+                and one.name != "__main__"
+                and not self._is_frameworks(one.name)
+            )
+        )
+
+    def take_away(self) -> None:
+        """Nothing more is found here; what is loaded stays."""
+        sys.meta_path.remove(self)
+        sys.path = framework_path()
+
+    def _is_frameworks(self, name: str) -> bool:
+        settings = self._settings
+        return (
+            settings.order is ResolveOrder.PARENT_FIRST
+            or name in settings.identical
+            or settings.patterns.match(name) is not None
+        )
+
+
+def behind_standard_library(path: Sequence[str], standard: Sequence[str] | None = None) -> int:
+    """Where in a path a job's packages go: a user's `json.py` must not win against Python's.
+
+    Args:
+        path: as `sys.path`.
+        standard: folders of the standard library; by default this interpreter's.
+
+    Example:
+        >>> behind_standard_library(["", "/py/lib", "/py/lib/lib-dynload", "/venv/site"], ["/py/lib"])
+        3
+    """
+    roots = [sysconfig.get_path("stdlib")] if standard is None else list(standard)
+    own = {*roots, *(f"{root}/lib-dynload" for root in roots)}
+    return max((index + 1 for index, entry in enumerate(path) if entry in own), default=0)
+
+
+class SameProcess:
+    """Implements `common.ports.UserCode` where the whole process is the program's."""
+
+    refuse_leaving = None
+
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """Call it."""
+        return function(*args)
+
+    def pickler(self) -> Any:
+        """The framework's own."""
+        return cloudpickle
+
+    def load(self, payload: bytes) -> Any:
+        """Restored among everything else, for nothing else is here."""
+        return cloudpickle.loads(payload)
+
+
+class ProcessCode(SameProcess):
+    """Implements `common.ports.BroughtCode`.
+
+    Args:
+        brought: the program and what it brings.
+        settings: of the loader.
+
+    Attributes:
+        main: the module that the program runs as.
+
+    Raises:
+        UserCodeLoadError: this process has run a program before.
+    """
+
+    def __init__(self, brought: Brought, settings: RealmSettings) -> None:
+        self._brought = brought
+        self.main = ModuleType("__main__")
+        self.is_open = True
+        _begin(self)
+        self._before = sys.modules["__main__"]
+        sys.modules["__main__"] = self.main
+        self._order = ProcessOrder(brought.folders, settings)
+        both = self._order.put_in_place()
+        if both:
+            _log.warning(
+                "the framework has loaded %s before the program's copy was in place, and a process has a "
+                "module once: in the driver the program uses the framework's",
+                ", ".join(both),
+            )
+
+    @property
+    def program(self) -> Path:
+        """Its file."""
+        return self._brought.program
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """See the protocol."""
+        return self._brought.paths
+
+    def close(self) -> None:
+        """The program has ended; its modules stay, as the process does."""
+        self.is_open = False
+        self._order.take_away()
+        sys.modules["__main__"] = self._before
+        self._brought.release()
+
+
+def _begin(code: ProcessCode) -> None:
+    global _program
+    with _lock:
+        if _program is not None:
+            raise UserCodeLoadError(
+                f"program {str(code.program)!r} cannot be loaded: this process has run "
+                f"{str(_program.program)!r}, and on this interpreter only processes keep programs apart; run "
+                "it in another one (headgate run)"
+            )
+        _program = code
+
+
+def running_alone() -> ProcessCode | None:
+    """The program that has this process to itself; None where there is none."""
+    return _program if _program is not None and _program.is_open else None

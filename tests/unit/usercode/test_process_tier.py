@@ -1,0 +1,129 @@
+"""Interpreters that allow no realms: how it is noticed, and what a program gets in their place."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WITHOUT_REALMS = """
+import json, sys
+from headgate.usercode.errors import NoIsolationError
+from headgate.usercode.realm import interpreter, process
+
+{broken}
+before = sys.modules
+try:
+    process.install()
+    said = "installed"
+except NoIsolationError as error:
+    said = str(error)
+import wave
+print(json.dumps([said, sys.modules is before, "wave" in before, process.is_installed()]))
+"""
+BROKEN = {
+    "the canary dies": "interpreter._canary = lambda table: False",
+    "the table is nowhere": "interpreter.STATE_BYTES = 0",
+    "it is another Python": "sys.implementation.name = 'pypy'",
+    "it is switched off": "import os; os.environ['HEADGATE_REALMS'] = 'off'",
+}
+PROGRAM = """
+import logging
+import sys
+
+import attr
+import helpers
+import headgate as hg
+import json
+import os
+import late_binding
+
+print("attr", attr.VERSION, helpers.WHOSE, json.__name__, hasattr(json, "WHOSE"), late_binding.WHERE)
+env = hg.Environment(executor="mini-cluster", parallelism=1)
+doubled = env.from_collection([1, 2]).map(lambda n: helpers.double(n)).collect_later()
+env.execute("doubled")
+print("doubled", sorted(doubled.records), sys.modules["__main__"].__file__.endswith("job.py"))
+"""
+RUNS_TWO = """
+import sys
+import headgate as hg
+from headgate.usercode.errors import UserCodeLoadError
+
+program, other, brought = sys.argv[1:]
+path = list(sys.path)
+hg.run_program(program, options=[f"headgate.user-code.path={brought}", "headgate.progress=off"])
+print("path", sys.path == path, sys.modules["__main__"].__file__ == __file__)
+try:
+    hg.run_program(other)
+except UserCodeLoadError as error:
+    print("refused", error)
+"""
+
+
+def python(text: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A program in a process of its own."""
+    command = [sys.executable, "-c", text, *arguments]
+    if arguments:
+        command = [sys.executable, text, *arguments]
+    variables = {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_an_interpreter_without_realms_is_left_as_it_was(broken: str) -> None:
+    """It is an error that names the interpreter; imports go on as before."""
+    ended = python(WITHOUT_REALMS.format(broken=BROKEN[broken]))
+    assert ended.returncode == 0, ended.stderr
+    said, same, works, installed = json.loads(ended.stdout)
+    assert "cannot be kept apart within one process on this interpreter" in said
+    assert ".".join(map(str, sys.version_info[:3])) in said
+    assert (same, works, installed) == (True, True, False)
+
+
+def brings(folder: Path) -> tuple[Path, Path]:
+    """A program's folder and what it brings beside it."""
+    code, deps = folder / "code", folder / "deps"
+    (code / "elsewhere").mkdir(parents=True)
+    (deps / "attr").mkdir(parents=True)
+    (code / "job.py").write_text(PROGRAM)
+    (code / "helpers.py").write_text("WHOSE = 'mine'\ndef double(n):\n    return 2 * n\n")
+    (code / "json.py").write_text("WHOSE = 'mine'\n")
+    (deps / "attr" / "__init__.py").write_text("VERSION = 'of the job'\n")
+    (deps / "pyspark").mkdir()
+    (deps / "pyspark" / "__init__.py").write_text("raise RuntimeError('this is the framework’s')\n")
+    (deps / "below").mkdir()
+    (deps / "below" / "late_binding.py").write_text("WHERE = 'named by a .pth file'\n")
+    (deps / "paths.pth").write_text("below\n")
+    return code, deps
+
+
+def test_a_program_without_realms_has_the_process_to_itself(tmp_path: Path) -> None:
+    """What it brings wins, but for the standard library and parent-first patterns; and it is said."""
+    code, deps = brings(tmp_path)
+    command = [sys.executable, "-m", "headgate.cli.main", "run", str(code / "job.py"), "--with", str(deps)]
+    environment: dict[str, Any] = {**os.environ, "HEADGATE_REALMS": "off"}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert "attr of the job mine json False named by a .pth file" in lines
+    assert "doubled [2, 4] True" in lines
+    assert "HEADGATE_REALMS is off" in ended.stderr
+
+
+def test_another_program_needs_another_process(tmp_path: Path) -> None:
+    """The first one's modules are there for good; they would be the second one's."""
+    code, deps = brings(tmp_path)
+    runner = tmp_path / "runner.py"
+    runner.write_text(RUNS_TWO)
+    (tmp_path / "other.py").write_text("import helpers\n")
+    names = str(code / "job.py"), str(tmp_path / "other.py"), str(deps)
+    ended = python(str(runner), *names, HEADGATE_REALMS="off")
+    assert ended.returncode == 0, ended.stderr
+    assert "path True True" in ended.stdout
+    assert "refused program" in ended.stdout
+    assert "job.py', and on this interpreter only processes keep programs apart" in ended.stdout
