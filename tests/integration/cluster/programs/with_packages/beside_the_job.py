@@ -1,0 +1,6 @@
+"""What the job imports from its own folder."""
+
+
+def same(record: int) -> int:
+    """The record."""
+    return record
