@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from headgate.usercode.realm.context import current
+from headgate.usercode.realm.context import current, handle_of_context
 
 _MISSING: Final = object()
 
@@ -19,8 +19,10 @@ class ModuleTable(dict[str, Any]):
     __slots__ = ("__weakref__",)
 
     def _home(self, name: Any) -> dict[str, Any] | None:
-        realm = current()
-        return None if realm is None or not isinstance(name, str) else realm.home(name)
+        handle = handle_of_context()
+        realm = current() if handle is None else handle.realm
+        found: dict[str, Any] | None = None if realm is None else realm.home(name)
+        return found
 
     def __getitem__(self, name: str) -> Any:
         home = self._home(name)
@@ -45,10 +47,8 @@ class ModuleTable(dict[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """As a dict's."""
-        try:
-            return self[name]
-        except KeyError:
-            return default
+        home = self._home(name)
+        return dict.get(self, name, default) if home is None else home.get(name, default)
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
         """As a dict's."""

@@ -50,7 +50,7 @@ def import_of_realm(realm: Realm) -> Import:
         finally:
             leave(token)
         owner = reference()
-        if level == 0 and owner is not None:
+        if level == 0 and owner is not None and name not in modules:
             owner.remember(name)
         return found
 

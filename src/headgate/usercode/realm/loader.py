@@ -108,6 +108,7 @@ class Realm:
         self.brought = frozenset(paths)
         self.modules: dict[str, Any] = {}
         self.foreign: dict[str, Any] = {}
+        self._homes: dict[str, dict[str, Any] | None] = {}
         self.handle = context.Handle(self)
         self.path = _searched(paths, _of_framework(sys.path))
         self.meta_path: list[Any] = [RealmFinder(self, self.settings.patterns)]
@@ -131,7 +132,16 @@ class Realm:
     # -- what the dispatching containers ask
 
     def home(self, name: str) -> dict[str, Any] | None:
-        """See `context.View`."""
+        """See `context.View`; an import asks this some twenty times for each module."""
+        try:
+            return self._homes[name]
+        except KeyError:
+            home = self._homes[name] = self._home(name)
+            return home
+
+    def _home(self, name: object) -> dict[str, Any] | None:
+        if not isinstance(name, str):
+            return None  # nothing is imported by it
         if name in self.modules:
             return self.modules
         origin = self.decide(name).origin
@@ -154,11 +164,7 @@ class Realm:
     def view(self) -> dict[str, Any]:
         """See `context.View`."""
         table: Any = sys.modules
-        seen = {
-            name: module
-            for name, module in table.of_framework().items()
-            if not isinstance(name, str) or self.home(name) is None
-        }
+        seen = {name: module for name, module in table.of_framework().items() if self.home(name) is None}
         if self.layer is not None:
             for name, module in list(self.layer.modules.items()):
                 if self.home(name) is self.layer.modules:
