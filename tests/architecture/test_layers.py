@@ -77,6 +77,7 @@ ONLY_IN = {
         "runtime/program.py",
         "api/shipping.py",
         "deploy/spark/",
+        "usercode/process_tier.py",
     ],
     "marshal": [],
     "shelve": [],

@@ -33,6 +33,8 @@ class ParentFirst:
     def match(self, name: str) -> str | None:
         """The first pattern that a module's name fits."""
         dotted = f"{name}."
+        if not dotted.startswith(self.patterns):  # of most names, and asked for every module
+            return None
         return next((pattern for pattern in self.patterns if dotted.startswith(pattern)), None)
 
 
