@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.jobs.support import result
-from headgate.usercode.realm.boundary import wrapped
+from headgate.usercode.realm.code import RealmCode
 from headgate.usercode.realm.loader import Realm
 
 ROUNDS = 9
@@ -31,16 +31,16 @@ def calls(count: int) -> dict[str, Any]:
         Path(folder, "own.py").write_text("def go(batch):\n    return batch\n")
         realm = Realm("bench", [folder])
         go = realm.import_module("own").go
-        through = wrapped(realm, go)
-        rounds = [(_micros(go, count), _micros(through, count)) for _ in range(ROUNDS)]
+        call = RealmCode(realm, ()).call
+        rounds = [(_micros(count, go), _micros(count, call, go)) for _ in range(ROUNDS)]
         realm.close()
     return {"bare_us": [bare for bare, _ in rounds], "through_us": [crossed for _, crossed in rounds]}
 
 
-def _micros(function: Callable[[Any], Any], count: int) -> float:
+def _micros(count: int, function: Callable[..., Any], *arguments: Any) -> float:
     began = time.perf_counter()
     for _ in range(count):
-        function(None)
+        function(*arguments, None)
     return (time.perf_counter() - began) / count * 1e6
 
 

@@ -23,7 +23,7 @@ from user_packages import write_packages, write_wheel
 from headgate.common.loader_options import ResolveOrder
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.patterns import parent_first
-from headgate.usercode.realm.boundary import iterated, wrapped
+from headgate.usercode.realm.code import RealmCode
 from headgate.usercode.realm.loader import Realm, RealmSettings
 from headgate.usercode.realm.pickling import dumps, loads
 from headgate.usercode.resolution import Origin
@@ -116,7 +116,7 @@ def borders(jobs: Jobs) -> None:
     )
     check("wheel", lambda: [_wheel(version) for version in jobs], [_wheel_of("a"), _wheel_of("b")])
     check("two threads", lambda: _two_threads(jobs), {"a": {"a"}, "b": {"b"}})
-    check("wrapped", lambda: [_wrapped(realm) for realm in jobs.values()], list(jobs))
+    check("called", lambda: [_called(realm) for realm in jobs.values()], list(jobs))
     check("generator", lambda: [_generated(realm) for realm in jobs.values()], [["a"] * 3, ["b"] * 3])
     check("main", lambda: [_main(realm, version) for version, realm in jobs.items()], list(jobs))
     check("function by value", lambda: _by_value(jobs), ["b", "b", True])
@@ -207,8 +207,8 @@ def _two_threads(jobs: Jobs) -> dict[str, set[str]]:
     return dict(sorted(seen.items()))
 
 
-def _wrapped(realm: Realm) -> str:
-    return wrapped(realm, lambda name: importlib.import_module(name).VERSION)("jobpkg")
+def _called(realm: Realm) -> str:
+    return RealmCode(realm, ()).call(lambda name: importlib.import_module(name).VERSION, "jobpkg")
 
 
 def _generated(realm: Realm) -> list[str]:
@@ -217,7 +217,8 @@ def _generated(realm: Realm) -> list[str]:
             yield importlib.import_module("lazydep").VERSION
 
     found = []
-    for version in iterated(realm, three()):
+    items = three()
+    while (version := realm.call(next, items, None)) is not None:
         found.append(version if importlib.import_module("lazydep").VERSION == "framework" else "mixed")
     return found
 

@@ -10,7 +10,6 @@
     dispatch     `sys.modules`, `sys.path` and `sys.meta_path` as the running code's realm has them
     interpreter  everything that leans on CPython's internals, with its check at the start
     code         a realm as the runtime knows it: call, pickler, load
-    boundary     calls from the framework into a realm
     pickling     functions and objects of user code as bytes
     native       each shared object once per process
     purging      what the standard library keeps of a realm, released

@@ -13,22 +13,20 @@ from typing import Any, Final
 
 from headgate.usercode.errors import ForeignObjectError
 from headgate.usercode.patterns import ParentFirst
-from headgate.usercode.realm.boundary import wrapped
 from headgate.usercode.realm.loader import Realm
 
 _NEUTRAL: Final = ("__arrow_c_array__", "__arrow_c_stream__", "__arrow_c_schema__")
 
 
 def guarded(realm: Realm, function: Callable[..., Any], data_plane: ParentFirst) -> Callable[..., Any]:
-    """`boundary.wrapped`, with a look at what goes in and what comes out; once for a batch, as it is slower.
+    """A function called in the realm, with a look at what goes in and what comes out; once for a batch.
 
     It raises ForeignObjectError before user code sees such an argument, or the framework such a result.
     """
-    entered = wrapped(realm, function)
 
     def call(*args: Any) -> Any:
         refuse_entering(realm, args, data_plane)
-        found = entered(*args)
+        found = realm.call(function, *args)
         refuse_leaving(realm, (found,), data_plane)
         return found
 

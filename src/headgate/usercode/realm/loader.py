@@ -24,6 +24,7 @@ from headgate.common.loader_options import ResolveOrder
 from headgate.usercode.errors import ClosedUserCodeLoaderError
 from headgate.usercode.patterns import ParentFirst, parent_first
 from headgate.usercode.realm import context
+from headgate.usercode.realm.context import enter, leave
 from headgate.usercode.realm.finding import RealmFinder
 from headgate.usercode.realm.imports import import_of_realm
 from headgate.usercode.realm.native import NATIVE_MODULES, Loaded
@@ -247,11 +248,11 @@ class Realm:
         """
         if self.closed:
             self._must_be_open("a call")
-        token = context.enter(self.handle)
+        token = enter(self.handle)
         try:
             return function(*args, **kwargs)
         finally:
-            context.leave(token)
+            leave(token)
 
     def import_module(self, name: str) -> Any:
         """A module as this realm's code would import it."""
