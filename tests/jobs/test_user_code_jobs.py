@@ -271,6 +271,73 @@ def test_nothing_of_a_program_stays_behind_its_end(tmp_path: Path) -> None:
     ] == []
 
 
+KEEPS_ITSELF = """
+import headgate as hg
+from headgate.usercode.release import register_release_hook
+hg.KEPT = [*getattr(hg, "KEPT", []), lambda: hg]
+def end():
+    with open(__file__ + ".ended", "a") as file:
+        file.write("once ")
+def first(n):
+    register_release_hook("end", end)
+    register_release_hook("end", end)
+    return n
+env = hg.Environment(parallelism=2, executor="mini-cluster")
+env.from_collection([1, 2, 3]).map(first).collect_later()
+env.execute("keeping")
+"""
+
+
+def test_what_programs_leave_on_the_driver_is_told_and_bounded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By who holds it; beyond the bound no further program is loaded here, as long as that is so."""
+    job = tmp_path / "keeps.py"
+    job.write_text(KEEPS_ITSELF)
+    options = ["classloader.max-leaked-loaders=1", "classloader.release-timeout=0ms"]
+    try:
+        for _ in range(2):
+            hg.run_program(job, options=options)
+        assert "the user code of job 'keeps.py' was not released" in caplog.text
+        assert "['KEPT']" in caplog.text
+        with pytest.raises(
+            UserCodeLoadError, match=r"keeps.py' is not loaded here: 2 loaders of jobs"
+        ):
+            hg.run_program(job, options=options)
+        hg.run_program(job, options=[*options, "classloader.fail-on-metaspace-oom-error=false"])
+    finally:
+        del hg.KEPT  # type: ignore[attr-defined]
+    hg.run_program(job, options=options)
+    del hg.KEPT  # type: ignore[attr-defined]
+    assert (tmp_path / "keeps.py.ended").read_text() == "once " * 4
+
+
+def test_a_folder_that_has_changed_is_loaded_anew(tmp_path: Path) -> None:
+    """Also where it has compiled parts, whose layer stays in the process."""
+    deps = tmp_path / "deps"
+    info = deps / "natively-1.0.dist-info"
+    info.mkdir(parents=True)
+    (deps / "natively.so").write_bytes(b"")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: natively\nVersion: 1.0\n")
+    (info / "RECORD").write_text("natively.so,,\nof_it.py,,\n")
+    job = tmp_path / "job.py"
+    job.write_text(
+        """
+from pathlib import Path
+import of_it
+import headgate as hg
+env = hg.Environment(parallelism=1, executor="mini-cluster")
+env.from_collection([1]).map(lambda n: n).collect_later()
+env.execute("changed")
+Path(__file__ + ".said").write_text(of_it.SAID)
+"""
+    )
+    for said in ("one", "two"):
+        (deps / "of_it.py").write_text(f"SAID = {said!r}\n")
+        hg.run_program(job, options=[f"headgate.user-code.path={deps}"])
+        assert (tmp_path / "job.py.said").read_text() == said
+
+
 def belongs(module: types.ModuleType, folder: Path) -> bool:
     """Whether a module was loaded from below a folder."""
     return str(getattr(module, "__file__", "")).startswith(str(folder))

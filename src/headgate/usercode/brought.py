@@ -8,6 +8,7 @@ next program that brings the same ones needs the same files, and no file can be 
 from __future__ import annotations
 
 import logging
+import re
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,10 @@ from headgate.common.ports import BroughtCode
 from headgate.common.search_path import framework_path
 from headgate.usercode.bundle.brought import Brought, brought_by
 from headgate.usercode.bundle.cache import Leased
-from headgate.usercode.errors import NoIsolationError
+from headgate.usercode.bundle.contents import hash_of
+from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
+from headgate.usercode.leftovers import Leftovers
+from headgate.usercode.loaders import end
 from headgate.usercode.native.distributions import installed_in
 from headgate.usercode.native.policy import Place, plan
 from headgate.usercode.process_tier import ProcessCode, running_alone
@@ -27,14 +31,19 @@ from headgate.usercode.realm import context
 from headgate.usercode.realm.code import RealmCode
 from headgate.usercode.realm.loader import Realm, RealmSettings
 from headgate.usercode.realm.process import install
-from headgate.usercode.realm.purging import StandardLibrary, purge
+from headgate.usercode.realm.purging import StandardLibrary
 from headgate.usercode.settings import UserCodeSettings
 
 _log = logging.getLogger("headgate.usercode")
+_OF_CACHE: Final = re.compile(r"/[0-9a-f]{64}(/|$)")
+_LayerKey = tuple[tuple[tuple[str, str], ...], RealmSettings]
+"""Folders with the hashes of what is in them, and how names are resolved."""
 _programs: Final[weakref.WeakValueDictionary[int, ProgramCode]] = weakref.WeakValueDictionary()
 """Those that run, by the identity of their realm."""
-_layers: Final[dict[tuple[str, ...], tuple[Realm, list[Leased]]]] = {}
-"""Of this process, by their paths; they and their folders stay."""
+_layers: Final[dict[_LayerKey, tuple[Realm, list[Leased]]]] = {}
+"""Of this process; they and their folders stay."""
+_leftovers: Final = Leftovers()
+"""What programs that have ended have left in this process."""
 
 
 class ProgramCode(RealmCode):
@@ -63,9 +72,8 @@ class ProgramCode(RealmCode):
         return self._brought.paths
 
     def close(self) -> None:
-        """Run what the program has left for its end; it loads nothing any more, and nothing keeps it."""
-        self.realm.close()
-        purge(self.realm, self._library)
+        """Run what the program has left for its end; it loads nothing any more, and who keeps it is named."""
+        _leftovers.ended(end(self.realm, self._library))
         self._brought.release()
 
 
@@ -89,14 +97,18 @@ def open_program(program: Path, config: Config) -> BroughtCode:
             has run another program.
     """
     settings = UserCodeSettings.from_config(config)
+    _refuse_if_full(program, settings)
     brought = brought_by(program, config)
     try:
         try:
             install()
         except NoIsolationError as error:
-            _log.warning("%s", error)
+            said = "%s; program %r has this process and Python workers of its own"
+            _log.warning(said, error, str(program))
             return ProcessCode(brought, _of_realm(settings, _native(brought.folders, settings)[0]))
-        return ProgramCode(brought, _opened(brought, settings), settings.data_plane)
+        realm = _opened(brought, settings)
+        _leftovers.opening(realm)
+        return ProgramCode(brought, realm, settings.data_plane)
     except BaseException:
         brought.release()
         raise
@@ -129,10 +141,25 @@ def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozens
 
 
 def _layer(folders: tuple[str, ...], settings: RealmSettings, brought: Brought) -> Realm:
-    """The layer of these folders, whose leases it takes along."""
-    if folders not in _layers:
-        _layers[folders] = (
-            Realm("packages with compiled parts", folders, settings),
-            brought.keep(folders),
-        )
-    return _layers[folders][0]
+    """The layer of these folders as they are now; it takes their leases along."""
+    key = tuple((folder, _content_of(folder)) for folder in folders), settings
+    if key not in _layers:
+        realm = Realm("packages with compiled parts", folders, settings)
+        _layers[key] = realm, brought.keep(folders)
+    return _layers[key][0]
+
+
+def _content_of(folder: str) -> str:
+    """The hash of what is in it; empty for a folder of the cache, which has it in its name."""
+    return "" if _OF_CACHE.search(folder) else hash_of(Path(folder))
+
+
+def _refuse_if_full(program: Path, settings: UserCodeSettings) -> None:
+    """No further program where ended ones have left too much; a driver is not ended as a worker is."""
+    _leftovers.release_s = settings.release_timeout_ms / 1000
+    why = _leftovers.exceeded(settings.bounds)
+    if why is None:
+        return
+    if settings.fail_on_exhaustion:
+        raise UserCodeLoadError(f"program {str(program)!r} is not loaded here: {why}; begin a new process")
+    _log.error("%s", why)

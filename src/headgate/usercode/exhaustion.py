@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -66,6 +67,29 @@ def is_exhaustion(error: BaseException) -> bool:
         False
     """
     return any(map(_says_so, _chain(error)))
+
+
+def is_failed_import(error: BaseException) -> bool:
+    """Whether an import failed, anywhere in the chain of causes, whoever had asked for it.
+
+    Example:
+        >>> import importlib
+        >>> try:
+        ...     importlib.import_module("nowhere_to_be_found")
+        ... except ImportError as missing:
+        ...     cause = missing
+        >>> is_failed_import(cause), is_failed_import(MemoryError())
+        (True, False)
+    """
+    return any(map(_is_of_import, _chain(error)))
+
+
+def _is_of_import(error: BaseException) -> bool:
+    if isinstance(error, ImportError):
+        return True
+    frames = traceback.walk_tb(error.__traceback__)
+    names = (str(frame.f_globals.get("__name__")) for frame, _ in frames)
+    return any(name.startswith(("importlib._bootstrap", "_frozen_importlib")) for name in names)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

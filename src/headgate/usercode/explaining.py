@@ -17,21 +17,24 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
+from headgate.common.loader_options import NativeModules
+from headgate.common.search_path import framework_path
 from headgate.usercode.bundle.artifacts import inside_of
 from headgate.usercode.bundle.pth import searched
 from headgate.usercode.bundle.requirements import wheels_of
 from headgate.usercode.bundle.unpacking import is_archive, unpack
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
 from headgate.usercode.native.distributions import Installed, installed_in
 from headgate.usercode.native.policy import NativePlan, Place, Placement, plan, with_requirements
 from headgate.usercode.realm.context import pinned_to_framework
 from headgate.usercode.realm.places import Places, spec_of_framework
+from headgate.usercode.realm.process import install
 from headgate.usercode.resolution import Origin, Resolver
 from headgate.usercode.settings import UserCodeSettings
 
@@ -80,11 +83,13 @@ class Explanation:
         modules: in the order in which they were asked for.
         placements: of all native packages that the job brings.
         warnings: what the user should know.
+        alone: whether all of the job is in processes of its own, as the interpreter allows no realms.
     """
 
     modules: tuple[ModuleExplained, ...]
     placements: tuple[Placement, ...]
     warnings: tuple[str, ...]
+    alone: bool = False
 
     def facts(self) -> dict[str, Any]:
         """As plain values."""
@@ -100,7 +105,7 @@ class Explanation:
                 for one in self.modules
             ],
             "native_packages": [_placed(placement) for placement in self.placements],
-            "own_processes": any(placement.place is Place.PROCESS for placement in self.placements),
+            "own_processes": self.alone or any(one.place is Place.PROCESS for one in self.placements),
             "warnings": list(self.warnings),
         }
 
@@ -199,7 +204,7 @@ def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSetti
     for found in packages.values():
         brought = {**found, **brought}  # of two the first on the path
     native = any(one.is_native for one in brought.values())
-    framework = installed_in(sys.path) if native else {}
+    framework = installed_in(framework_path()) if native else {}
     decided = plan(brought, framework, settings.native_modules, settings.data_plane)
     holding = [one for one, found in packages.items() if found]
     layered = holding if decided.is_layered(settings.dependency_layer) else []
@@ -269,6 +274,22 @@ def _searched(folder: Path, shown: Path) -> Iterator[Entry]:
         yield Entry(entry, str(shown / entry.relative_to(folder)))
 
 
+def without_realms(settings: UserCodeSettings) -> UserCodeSettings:
+    """The settings as they work where every job has processes of its own."""
+    if settings.native_modules in (NativeModules.AUTO, NativeModules.IN_PROCESS):
+        return replace(settings, native_modules=NativeModules.PROCESS)
+    return settings
+
+
+def _no_realms() -> str | None:
+    """Why this interpreter allows none; it is prepared for them as a driver is."""
+    try:
+        install()
+    except NoIsolationError as error:
+        return f"{error}; every program has a driver process and Python workers of its own"
+    return None
+
+
 def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What plain values ask for.
 
@@ -286,7 +307,11 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
         wheels = wheels_of(Path(locked), scratch / "wheels") if locked is not None else ()
         others = [Path(path) for path in asked["others"]]
         path = list(entries(Path(asked["program"]), others, wheels, unpacked))
-        return explain(asked["modules"], path, settings).facts()
+        why = _no_realms()
+        if why is None:
+            return explain(asked["modules"], path, settings).facts()
+        found = explain(asked["modules"], path, without_realms(settings))
+        return replace(found, warnings=(*found.warnings, why), alone=True).facts()
 
 
 def child_main() -> None:

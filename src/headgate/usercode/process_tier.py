@@ -78,13 +78,26 @@ class ProcessOrder:
         self._folders, self._settings = tuple(folders), settings
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """As every finder's; parts of packages are where their packages are, and are left to Python."""
-        if path is not None or name in STANDARD_LIBRARY:
+        """As every finder's; parts of regular packages are where their packages are, as always in Python."""
+        if not isinstance(sys.path, SharedPath):  # `sys.path = [...]` by the program
+            sys.path = SharedPath(sys.path, self._folders)
+        if name.partition(".")[0] in STANDARD_LIBRARY:
             return None
+        if path is not None:
+            return self._portion(name, list(path))
         of_framework = framework_path()
         if self._is_frameworks(name):
             return PathFinder.find_spec(name, [*of_framework, *self._folders])
         return PathFinder.find_spec(name, [*self._folders, *of_framework])
+
+    def _portion(self, name: str, path: list[str]) -> ModuleSpec | None:
+        """Of a namespace package, where a pattern wants the framework's portion."""
+        if len(path) < 2 or not self._is_frameworks(name):
+            return None
+        return PathFinder.find_spec(name, sorted(path, key=self._is_brought))
+
+    def _is_brought(self, place: str) -> bool:
+        return any(place == folder or place.startswith(f"{folder}/") for folder in self._folders)
 
     def put_in_place(self) -> tuple[str, ...]:
         """Have this process search here first.
@@ -107,11 +120,6 @@ class ProcessOrder:
                 and not self._is_frameworks(one.name)
             )
         )
-
-    def take_away(self) -> None:
-        """Nothing more is found here; what is loaded stays."""
-        sys.meta_path.remove(self)
-        sys.path = framework_path()
 
     def _is_frameworks(self, name: str) -> bool:
         settings = self._settings
@@ -197,9 +205,8 @@ class ProcessCode(SameProcess):
         return self._brought.paths
 
     def close(self) -> None:
-        """The program has ended; its modules stay, as the process does."""
+        """The program has ended; its modules and its path stay, for what it has left for the end."""
         self.is_open = False
-        self._order.take_away()
         sys.modules["__main__"] = self._before
         self._brought.release()
 

@@ -13,10 +13,10 @@ from test_spark_own_workers import MODELS, TREES
 from user_tasks import going, program, told
 
 from headgate.deploy.spark.user_code.jobs import UserCodeJobs
-from headgate.deploy.spark.user_code.leftovers import resident_bytes
 from headgate.deploy.spark.user_code.opening import OpenedCode, this_process
 from headgate.deploy.spark.user_code.orders import Limits, UserCodeOptions
 from headgate.usercode.exhaustion import EXIT_CODE
+from headgate.usercode.leftovers import resident_bytes
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

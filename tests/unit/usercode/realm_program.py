@@ -14,6 +14,7 @@ import json
 import pickle
 import sys
 import threading
+import unittest.mock
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,12 @@ def borders(jobs: Jobs) -> None:
     check("user's meta path hook", lambda: [_hooked(realm) for realm in jobs.values()], list(jobs))
     check("hook of the user's is not the framework's", lambda: "made_up" in sys.modules, False)
     check("path edit stays", lambda: _path_edit(jobs["a"]))
+    check("assigned path stays", lambda: _assigned_path(jobs["a"]), ["elsewhere", "b", True, True])
+    check(
+        "standard module in the place of another", lambda: _in_place_of_standard(jobs), ["json", True, "wave"]
+    )
+    check("table emptied for a while", lambda: _patched_table(jobs["a"]), ["a", "json", "framework", True])
+    check("sys crosses", lambda: loads(jobs["b"], dumps(jobs["a"], sys)) is sys)
 
 
 def _identity(jobs: Jobs) -> bool:
@@ -231,6 +238,48 @@ def _main(realm: Realm, version: str) -> str:
     main = realm.run_main(program)
     same = realm.call(pickle.loads, realm.call(pickle.dumps, main.Made()))
     return main.found if type(same) is main.Made and sys.modules["__main__"] is not main else "mixed"
+
+
+def _assigned_path(realm: Realm) -> list[Any]:
+    """`sys.path = [...] + sys.path` is the realm's path from then on, and nobody else's."""
+    place, before, container = ROOT / "assigned", list(sys.path), sys.path
+    place.mkdir()
+    (place / "elsewhere_only.py").write_text("VERSION = 'elsewhere'\n")
+    program = ROOT / "assigns.py"
+    program.write_text(f"import sys\nsys.path = [{str(place)!r}] + sys.path\nimport elsewhere_only\n")
+    main = realm.run_main(program)
+    try:
+        importlib.import_module("elsewhere_only")
+        seen = "a"
+    except ImportError:
+        seen = "b"
+    same = sys.path is container and list(sys.path) == before
+    return [main.elsewhere_only.VERSION, seen, same, realm.call(lambda: sys.path[0] == str(place))]
+
+
+def _in_place_of_standard(jobs: Jobs) -> list[Any]:
+    """`sys.modules["wave"] = json` is for the realm that says it."""
+    program = ROOT / "replaces.py"
+    program.write_text("import sys, json\nsys.modules['wave'] = json\nimport wave\nNAME = wave.__name__\n")
+    name = jobs["a"].run_main(program).NAME
+    others = [jobs["b"].import_module("wave"), importlib.import_module("wave")]
+    kept = json.__builtins__ is not jobs["a"].builtins  # type: ignore[attr-defined]
+    jobs["a"].call(lambda: sys.modules.pop("wave"))
+    same = others[0] is others[1] is jobs["a"].import_module("wave") and kept
+    return [name, same, others[0].__name__]
+
+
+def _patched_table(realm: Realm) -> list[Any]:
+    """As `unittest.mock` does it: emptied and filled again."""
+    before = dict.__len__(sys.modules)
+
+    def patched() -> list[Any]:
+        with unittest.mock.patch.dict(sys.modules, {"jobpkg.made_up": json}):
+            pass
+        return [importlib.import_module("jobpkg").VERSION, importlib.import_module("json").__name__]
+
+    found = realm.call(patched)
+    return [*found, importlib.import_module("jobpkg").VERSION, dict.__len__(sys.modules) >= before]
 
 
 def _by_value(jobs: Jobs) -> list[Any]:

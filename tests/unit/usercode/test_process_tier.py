@@ -55,9 +55,8 @@ import headgate as hg
 from headgate.usercode.errors import UserCodeLoadError
 
 program, other, brought = sys.argv[1:]
-path = list(sys.path)
 hg.run_program(program, options=[f"headgate.user-code.path={brought}", "headgate.progress=off"])
-print("path", sys.path == path, sys.modules["__main__"].__file__ == __file__)
+print("main", sys.modules["__main__"].__file__ == __file__)
 try:
     hg.run_program(other)
 except UserCodeLoadError as error:
@@ -124,6 +123,80 @@ def test_another_program_needs_another_process(tmp_path: Path) -> None:
     names = str(code / "job.py"), str(tmp_path / "other.py"), str(deps)
     ended = python(str(runner), *names, HEADGATE_REALMS="off")
     assert ended.returncode == 0, ended.stderr
-    assert "path True True" in ended.stdout
+    assert "main True" in ended.stdout
     assert "refused program" in ended.stdout
     assert "job.py', and on this interpreter only processes keep programs apart" in ended.stdout
+
+
+ENDS = """
+import atexit
+import headgate as hg
+
+@atexit.register
+def end():
+    import late_binding
+    print("ended", late_binding.WHERE)
+
+env = hg.Environment(executor="mini-cluster", parallelism=1)
+env.from_collection([1]).collect_later()
+env.execute("ends")
+"""
+
+
+ASSIGNS = """
+import sys
+sys.path = ["/nowhere"] + sys.path
+import wave
+from headgate.common.search_path import framework_path
+print("of framework", [entry for entry in framework_path() if entry.endswith("deps")])
+"""
+
+
+def test_what_a_program_leaves_for_the_end_finds_its_modules(tmp_path: Path) -> None:
+    """They are there as long as the process is; `sys.path = [...]` does not change whose the folders are."""
+    code, deps = brings(tmp_path)
+    (code / "job.py").write_text(ENDS + ASSIGNS)
+    command = [sys.executable, "-m", "headgate.cli.main", "run", str(code / "job.py"), "--with", str(deps)]
+    environment: dict[str, Any] = {**os.environ, "HEADGATE_REALMS": "off"}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert "ended named by a .pth file" in ended.stdout, ended.stderr
+    assert "of framework []" in ended.stdout
+
+
+def test_a_pattern_for_a_part_of_a_namespace_package(tmp_path: Path) -> None:
+    """The framework's portion comes first where a pattern wants it; all else is in the order of the path."""
+    for owner in ("framework", "user"):
+        place = tmp_path / owner / "shared_space" / "part"
+        place.mkdir(parents=True)
+        (place / "__init__.py").write_text(f"WHOSE = {owner!r}\n")
+    text = """
+import sys
+from headgate.usercode.patterns import parent_first
+from headgate.usercode.process_tier import ProcessOrder
+from headgate.usercode.realm.loader import RealmSettings
+framework, user, *patterns = sys.argv[1:]
+sys.path.append(framework)
+ProcessOrder([user], RealmSettings(parent_first(additional=patterns))).put_in_place()
+from shared_space import part
+print(part.WHOSE)
+"""
+    program = tmp_path / "asks.py"
+    program.write_text(text)
+    places = str(tmp_path / "framework"), str(tmp_path / "user")
+    assert python(str(program), *places).stdout == "user\n"
+    assert python(str(program), *places, "shared_space.part.").stdout == "framework\n"
+
+
+def test_explain_knows_that_a_job_is_alone(tmp_path: Path) -> None:
+    """It says so, and where packages with compiled parts run then."""
+    code, deps = brings(tmp_path)
+    command = [
+        *(sys.executable, "-m", "headgate.cli.main", "usercode", "explain", str(code / "job.py")),
+        *("attr", "--with", str(deps), "--json"),
+    ]
+    environment: dict[str, Any] = {**os.environ, "HEADGATE_REALMS": "no"}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    said = json.loads(ended.stdout)
+    assert said["own_processes"] is True
+    assert "HEADGATE_REALMS is no; every program has a driver process" in said["warnings"][0]
+    assert said["modules"][0]["copy"] == "user"

@@ -8,6 +8,7 @@
     imports      what `import` statements of a realm's code call
     context      which realm the running code belongs to
     dispatch     `sys.modules`, `sys.path` and `sys.meta_path` as the running code's realm has them
+    kept         those containers stay in `sys`, whatever a program assigns there
     interpreter  everything that leans on CPython's internals, with its check at the start
     code         a realm as the runtime knows it: call, pickler, load
     pickling     functions and objects of user code as bytes

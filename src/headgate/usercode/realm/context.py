@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
 from headgate.usercode.realm.interpreter import builtins_of_caller, builtins_on_stack
+from headgate.usercode.realm.kept import put_back
 
 MARK: Final = "__headgate_realm__"
 """In the builtins of a realm: its handle."""
@@ -29,7 +30,15 @@ class View(Protocol):
         ...
 
     def store(self, name: str, module: Any) -> None:
-        """Enter a module of a name that does not mean the framework's."""
+        """Enter a module, for this realm alone."""
+        ...
+
+    def forget(self, name: str) -> None:
+        """A module was taken out of :meth:`home`; its name may mean another one now."""
+        ...
+
+    def clear(self) -> None:
+        """Take all out of the realm's own table."""
         ...
 
     def view(self) -> dict[str, Any]:
@@ -99,6 +108,7 @@ def any_open() -> bool:
 @contextmanager
 def pinned_to_framework() -> Iterator[None]:
     """Within it, modules are the framework's, whoever called."""
+    put_back()
     token = enter(FRAMEWORK)
     try:
         yield

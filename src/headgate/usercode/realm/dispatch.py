@@ -5,20 +5,27 @@ The containers stay what they are for the framework: their own storage is its vi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from headgate.usercode.realm.context import current, handle_of_context
+from headgate.usercode.realm.kept import put_back
 
 _MISSING: Final = object()
 
 
 class ModuleTable(dict[str, Any]):
-    """`sys.modules`."""
+    """`sys.modules`.
+
+    What code of a realm enters under a name of the framework's is the realm's alone, and what it deletes
+    there stays: `sys.modules["sqlite3"] = pysqlite3` is nobody else's business.
+    """
 
     __slots__ = ("__weakref__",)
 
     def _home(self, name: Any) -> dict[str, Any] | None:
+        put_back()
         handle = handle_of_context()
         realm = current() if handle is None else handle.realm
         found: dict[str, Any] | None = None if realm is None else realm.home(name)
@@ -33,17 +40,22 @@ class ModuleTable(dict[str, Any]):
         return dict.__contains__(self, name) if home is None else name in home
 
     def __setitem__(self, name: str, module: Any) -> None:
-        if self._home(name) is None:
+        realm = current()
+        if realm is None or (realm.home(name) is None and _by_import(sys._getframe(1).f_globals)):
             dict.__setitem__(self, name, module)
-        else:
-            current().store(name, module)
+        elif dict.get(self, name, _MISSING) is not module or realm.home(name) is not None:
+            realm.store(name, module)
 
     def __delitem__(self, name: str) -> None:
-        home = self._home(name)
-        if home is None:
-            dict.__delitem__(self, name)
-        else:
+        realm = current()
+        home = None if realm is None else realm.home(name)
+        if home is not None:
             del home[name]
+            realm.forget(name)
+        elif realm is None or _by_import(sys._getframe(1).f_globals):
+            dict.__delitem__(self, name)
+        elif not dict.__contains__(self, name):
+            raise KeyError(name)
 
     def get(self, name: str, default: Any = None) -> Any:
         """As a dict's."""
@@ -52,14 +64,25 @@ class ModuleTable(dict[str, Any]):
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
         """As a dict's."""
-        try:
-            module = self[name]
-        except KeyError:
+        module = self.get(name, _MISSING)
+        if module is _MISSING:
             if default is _MISSING:
-                raise
+                raise KeyError(name)
             return default
-        del self[name]
+        realm = current()
+        if realm is None or (realm.home(name) is None and _by_import(sys._getframe(1).f_globals)):
+            dict.pop(self, name, None)
+        elif realm.home(name) is not None:
+            del self[name]
         return module
+
+    def clear(self) -> None:
+        """As a dict's; a realm's code can clear what is the realm's."""
+        realm = current()
+        if realm is None:
+            dict.clear(self)
+        else:
+            realm.clear()
 
     def setdefault(self, name: str, default: Any = None) -> Any:
         """As a dict's."""
@@ -97,9 +120,18 @@ class ModuleTable(dict[str, Any]):
     def __len__(self) -> int:
         return dict.__len__(self) if current() is None else len(self.copy())
 
+    def replace(self, modules: Mapping[str, Any]) -> None:
+        """What `sys.modules = modules` means: all of them are entered, and this stays the table."""
+        self.update(modules)
+
     def of_framework(self) -> dict[str, Any]:
         """The framework's modules, whoever asks: a copy."""
         return dict(dict.items(self))
+
+
+def _by_import(calling: Mapping[str, Any]) -> bool:
+    """Whether Python's import is at work, which enters and removes modules wherever they belong."""
+    return str(calling.get("__name__")).startswith("importlib._bootstrap")
 
 
 class DispatchingList(list[Any]):
@@ -113,6 +145,15 @@ class DispatchingList(list[Any]):
     def __init__(self, framework: Iterable[Any], attribute: str) -> None:
         super().__init__(framework)
         self._attribute = attribute
+
+    def replace(self, entries: Iterable[Any]) -> None:
+        """What `sys.path = entries` means: they come first in the running code's path.
+
+        What was there stays behind them: whoever has kept this list to put it back has kept the list that is
+        changed here.
+        """
+        wanted = list(entries)
+        self[:] = [*wanted, *(entry for entry in self if entry not in wanted)]
 
     def of_framework(self) -> list[Any]:
         """What the framework has in it, whoever asks: a copy."""

@@ -17,6 +17,7 @@ from headgate.usercode.realm.context import (
     leave,
 )
 from headgate.usercode.realm.interpreter import import_by_name
+from headgate.usercode.realm.kept import put_back
 
 if TYPE_CHECKING:
     from headgate.usercode.realm.loader import Realm
@@ -85,6 +86,7 @@ def import_of_framework(before: Import) -> Import:
             return before(name, globals, locals, fromlist, level)
         if globals is None or type(fromlist) is list:
             return before(name, globals, locals, fromlist, level)
+        put_back()
         token = enter(FRAMEWORK)
         try:
             return before(name, globals, locals, fromlist, level)

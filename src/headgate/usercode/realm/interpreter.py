@@ -24,7 +24,8 @@ from typing import Any, Final
 from headgate.usercode.errors import NoIsolationError
 
 SWITCH: Final = "HEADGATE_REALMS"
-"""The variable of the environment that forbids realms when it says "off"."""
+"""The variable of the environment that forbids realms, with one of the values below."""
+OFF: Final = ("off", "false", "no", "0")
 STATE_BYTES: Final = 16_384
 """How much of the interpreter's state is searched; the reference lies at 856 to 7,656."""
 FRAMES_MAX: Final = 16
@@ -80,8 +81,8 @@ def replace_module_table(table: dict[str, ModuleType]) -> None:
 
 
 def _address_of_table(table: dict[str, ModuleType]) -> int:
-    if os.environ.get(SWITCH, "").lower() == "off":
-        raise NoIsolationError(_no_isolation(f"{SWITCH} is off"))
+    if os.environ.get(SWITCH, "").lower() in OFF:
+        raise NoIsolationError(_no_isolation(f"{SWITCH} is {os.environ[SWITCH]}"))
     if sys.implementation.name != "cpython":
         raise NoIsolationError(_no_isolation(f"it is {sys.implementation.name}"))
     state = _interpreter_state()
@@ -128,8 +129,7 @@ def _canary(table: dict[str, ModuleType]) -> bool:
 def _no_isolation(why: str) -> str:
     version = ".".join(map(str, sys.version_info[:3]))
     return (
-        f"user code cannot be kept apart within one process on this interpreter ({version}): {why}; "
-        "every program has a driver and Python workers of its own instead"
+        f"user code cannot be kept apart within one process on this interpreter ({version}): {why}"
     )
 
 

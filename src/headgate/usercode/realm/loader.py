@@ -27,6 +27,7 @@ from headgate.usercode.realm import context
 from headgate.usercode.realm.context import enter, leave
 from headgate.usercode.realm.finding import RealmFinder
 from headgate.usercode.realm.imports import import_of_realm
+from headgate.usercode.realm.kept import put_back
 from headgate.usercode.realm.native import NATIVE_MODULES, Loaded
 from headgate.usercode.realm.places import Places
 from headgate.usercode.realm.process import install
@@ -154,13 +155,25 @@ class Realm:
 
     def store(self, name: str, module: Any) -> None:
         """See `context.View`."""
-        if self.home(name) is not self.modules:
+        home = self.home(name)
+        if home is not None and home is not self.modules:
             assert self.layer is not None
             self.layer.store(name, module)
             return
-        if isinstance(module, types.ModuleType):
+        if isinstance(module, types.ModuleType) and not _is_frameworks(module):
             self._adopt(name, module)
         self.modules[name] = module
+        self._homes[name] = self.modules
+        self.foreign.pop(name, None)
+
+    def forget(self, name: str) -> None:
+        """See `context.View`."""
+        self._homes.pop(name, None)
+
+    def clear(self) -> None:
+        """See `context.View`."""
+        self.modules.clear()
+        self._homes.clear()
 
     def view(self) -> dict[str, Any]:
         """See `context.View`."""
@@ -274,6 +287,7 @@ class Realm:
         """
         if self.closed:
             return
+        self.call(put_back)
         self.run_at_exit()
         self.closed = True
         context.closed(self.handle)
@@ -349,6 +363,14 @@ class ClosedRealm:
         """See `context.View`."""
         self.refuse(f"module {name!r}")
 
+    def forget(self, name: str) -> None:
+        """See `context.View`."""
+        self.refuse(f"module {name!r}")
+
+    def clear(self) -> None:
+        """See `context.View`."""
+        self.refuse("sys.modules")
+
     def view(self) -> dict[str, Any]:
         """See `context.View`."""
         self.refuse("sys.modules")
@@ -375,6 +397,12 @@ def _place_of_user_code() -> str:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return "an unknown place"
+
+
+def _is_frameworks(module: types.ModuleType) -> bool:
+    """Whether it is one of the framework's, under whatever name user code enters it."""
+    table: dict[object, Any] = sys.modules  # type: ignore[assignment]
+    return dict.get(table, getattr(module, "__name__", None)) is module
 
 
 def _of_framework(entries: Any) -> list[str]:

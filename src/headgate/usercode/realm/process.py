@@ -12,6 +12,7 @@ from typing import Any
 from headgate.usercode.realm import context, interpreter
 from headgate.usercode.realm.dispatch import DispatchingList, ModuleTable
 from headgate.usercode.realm.imports import import_module_of_caller, import_of_framework
+from headgate.usercode.realm.kept import keep_in_sys
 from headgate.usercode.resolution import STANDARD_LIBRARY
 
 _lock = threading.Lock()
@@ -34,8 +35,9 @@ def install() -> None:
             return
         table = ModuleTable(sys.modules)
         interpreter.replace_module_table(table)
-        sys.path = DispatchingList(sys.path, "path")
-        sys.meta_path = DispatchingList(sys.meta_path, "meta_path")
+        path = DispatchingList(sys.path, "path")
+        meta_path = DispatchingList(sys.meta_path, "meta_path")
+        keep_in_sys({"path": path, "meta_path": meta_path, "modules": table})
         interpreter.replace_import(import_of_framework)
         importlib.import_module = import_module_of_caller()
         interpreter.wrap_thread_start(_inheriting)

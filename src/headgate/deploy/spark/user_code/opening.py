@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import importlib
 import logging
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from headgate.common.search_path import framework_path
 from headgate.deploy.spark.user_code import own_process
 from headgate.deploy.spark.user_code.arriving import Arrived, arrived, cache_of_executor, check_framework
 from headgate.deploy.spark.user_code.layers import Layers
-from headgate.deploy.spark.user_code.leftovers import Leftovers
 from headgate.deploy.spark.user_code.orders import LiveJobs, ShippedCode
 from headgate.usercode.bundle.cache import ArtifactCache
-from headgate.usercode.exhaustion import end_process, on_load_failure
+from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
+from headgate.usercode.exhaustion import end_process, is_failed_import, on_load_failure
+from headgate.usercode.leftovers import Leftovers
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
 from headgate.usercode.process_tier import SameProcess
 from headgate.usercode.realm.code import RealmCode
 from headgate.usercode.realm.loader import Realm
+from headgate.usercode.realm.process import install
+
+T = TypeVar("T")
 
 _log = logging.getLogger("headgate.usercode")
 
@@ -48,6 +52,14 @@ class OpenedAlone(SameProcess):
         with loading(self.job, self._fatal):
             return importlib.import_module(name)
 
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """See :meth:`OpenedCode.call`."""
+        try:
+            return super().call(function, *args)
+        except Exception as error:
+            _out_of_memory(error, self.job, self._fatal)
+            raise
+
     def load(self, payload: bytes) -> Any:
         """See :meth:`OpenedCode.load`."""
         with loading(self.job, self._fatal):
@@ -69,7 +81,7 @@ class OpenedCode(RealmCode):
     def __init__(self, code: ShippedCode, lease: Lease) -> None:
         super().__init__(lease.realm, code.data_plane)
         self.job = code.job
-        self._fatal, self._lease = code.limits.fatal, lease
+        self._fatal = code.limits.fatal
 
     def import_module(self, name: str) -> Any:
         """A module as the job's code would import it.
@@ -81,6 +93,18 @@ class OpenedCode(RealmCode):
         with loading(self.realm.name, self._fatal):
             return self.realm.import_module(name)
 
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """A function called in the realm; see :func:`loading` for what it imports meanwhile.
+
+        Raises:
+            Exception: what the function raises.
+        """
+        try:
+            return super().call(function, *args)
+        except Exception as error:
+            _out_of_memory(error, self.realm.name, self._fatal)
+            raise
+
     def load(self, payload: bytes) -> Any:
         """What the job's driver has pickled, restored in the realm; see `realm.pickling`.
 
@@ -89,10 +113,6 @@ class OpenedCode(RealmCode):
         """
         with loading(self.realm.name, self._fatal):
             return super().load(payload)
-
-    def on_release(self, name: str, hook: Callable[[], Any]) -> None:
-        """Have `hook` called before the realm closes; a name that is there already is left as it is."""
-        self._lease.on_release(name, hook)
 
 
 @contextmanager
@@ -113,6 +133,14 @@ def loading(job: str, fatal: bool) -> Iterator[None]:
         if replaced is not None:
             raise replaced from None
         raise
+
+
+def _out_of_memory(error: Exception, job: str, fatal: bool) -> None:
+    """The same for what a function of the job's has raised, if it was an import that failed."""
+    if is_failed_import(error):
+        replaced = on_load_failure(error, job, fatal)
+        if replaced is not None:
+            raise replaced from None
 
 
 @dataclass(slots=True)
@@ -175,7 +203,7 @@ class WorkerProcess:
         stays = False
         try:
             stays = own_process.enter(code.environment, came, self._cache, code.settings)
-            check_framework(code.framework, sys.path)
+            check_framework(code.framework, framework_path())
         finally:
             if not stays:
                 came.release()
@@ -203,7 +231,7 @@ class WorkerProcess:
         stays = False
         try:
             stays = own_process.enter(code.environment, came, self._cache, code.settings)
-            check_framework(code.framework, sys.path)
+            check_framework(code.framework, framework_path())
             stays = stays or (code.layer != "" and not self._layers.has(code.layer))
             self._layer = self._layers.of(code, came)
             paths = came.paths(without=code.layered)
@@ -215,6 +243,13 @@ class WorkerProcess:
         return _Kept(began, lease, None if stays else came)
 
     def _open(self, job: str, artifacts: Artifacts) -> Realm:
+        try:
+            install()
+        except NoIsolationError as error:
+            raise UserCodeLoadError(
+                f"{error}, and the driver's allows it; give executors the driver's Python, or set "
+                "HEADGATE_REALMS=off where the driver runs, too"
+            ) from None
         realm = Realm(job, artifacts.paths, artifacts.settings, self._layer)
         self.leftovers.opening(realm)
         return realm

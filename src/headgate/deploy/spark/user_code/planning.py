@@ -98,9 +98,15 @@ def _whole(
     chosen = options.native
     mode = chosen if chosen in (NativeModules.PARENT, NativeModules.FAIL) else NativeModules.PROCESS
     found = plan(brought, framework_packages(), mode, options.data_plane)
-    own = [one.name for one in found.placements if one.place is Place.PROCESS]
-    linked = tuple(_linked(brought[name], home[name]) for name in own)
-    check_supported({one.name: one.version for one in brought.values()}, _requirements())
+    match = options.realm.patterns.match
+    used = [
+        one
+        for one in brought.values()
+        if not found.identical.issuperset(one.modules) and not any(match(module) for module in one.modules)
+    ]
+    own = {one.name for one in found.placements if one.place is Place.PROCESS}
+    linked = tuple(_linked(one, home[one.name]) for one in used if one.name in own)
+    check_supported({one.name: one.version for one in used}, _requirements())
     patterns, artifacts = options.realm.patterns.patterns, (artifact.digest for artifact, _ in located)
     parts = [*artifacts, options.realm.order.value, *patterns, "identical", *sorted(found.identical)]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.usercode.bundle.artifacts import UserBundle
 from headgate.usercode.bundle.unpacking import TARS, ZIPS
+from headgate.usercode.bundle.whole import whole
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -69,5 +70,6 @@ def _beside(file: Path, target: Path) -> Path:
         with contextlib.suppress(OSError):
             os.link(file, target)
     if not target.exists():
-        shutil.copyfile(file, target)
+        with whole(target) as made:
+            shutil.copyfile(file, made)
     return target
