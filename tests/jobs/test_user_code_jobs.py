@@ -300,9 +300,7 @@ def test_what_programs_leave_on_the_driver_is_told_and_bounded(
             hg.run_program(job, options=options)
         assert "the user code of job 'keeps.py' was not released" in caplog.text
         assert "['KEPT']" in caplog.text
-        with pytest.raises(
-            UserCodeLoadError, match=r"keeps.py' is not loaded here: 2 loaders of jobs"
-        ):
+        with pytest.raises(UserCodeLoadError, match=r"keeps.py' is not loaded here: 2 loaders of jobs"):
             hg.run_program(job, options=options)
         hg.run_program(job, options=[*options, "classloader.fail-on-metaspace-oom-error=false"])
     finally:

@@ -84,8 +84,25 @@ def test_links_out_of_the_root(to: str, inside: Path, tmp_path: Path) -> None:
 
 
 def test_hard_links(inside: Path, tmp_path: Path) -> None:
-    """They are no file, folder or symbolic link, wherever they lead."""
-    refused(a_tar(tmp_path / "a.tgz", ("b", tarfile.LNKTYPE, "/etc/passwd")), inside, "no file, folder")
+    """One is only followed to a file that the same archive has brought before it."""
+    for to in ("/etc/passwd", "../a", "b", "nowhere"):
+        archive = a_tar(tmp_path / "a.tgz", ("b", tarfile.LNKTYPE, to), ("nowhere", tarfile.REGTYPE, ""))
+        refused(archive, inside, "hard link to .*, which is no file that comes before it")
+    through = a_tar(tmp_path / "b.tgz", ("c", tarfile.SYMTYPE, "d"), ("e", tarfile.LNKTYPE, "c"))
+    refused(through, inside, "hard link to 'c', which is no file")
+
+
+def test_links_that_lead_out_together(inside: Path, tmp_path: Path) -> None:
+    """A link that a later one turns is looked at again."""
+    together = (("a/b", tarfile.DIRTYPE, ""), ("out", tarfile.SYMTYPE, "a/b/c/../../.."))
+    later = ("a/b/c", tarfile.SYMTYPE, "../..")
+    refused(a_tar(tmp_path / "a.tgz", *together, later), inside, "outside of the archive")
+
+
+def test_links_in_a_circle(inside: Path, tmp_path: Path) -> None:
+    """What lies behind them lies nowhere."""
+    circle = (("a", tarfile.SYMTYPE, "b"), ("b", tarfile.SYMTYPE, "a"), ("a/x", tarfile.REGTYPE, ""))
+    refused(a_tar(tmp_path / "a.tgz", *circle), inside, "cannot be unpacked")
 
 
 def test_a_file_behind_a_link_out(inside: Path, tmp_path: Path) -> None:

@@ -7,16 +7,16 @@ import platform
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Final
 
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
-from headgate.usercode.bundle.contents import files_of, hash_of, program_files
-from headgate.usercode.bundle.unpacking import Bounds, is_archive, unpack
+from headgate.usercode.bundle.contents import hash_of
+from headgate.usercode.bundle.environments import inside_of_folder, inside_of_names
+from headgate.usercode.bundle.packing import packed_folder
+from headgate.usercode.bundle.unpacking import is_archive, names_of, unpack
+from headgate.usercode.bundle.wheels import check_wheel
 from headgate.usercode.errors import UserCodeLoadError
-
-PACKED: Final = ".zip"
-PROGRAM_BYTES_MAX: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,11 @@ def made_from(paths: Sequence[Path], folder: Path) -> tuple[UserBundle, tuple[Pa
         folder: where packed folders go.
 
     Raises:
-        UserCodeLoadError: one is not there, or is neither a folder nor an archive.
+        UserCodeLoadError: one is not there, is neither folder nor archive, or is for another interpreter.
     """
-    files = tuple(_packed(path, folder) for path in paths)
-    artifacts = tuple(
-        Artifact(file.name, hash_of(file), inside_of(path)) for path, file in zip(paths, files, strict=True)
-    )
-    return UserBundle(artifacts, abi_of_this()), files
+    made = [_made(path, folder) for path in paths]
+    artifacts = tuple(Artifact(file.name, hash_of(file), inside) for file, inside in made)
+    return UserBundle(artifacts, abi_of_this()), tuple(file for file, _ in made)
 
 
 def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) -> list[Leased]:
@@ -115,66 +113,50 @@ def _leased(artifact: Artifact, file: Path, cache: ArtifactCache) -> Leased:
                 f"user code {str(file)!r} is not what the driver has sent: its SHA-256 is {got}, "
                 f"expected {artifact.digest}; see what has changed it on the way"
             )
-        unpack(file, folder, Bounds())
+        unpack(file, folder)
 
-    return cache.lease(artifact.digest, make)
+    return cache.lease(key_of_folder(artifact.digest, artifact.inside), make)
 
 
-def _packed(path: Path, folder: Path) -> Path:
-    if path.is_dir():
-        return _pack(path, folder)
+def _made(path: Path, folder: Path) -> tuple[Path, str]:
+    """The file to ship for what a user names, and the folder in it that is the entry of the path."""
+    if path.is_dir():  # of an environment no more than its modules
+        return packed_folder(path / inside_of(path), path.name, folder), ""
     if path.is_file() and is_archive(path.name):
-        return path
+        return path, inside_of(path)
     raise UserCodeLoadError(
         f"user code {str(path)!r} is neither a folder nor an archive; name the folder that holds a module, "
         "not its file"
     )
 
 
-def _pack(source: Path, folder: Path) -> Path:
-    target = folder / f"{source.name or 'code'}-{hash_of(source)[:16]}{PACKED}"
-    return _zipped(source, files_of(source), target)
-
-
-def packed_program(program: Path, folder: Path) -> Path:
-    """A zip of a program's own modules: what can be imported from its folder, and nothing else of it.
+def inside_of(path: Path) -> str:
+    """Where modules lie in what the user named: a packed environment has them deep inside.
 
     Args:
-        program: the file, in the folder.
-        folder: where the zip goes.
+        path: of a folder or an archive.
 
     Raises:
-        UserCodeLoadError: that is too much to be modules.
+        UserCodeLoadError: it is for another interpreter, or is an archive that cannot be read.
     """
-    files = program_files(program.parent)
-    size = sum(file.stat().st_size for file in files)
-    if size > PROGRAM_BYTES_MAX:
-        largest = max(files, key=lambda file: file.stat().st_size)
-        raise UserCodeLoadError(
-            f"the modules beside {str(program)!r} have {size >> 20} MB, {str(largest)!r} most, and at most "
-            f"{PROGRAM_BYTES_MAX >> 20} MB are sent to workers; move data out of the packages, or bring them "
-            "as an archive (headgate run --with)"
-        )
-    return _zipped(program.parent, files, folder / f"program{PACKED}")
-
-
-def _zipped(source: Path, files: Sequence[Path], target: Path) -> Path:
-    """The same for the same files, byte by byte."""
-    import zipfile
-
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as made:
-        for file in files:
-            entry = zipfile.ZipInfo(file.relative_to(source).as_posix())  # without the file's time
-            entry.external_attr = (0o700 if file.stat().st_mode & 0o100 else 0o600) << 16
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            made.writestr(entry, file.read_bytes())
-    return target
-
-
-def inside_of(path: Path) -> str:
-    """Where modules lie in what the user named: a packed environment has them deep inside."""
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    inside = f"lib/{version}/site-packages"
     if path.is_dir():
-        return inside if (path / inside).is_dir() else ""
-    return inside if ".tar" in path.name or path.name.endswith(".tgz") else ""
+        return inside_of_folder(path)
+    check_wheel(path.name)
+    found = path.stat()
+    return _inside_of_archive(path, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)  # each begin of a job asks, and a list of a tar's names takes its unpacking
+def _inside_of_archive(path: Path, inode: int, size: int, modified_ns: int) -> str:
+    del inode, size, modified_ns
+    return inside_of_names(names_of(path), path)
+
+
+def key_of_folder(digest: str, inside: str) -> str:
+    """The cache's key: of one environment another Python unpacks another part.
+
+    Args:
+        digest: of the archive.
+        inside: what of it is unpacked.
+    """
+    return hashlib.sha256(f"{digest} {inside}".encode()).hexdigest() if inside else digest

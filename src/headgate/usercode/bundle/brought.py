@@ -11,9 +11,10 @@ from typing import Final
 
 from headgate.common.config import Config
 from headgate.common.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
-from headgate.usercode.bundle.artifacts import inside_of, packed_program
+from headgate.usercode.bundle.artifacts import inside_of, key_of_folder
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
 from headgate.usercode.bundle.contents import hash_of
+from headgate.usercode.bundle.packing import packed_program
 from headgate.usercode.bundle.pth import searched
 from headgate.usercode.bundle.requirements import wheels_of
 from headgate.usercode.bundle.unpacking import is_archive, unpack
@@ -99,5 +100,6 @@ def _folder(path: Path, cache: ArtifactCache, leased: list[Leased]) -> Path:
             f"user code {str(path)!r} is neither a folder nor an archive; name the folder that holds a "
             "module, not its file"
         )
-    leased.append(cache.lease(hash_of(path), lambda folder: unpack(path, folder)))
-    return (leased[-1].folder / inside_of(path)).resolve()
+    inside = inside_of(path)
+    leased.append(cache.lease(key_of_folder(hash_of(path), inside), lambda folder: unpack(path, folder)))
+    return (leased[-1].folder / inside).resolve()

@@ -56,7 +56,7 @@ class ArtifactCache:
         root: where they are; made when it is not there.
 
     Raises:
-        UserCodeLoadError: it belongs to somebody else, or others may write into it.
+        UserCodeLoadError: it is a link, belongs to somebody else, or others may write into it.
 
     Example:
         >>> cache = ArtifactCache(Path(tempfile.mkdtemp()) / "cache")
@@ -71,9 +71,15 @@ class ArtifactCache:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        root.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
-        found = root.stat()
+        with contextlib.suppress(FileExistsError):
+            root.mkdir(mode=OWNER_ONLY, parents=True)
+        found = root.lstat()
         mode = stat.S_IMODE(found.st_mode)
+        if not stat.S_ISDIR(found.st_mode):
+            raise UserCodeLoadError(
+                f"the cache of user code {str(root)!r} must be a folder, got a link or a file, and whoever "
+                "made it can have it lead elsewhere; remove it or name another folder"
+            )
         if found.st_uid != os.getuid() or mode & 0o077:
             raise UserCodeLoadError(
                 f"the cache of user code {str(root)!r} must be its owner's alone, expected user "
@@ -153,7 +159,10 @@ class ArtifactCache:
             if not alone:
                 return False
             going = folder.with_name(f"making-gone-{os.getpid()}-{time.monotonic_ns()}")
-            folder.rename(going)
+            try:
+                folder.rename(going)
+            except FileNotFoundError:  # another process has swept since we looked, and its lease file with it
+                return False
             remove(going)
             return True
 

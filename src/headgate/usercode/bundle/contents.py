@@ -9,7 +9,6 @@ from typing import Final
 from headgate.usercode.errors import UserCodeLoadError
 
 SKIPPED: Final = frozenset({"__pycache__", ".git", ".DS_Store"})
-MODULE_ENDINGS: Final = frozenset({".py", ".so", ".pyd"})
 _CHUNK: Final = 1 << 20
 
 
@@ -58,19 +57,3 @@ def files_of(folder: Path) -> list[Path]:
         for path in folder.rglob("*")
         if path.is_file() and SKIPPED.isdisjoint(path.relative_to(folder).parts)
     )
-
-
-def program_files(folder: Path) -> list[Path]:
-    """The modules that stand in a program's folder, and all files of the packages there.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> for name in ("job.py", "data.csv", "models/__init__.py", "models/schema.json", "out/part.json"):
-        ...     (folder / name).parent.mkdir(exist_ok=True); (folder / name).touch()
-        >>> [path.relative_to(folder).as_posix() for path in program_files(folder)]
-        ['job.py', 'models/__init__.py', 'models/schema.json']
-    """
-    modules = [path for path in folder.iterdir() if path.suffix in MODULE_ENDINGS and path.is_file()]
-    packages = [path for path in folder.iterdir() if (path / "__init__.py").is_file()]
-    return sorted([*modules, *(file for package in packages for file in files_of(package))])

@@ -1,5 +1,6 @@
-"""Files `*.pth` of what a user brings: folders that they name are searched, code in them is never run.
+"""Folders of what a user brings that are searched: parts of wheels, and what files `*.pth` name.
 
+A wheel is not installed here, so its modules stay where it keeps them. Code in `*.pth` files is never run:
 Python's own `site` executes their lines that begin with `import` in every process that starts.
 """
 
@@ -13,7 +14,9 @@ _log = logging.getLogger("headgate.usercode")
 
 
 def searched(folder: Path) -> tuple[str, ...]:
-    r"""A folder and those below it that its `*.pth` files add, in order of search.
+    r"""A folder and those below it that hold modules, too, in order of search.
+
+    They are `NAME-VERSION.data/purelib` and `platlib` of a wheel, and what `*.pth` files in any of them add.
 
     What lies outside of the folder is not part of what the user brings, and is left out with a warning.
 
@@ -26,10 +29,18 @@ def searched(folder: Path) -> tuple[str, ...]:
         >>> [str(Path(entry).relative_to(folder)) for entry in searched(folder)]
         ['.', 'win32', 'win32/lib']
     """
-    found = dict.fromkeys([str(folder)])
-    for file in sorted(folder.glob("*.pth")):
-        found.update(dict.fromkeys(_named(file, folder)))
+    roots = [folder, *_parts_of_wheel(folder)]
+    found = dict.fromkeys(map(str, roots))
+    for root in roots:
+        for file in sorted(root.glob("*.pth")):
+            found.update(dict.fromkeys(_named(file, root)))
     return tuple(found)
+
+
+def _parts_of_wheel(folder: Path) -> Iterator[Path]:
+    for metadata in sorted(folder.glob("*.dist-info/WHEEL")):
+        data = folder / f"{metadata.parent.name.removesuffix('.dist-info')}.data"
+        yield from (part for part in (data / "purelib", data / "platlib") if part.is_dir())
 
 
 def _named(file: Path, folder: Path) -> Iterator[str]:

@@ -6,15 +6,21 @@ wheels are taken, because building a source distribution runs its code.
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
+from headgate.usercode.bundle.artifacts import abi_of_this
 from headgate.usercode.bundle.contents import hash_of_file
 from headgate.usercode.errors import UserCodeLoadError
 
 TIMEOUT_S: Final = 900
+COMPLETE: Final = "complete"
+"""File with the hashes and names of all wheels of a folder, written when they were there."""
 _OPTIONS: Final = (
     *("--only-binary=:all:", "--require-hashes", "--no-deps", "--disable-pip-version-check", "--no-input"),
     *("--quiet",),
@@ -26,20 +32,41 @@ def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
 
     Args:
         requirements: pinned versions with hashes, as `pip-compile --generate-hashes` writes them.
-        cache: folder for what was fetched; the same file is fetched once.
+        cache: folder for what was fetched; the same file is fetched once for each kind of interpreter.
 
     Raises:
         UserCodeLoadError: the file is not there, is not locked, or a wheel cannot be had.
     """
     if not requirements.is_file():
         raise UserCodeLoadError(f"requirements file {str(requirements)!r} is not there")
-    folder = cache / hash_of_file(requirements)[:32]
-    complete = folder / "complete"
-    if not complete.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        _fetch(requirements, folder)
-        complete.touch()
+    folder = cache / f"{hash_of_file(requirements)[:32]}-{abi_of_this()}"
+    if not _is_whole(folder):
+        cache.mkdir(parents=True, exist_ok=True)
+        making = Path(tempfile.mkdtemp(prefix="fetching-", dir=cache))
+        try:
+            _fetch(requirements, making)
+            (making / COMPLETE).write_text(_listed(making))
+            _put_in_place(making, folder)
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
     return tuple(sorted(folder.glob("*.whl")))
+
+
+def _put_in_place(making: Path, folder: Path) -> None:
+    if not _is_whole(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # somebody else was first: that folder is as good
+        making.rename(folder)
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether its wheels are, byte by byte, those that pip has compared with the hashes of the lock."""
+    complete = folder / COMPLETE
+    return complete.is_file() and complete.read_text() == _listed(folder)
+
+
+def _listed(folder: Path) -> str:
+    return "".join(f"{hash_of_file(wheel)} {wheel.name}\n" for wheel in sorted(folder.glob("*.whl")))
 
 
 def _fetch(requirements: Path, folder: Path) -> None:

@@ -1,25 +1,35 @@
 """Archives that are not trusted: nothing is written outside the folder, and nothing without bound.
 
 Refused by name: absolute paths, `..`, links that lead out, devices and pipes, two entries of one name, more
-files or bytes than the bounds say, and bytes that do not match their checksum.
+files or bytes than the bounds say, and bytes that do not match their checksum. Of a packed environment no
+more than its modules is looked at: what else it holds, as links to the interpreter that it was made with,
+is never written.
 """
 
 from __future__ import annotations
 
+import lzma
 import shutil
 import stat
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
+from headgate.usercode.bundle.environments import inside_of_names, parts_of
 from headgate.usercode.errors import UserCodeLoadError
 
 ZIPS: Final = (".zip", ".whl", ".egg", ".pyz")
 TARS: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _CHUNK: Final = 1 << 20
+_DAMAGED: Final = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError),
+    RuntimeError,  # an encrypted zip, a compression that is not known, links in a circle
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,9 @@ class Bounds:
     bytes: int = 8 << 30
 
 
+STANDARD: Final = Bounds()
+
+
 def is_archive(name: str) -> bool:
     """Whether a file of this name is unpacked.
 
@@ -45,38 +58,85 @@ def is_archive(name: str) -> bool:
     return name.lower().endswith((*ZIPS, *TARS))
 
 
-def unpack(archive: Path, folder: Path, bounds: Bounds = Bounds()) -> None:
-    """Unpack an archive into an empty folder.
+def unpack(archive: Path, folder: Path, bounds: Bounds = STANDARD) -> None:
+    """Unpack an archive into an empty folder; of a packed environment what lies in its site-packages.
 
     Raises:
-        UserCodeLoadError: it is damaged, holds what is refused, or is of no known kind.
+        UserCodeLoadError: it is damaged, holds what is refused, is of no known kind, or is an environment
+            of another Python.
     """
-    name = archive.name.lower()
-    try:
-        if name.endswith(ZIPS):
+    with _named_in_errors(archive):
+        if _is_zip(archive):
             _unpack_zip(archive, folder, bounds)
-        elif name.endswith(TARS):
-            _unpack_tar(archive, folder, bounds)
         else:
-            raise UserCodeLoadError(
-                f"{str(archive)!r} is no archive that is known; expected a name that ends in "
-                f"{', '.join(ZIPS + TARS)}"
-            )
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError) as error:
+            _unpack_tar(archive, folder, bounds)
+
+
+def names_of(archive: Path, bounds: Bounds = STANDARD) -> list[str]:
+    """The names of an archive's entries as it spells them; those of folders end in `/`.
+
+    Raises:
+        UserCodeLoadError: it is damaged, of no known kind, or beyond the bounds.
+    """
+    with _named_in_errors(archive):
+        if _is_zip(archive):
+            with zipfile.ZipFile(archive) as zipped:
+                return zipped.namelist()
+        with tarfile.open(archive) as tarred:
+            return _names(_entries(tarred, archive, bounds))
+
+
+def _is_zip(archive: Path) -> bool:
+    name = archive.name.lower()
+    if not is_archive(name):
+        raise UserCodeLoadError(
+            f"{str(archive)!r} is no archive that is known; expected a name that ends in "
+            f"{', '.join(ZIPS + TARS)}"
+        )
+    return name.endswith(ZIPS)
+
+
+@contextmanager
+def _named_in_errors(archive: Path) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGED as error:
         raise UserCodeLoadError(f"archive {str(archive)!r} cannot be unpacked: {error}") from error
 
 
-class _Writer:
-    """Writes entries below a folder, and counts."""
+def _refused(archive: Path, name: str, why: str) -> UserCodeLoadError:
+    return UserCodeLoadError(f"archive {str(archive)!r} is refused at entry {name!r}: {why}")
 
-    def __init__(self, archive: Path, folder: Path, bounds: Bounds) -> None:
-        self._archive, self._folder, self._bounds = archive, folder.resolve(), bounds
+
+class _Writer:
+    """Writes entries below a folder, and counts.
+
+    Args:
+        archive: for messages.
+        folder: where it is unpacked.
+        bounds: of what is written.
+        inside: the part of it that is written, and that no link may lead out of.
+    """
+
+    def __init__(self, archive: Path, folder: Path, bounds: Bounds, inside: str) -> None:
+        self._archive, self._bounds = archive, bounds
+        self._folder = (folder / inside).resolve()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._inside, self._outside = parts_of(inside), f"outside of {inside or 'the archive'}"
+        self._files: dict[tuple[str, ...], Path] = {}
+        self._links: list[tuple[str, str, Path]] = []
         self._seen: set[str] = set()
         self._bytes = 0
 
+    def wants(self, name: str) -> bool:
+        """Whether an entry is written."""
+        count = len(self._inside)
+        parts = parts_of(name)
+        return count == 0 or (parts[:count] == self._inside and len(parts) > count)
+
     def place(self, name: str) -> Path:
         """Where an entry goes."""
-        path = PurePosixPath(name.replace("\\", "/"))
+        path = PurePosixPath(*parts_of(name))
         if path.is_absolute() or ".." in path.parts or not path.parts or ":" in path.parts[0]:
             raise self.refused(name, "its name leads out of the archive")
         if str(path) in self._seen:
@@ -84,14 +144,15 @@ class _Writer:
         self._seen.add(str(path))
         if len(self._seen) > self._bounds.files:
             raise self.refused(name, f"there are more than {self._bounds.files} entries")
-        target = self._folder.joinpath(*path.parts)
+        target = self._folder.joinpath(*path.parts[len(self._inside) :])
         if not target.parent.resolve().is_relative_to(self._folder):
             raise self.refused(name, "it lies behind a link that leads out")
         return target
 
     def folder(self, name: str) -> None:
         """An entry that is a folder."""
-        self.place(name.rstrip("/")).mkdir(parents=True, exist_ok=True)
+        if parts_of(name):  # the top itself is one in many tars
+            self.place(name).mkdir(parents=True, exist_ok=True)
 
     def file(self, name: str, source: IO[bytes], executable: bool) -> None:
         """An entry that is a file."""
@@ -104,57 +165,102 @@ class _Writer:
                     raise self.refused(name, f"all together unpacks to more than {self._bounds.bytes} bytes")
                 file.write(chunk)
         target.chmod(0o700 if executable else 0o600)
+        self._files[parts_of(name)] = target
+
+    def copy(self, name: str, of: str) -> None:
+        """An entry that is a hard link: a file of its own, with the bytes of one written before."""
+        original = self._files.get(parts_of(of))
+        if original is None:
+            raise self.refused(name, f"it is a hard link to {of!r}, which is no file that comes before it")
+        with original.open("rb") as source:
+            self.file(name, source, bool(original.stat().st_mode & stat.S_IXUSR))
 
     def link(self, name: str, to: str) -> None:
         """An entry that is a symbolic link."""
         target = self.place(name)
-        destination = (target.parent / to).resolve()
-        if PurePosixPath(to).is_absolute() or not destination.is_relative_to(self._folder):
-            raise self.refused(name, f"it links to {to!r}, outside of the archive")
+        self._check_link(name, to, target)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(to)
+        self._links.append((name, to, target))
+
+    def finish(self) -> None:
+        """Look at all links again: one that was harmless by itself may lead out by way of a later one."""
+        for name, to, target in self._links:
+            self._check_link(name, to, target)
 
     def refused(self, name: str, why: str) -> UserCodeLoadError:
         """The error for an entry."""
-        return UserCodeLoadError(f"archive {str(self._archive)!r} is refused at entry {name!r}: {why}")
+        return _refused(self._archive, name, why)
+
+    def _check_link(self, name: str, to: str, target: Path) -> None:
+        destination = (target.parent / to).resolve()
+        if PurePosixPath(to).is_absolute() or not destination.is_relative_to(self._folder):
+            raise self.refused(name, f"it links to {to!r}, {self._outside}")
 
 
 def _unpack_zip(archive: Path, folder: Path, bounds: Bounds) -> None:
-    writer = _Writer(archive, folder, bounds)
     with zipfile.ZipFile(archive) as opened:
+        writer = _Writer(archive, folder, bounds, inside_of_names(opened.namelist(), archive))
         for entry in opened.infolist():
-            mode = entry.external_attr >> 16
-            if entry.is_dir():
-                writer.folder(entry.filename)
-            elif stat.S_ISLNK(mode):
-                writer.link(entry.filename, opened.read(entry).decode())
-            elif mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-                raise writer.refused(entry.filename, "it is no file, folder or link")
-            else:
-                with opened.open(entry) as source:
-                    writer.file(entry.filename, source, bool(mode & stat.S_IXUSR))
+            if writer.wants(entry.filename):
+                _write_zipped(opened, entry, writer)
+    writer.finish()
+
+
+def _write_zipped(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, writer: _Writer) -> None:
+    mode = entry.external_attr >> 16
+    if entry.is_dir():
+        writer.folder(entry.filename)
+    elif stat.S_ISLNK(mode):
+        writer.link(entry.filename, opened.read(entry).decode())
+    elif mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        raise writer.refused(entry.filename, "it is no file, folder or link")
+    else:
+        with opened.open(entry) as source:
+            writer.file(entry.filename, source, bool(mode & stat.S_IXUSR))
 
 
 def _unpack_tar(archive: Path, folder: Path, bounds: Bounds) -> None:
-    writer = _Writer(archive, folder, bounds)
     with tarfile.open(archive) as opened:
-        for entry in _entries(opened):
-            if entry.isdir():
-                if entry.name not in (".", "./"):
-                    writer.folder(entry.name)
-            elif entry.issym():
-                writer.link(entry.name, entry.linkname)
-            elif entry.isfile():
-                source = opened.extractfile(entry)
-                assert source is not None
-                writer.file(entry.name, source, bool(entry.mode & stat.S_IXUSR))
-            else:
-                raise writer.refused(entry.name, "it is no file, folder or symbolic link")
+        entries = _entries(opened, archive, bounds)
+        writer = _Writer(archive, folder, bounds, inside_of_names(_names(entries), archive))
+        for entry in entries:
+            if writer.wants(entry.name):
+                _write_tarred(opened, entry, writer)
+    writer.finish()
 
 
-def _entries(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+def _write_tarred(opened: tarfile.TarFile, entry: tarfile.TarInfo, writer: _Writer) -> None:
+    if entry.isdir():
+        writer.folder(entry.name)
+    elif entry.issym():
+        writer.link(entry.name, entry.linkname)
+    elif entry.islnk():
+        writer.copy(entry.name, entry.linkname)
+    elif entry.isfile():
+        source = opened.extractfile(entry)
+        assert source is not None
+        writer.file(entry.name, source, bool(entry.mode & stat.S_IXUSR))
+    else:
+        raise writer.refused(entry.name, "it is no file, folder or link")
+
+
+def _entries(opened: tarfile.TarFile, archive: Path, bounds: Bounds) -> list[tarfile.TarInfo]:
+    """All of a tar's; what lies between them has been unpacked for it, so bounds hold here, too."""
+    found: list[tarfile.TarInfo] = []
+    size = 0
     while (entry := opened.next()) is not None:
-        yield entry
+        found.append(entry)
+        size += entry.size
+        if len(found) > bounds.files:
+            raise _refused(archive, entry.name, f"there are more than {bounds.files} entries")
+        if size > bounds.bytes:
+            raise _refused(archive, entry.name, f"all together unpacks to more than {bounds.bytes} bytes")
+    return found
+
+
+def _names(entries: list[tarfile.TarInfo]) -> list[str]:
+    return [f"{entry.name}/" if entry.isdir() else entry.name for entry in entries]
 
 
 def remove(folder: Path) -> None:

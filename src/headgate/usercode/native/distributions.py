@@ -17,6 +17,8 @@ EXTENSIONS: Final = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 _NOT_CONTENT: Final = ("RECORD", "INSTALLER", "direct_url.json", "REQUESTED")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NOT_LINKED: Final = frozenset({"..", "bin", "__pycache__", ""})
+_LIBRARY: Final = re.compile(r"\.so(\.\d+)*$")  # a name with `.so` elsewhere is of data
+_OF_WHEEL: Final = re.compile(r"^[^/]+\.data/(purelib|platlib)/")
 _OF_INTERPRETER: Final = re.compile(r"\.(cpython-|abi3\.)")
 
 
@@ -70,12 +72,13 @@ def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dic
     for asked in [None] if names is None else names:
         for distribution in distributions(name=asked, path=path):
             name = distribution.metadata["Name"]  # none: what an uninstallation has left of one
-            if name and _normal(name) not in found:
-                found[_normal(name)] = _described(distribution)
+            if name and normal(name) not in found:
+                found[normal(name)] = _described(distribution)
     return found
 
 
-def _normal(name: str) -> str:
+def normal(name: str) -> str:
+    """A distribution's name as all its spellings are compared."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -89,7 +92,7 @@ def _described(distribution: Distribution) -> Installed:
         if not str(file).endswith((".pyc", *_NOT_CONTENT)) and not str(file).startswith("..")
     )
     return Installed(
-        _normal(distribution.metadata["Name"]),
+        normal(distribution.metadata["Name"]),
         distribution.version,
         hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32],
         str(distribution.locate_file("")),
@@ -104,17 +107,17 @@ def _required(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         name = _NAME.match(line)
         if name is not None and "extra ==" not in line:
-            yield _normal(name.group())
+            yield normal(name.group())
 
 
 def _is_compiled(name: str) -> bool:
     last = name.rpartition("/")[2]
-    return last.endswith(EXTENSIONS) or ".so" in last
+    return last.endswith(EXTENSIONS) or _LIBRARY.search(last) is not None
 
 
 def _top(name: str) -> str:
     """The top-level module that a file belongs to; empty for metadata and what lies elsewhere."""
-    first, slash, _ = name.partition("/")
+    first, slash, _ = _OF_WHEEL.sub("", name).partition("/")
     if first.endswith((".dist-info", ".libs", ".data")) or first in ("..", "__pycache__", "bin"):
         return ""
     return first if slash else first.partition(".")[0] if first.endswith((".py", *EXTENSIONS)) else ""

@@ -128,9 +128,7 @@ def _canary(table: dict[str, ModuleType]) -> bool:
 
 def _no_isolation(why: str) -> str:
     version = ".".join(map(str, sys.version_info[:3]))
-    return (
-        f"user code cannot be kept apart within one process on this interpreter ({version}): {why}"
-    )
+    return f"user code cannot be kept apart within one process on this interpreter ({version}): {why}"
 
 
 def replace_import(make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

@@ -59,8 +59,8 @@ def enter(
     loaded = environment.modules & sys.modules.keys()
     _refuse_loaded(environment, loaded)
     if environment.whole:
-        _entered[environment.key] = (None, arrived)
         _put_all_in_place(arrived, settings)
+        _entered[environment.key] = (None, arrived)
         return True
     leased = cache.lease(environment.key, lambda folder: _link(environment, arrived, folder))
     try:

@@ -26,7 +26,7 @@ from headgate.deploy.spark.user_code.orders import (
     UserCodeOptions,
 )
 from headgate.usercode.bundle.artifacts import Artifact
-from headgate.usercode.native.distributions import Installed, installed_in
+from headgate.usercode.native.distributions import Installed, installed_in, normal
 from headgate.usercode.native.policy import NativePlan, Place, plan, with_requirements
 
 _BOUND: Final = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
@@ -201,6 +201,7 @@ def check_supported(versions: Mapping[str, str], requirements: Iterable[str]) ->
         UsageError: one is out of range.
 
     Example:
+        >>> check_supported({"typing-extensions": "4.12"}, ["typing_extensions>=4.12"])
         >>> check_supported({"numpy": "1.26.4"}, ["numpy>=2", 'x>=3; extra == "y"'])
         Traceback (most recent call last):
             ...
@@ -208,7 +209,7 @@ def check_supported(versions: Mapping[str, str], requirements: Iterable[str]) ->
     """
     for requirement in requirements:
         name = _NAME.match(requirement)
-        version = None if name is None or "extra ==" in requirement else versions.get(name.group().lower())
+        version = None if name is None or "extra ==" in requirement else versions.get(normal(name.group()))
         if version is None:
             continue
         for sign, bound in _BOUND.findall(requirement):

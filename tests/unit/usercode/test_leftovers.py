@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headgate.deploy.spark.user_code.leftovers import Leftovers
 from headgate.usercode.exhaustion import LoaderBounds
+from headgate.usercode.leftovers import Leftovers
 from headgate.usercode.realm.leaks import LeakReport
 from headgate.usercode.realm.loader import Realm
 
