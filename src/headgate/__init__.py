@@ -58,6 +58,7 @@ from headgate.api.operator_state import (
     broadcast_state,
     operator_list_state,
 )
+from headgate.api.release import register_release_hook
 from headgate.api.serializers import (
     CompositeTypeSerializerSnapshot,
     DataInputView,
@@ -251,6 +252,7 @@ __all__ = [
     "operator_list_state",
     "pickled",
     "reducing_state",
+    "register_release_hook",
     "run_program",
     "serializer_for",
     "spark",

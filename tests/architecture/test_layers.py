@@ -16,7 +16,7 @@ OURS = {
     "metrics": ["common"],
     "core": ["common.ids", "common.errors", "common.time", "common.layered", "serde.compatibility"],
     "graph": ["common", "serde", "records"],
-    "api": ["common", "serde", "records", "graph", "usercode.brought", "usercode.errors"],
+    "api": ["common", "serde", "records", "graph", "usercode.brought", "usercode.errors", "usercode.release"],
     "state": ["common", "serde", "records", "metrics", "api.state", "api.operator_state", "core.timers"],
     "checkpoint": ["common", "serde", "metrics", "core.checkpoint", "core.machine", "state.snapshots"],
     "ha": ["common", "checkpoint.store"],

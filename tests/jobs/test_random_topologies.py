@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from topologies import run_on_mini_cluster
 
+from headgate.testing.simulation.faults import MIXES
 from sim.planted import IN_FLIGHT_BUGS, planted
 from sim.topology import draw_topology
 from sim.topology_answer import answer_of
@@ -58,6 +59,12 @@ def test_barriers_wait_for_those_that_come_behind_records(mode: str) -> None:
 def test_many_topologies_survive_faults(mode: str) -> None:
     """The same for many more."""
     assert failures([run_topology(seed, mode) for seed in SEEDS_LONG]) == ""
+
+
+@pytest.mark.parametrize(("seed", "mode"), [(12_666, "timeout")])
+def test_seeds_that_once_failed(seed: int, mode: str) -> None:
+    """Rescaled while one copy of a keyed function had seen the end of time and the others no time at all."""
+    assert failures([run_topology(seed, mode, MIXES["default"])]) == ""
 
 
 def test_a_seed_decides_everything() -> None:

@@ -273,14 +273,13 @@ def test_nothing_of_a_program_stays_behind_its_end(tmp_path: Path) -> None:
 
 KEEPS_ITSELF = """
 import headgate as hg
-from headgate.usercode.release import register_release_hook
 hg.KEPT = [*getattr(hg, "KEPT", []), lambda: hg]
 def end():
     with open(__file__ + ".ended", "a") as file:
         file.write("once ")
 def first(n):
-    register_release_hook("end", end)
-    register_release_hook("end", end)
+    hg.register_release_hook("end", end)
+    hg.register_release_hook("end", end)
     return n
 env = hg.Environment(parallelism=2, executor="mini-cluster")
 env.from_collection([1, 2, 3]).map(first).collect_later()

@@ -149,7 +149,7 @@ def run_program(
         PlanError: there is no such file, or it neither executes a job nor has ``build``.
         ConfigError: an option does not exist or has a wrong value.
         UserCodeLoadError: something that the program brings is not there, or cannot be used; or this
-            interpreter keeps no two programs apart, and another one runs.
+            interpreter keeps no two programs apart, and this process has run another one.
 
     Example:
         >>> import pathlib, tempfile
@@ -292,12 +292,14 @@ def _as_script(file: Path, arguments: Sequence[str], code: BroughtCode | None) -
     if code is not None:
         code.main.__file__ = str(file)
         # It is the whole process's: of programs in several threads only those have it that cannot do without.
-        if arguments or threading.current_thread() is threading.main_thread():
+        has_arguments = bool(arguments) or threading.current_thread() is threading.main_thread()
+        if has_arguments:
             sys.argv = [str(file), *arguments]
         try:
             yield code.main
         finally:
-            sys.argv = argv
+            if has_arguments:
+                sys.argv = argv
         return
     # The module stays `__main__` until the job has ended: annotations of the program's classes are
     # resolved, and its classes are shipped, through that name.

@@ -22,7 +22,7 @@ from headgate.common.keygroups import key_group_range
 from headgate.common.options import IGNORE_UNCLAIMED_STATE
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.redistribution import redistribute
-from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
+from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode, TimestampsNode
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.in_flight.shares import check_receivers, old_parallelism
 from headgate.runtime.operators.split_marks import MARKS
@@ -58,7 +58,8 @@ def assign_state(
         for node in vertex.chain:
             old = checkpoint.operators.get(node.uid or "", [])
             if old:
-                shares = share_operator(old, vertex.parallelism, plan.max_parallelism)
+                makes_time = isinstance(node, TimestampsNode)
+                shares = share_operator(old, vertex.parallelism, plan.max_parallelism, makes_time)
                 for mine, share in zip(per_subtask, shares, strict=True):
                     mine.extend(share)
         restored.extend((vertex.id, index, states) for index, states in enumerate(per_subtask) if states)
@@ -219,17 +220,27 @@ def _keeps_state(node: Node) -> bool:
 
 
 def share_operator(
-    old: Sequence[OperatorSubtaskState], parallelism: int, max_parallelism: int
+    old: Sequence[OperatorSubtaskState], parallelism: int, max_parallelism: int, makes_time: bool = False
 ) -> list[list[OperatorSubtaskState]]:
-    """The states of one operator for each of `parallelism` subtasks."""
+    """The states of one operator for each of `parallelism` subtasks.
+
+    Args:
+        old: of the snapshot's subtasks.
+        parallelism: number of new ones.
+        max_parallelism: number of key groups.
+        makes_time: whether event time is made here, by what each subtask has read itself. One that has read
+            nothing has no opinion of the time then. Elsewhere time comes from outside, and one that it has
+            not reached yet is behind the others.
+    """
     held = _share_operator_state(old, parallelism)
     if len(old) == parallelism:
         return [
             [msgspec.structs.replace(state, operator_state=mine)]
             for state, mine in zip(old, held, strict=True)
         ]
-    mark = _least(state.watermark for state in old)
-    firing = _firing_to(old, mark)
+    states = [state for state in old if not (makes_time and state.watermark == WATERMARK_MIN)]
+    mark = _least(state.watermark for state in states)
+    firing = _firing_to(states, mark)
     lists = [_share_lists(old, parallelism, index) for index in range(parallelism)]
     shares: list[list[OperatorSubtaskState]] = []
     for index in range(parallelism):
@@ -244,8 +255,7 @@ def share_operator(
 
 
 def _least(marks: Iterable[int | None]) -> int | None:
-    # A subtask that never saw a record has no opinion of the time.
-    return min((mark for mark in marks if mark is not None and mark != WATERMARK_MIN), default=None)
+    return min((mark for mark in marks if mark is not None), default=None)
 
 
 def _firing_to(old: Sequence[OperatorSubtaskState], mark: int | None) -> int | None:

@@ -16,23 +16,8 @@ _of_process: Final[set[str]] = set()
 """Names of hooks of code that has a process to itself, or lives among everything else."""
 
 
-def register_release_hook(name: str, hook: Callable[[], Any]) -> None:
-    """Have a function called once when the job's code is let go of in this process.
-
-    That is when the last task of the job, or the program on the driver, has ended. Where code is not loaded
-    apart it is the end of the process, which Spark's workers may be denied. A hook that raises is logged, and
-    the others are called all the same.
-
-    Args:
-        name: of the hook; one that is registered is left as it is, so that every subtask may register it.
-        hook: called without arguments, in the job's realm.
-
-    Raises:
-        UsageError: the job has ended.
-
-    Example:
-        >>> register_release_hook("connections", lambda: None)
-    """
+def register(name: str, hook: Callable[[], Any]) -> None:
+    """See `headgate.register_release_hook`."""
     realm = context.current()
     if realm is None:
         with _lock:

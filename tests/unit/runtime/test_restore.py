@@ -14,7 +14,7 @@ import headgate as hg
 from headgate.common.errors import UsageError
 from headgate.common.ids import VertexId
 from headgate.common.keygroups import key_group_range
-from headgate.common.time import WATERMARK_MIN
+from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.graph.logical import KeyedProcessNode, MapNode, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.restore import (
@@ -139,6 +139,15 @@ def test_event_time_becomes_the_least() -> None:
         100,
         40,
     ]
+
+
+def test_one_that_no_time_has_reached_is_the_slowest() -> None:
+    """Where time comes from outside; a reader that has read nothing knows no time of its own."""
+    old = keyed("u", 2, [WATERMARK_MAX, WATERMARK_MIN])
+    assert {state.watermark for share in share_operator(old, 3, GROUPS) for state in share} == {WATERMARK_MIN}
+    readers = [OperatorSubtaskState("u", None, watermark=mark) for mark in (70, WATERMARK_MIN)]
+    shares = share_operator(readers, 3, GROUPS, makes_time=True)
+    assert {state.watermark for share in shares for state in share} == {70}
 
 
 def test_state_is_found_by_uid_in_every_chain() -> None:
@@ -351,8 +360,8 @@ def test_committables_are_not_shared_out() -> None:
         ([(10, 50), (20, None)], (10, 20)),
         ([(10, None), (20, 40)], (10, None)),
         ([(10, None), (20, None)], (10, None)),
-        ([(10, 50), (WATERMARK_MIN, None)], (10, 50)),
-        ([(None, None), (WATERMARK_MIN, 30)], (None, 30)),
+        ([(10, 50), (WATERMARK_MIN, None)], (WATERMARK_MIN, None)),
+        ([(None, None), (WATERMARK_MIN, 30)], (WATERMARK_MIN, 30)),
         ([(None, None), (None, None)], (None, None)),
     ],
 )
