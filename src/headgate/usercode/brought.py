@@ -23,7 +23,7 @@ from headgate.usercode.bundle.cache import Leased
 from headgate.usercode.bundle.contents import hash_of
 from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
 from headgate.usercode.leftovers import Leftovers
-from headgate.usercode.loaders import end
+from headgate.usercode.loaders import let_go
 from headgate.usercode.native.distributions import installed_in
 from headgate.usercode.native.policy import Place, plan
 from headgate.usercode.process_tier import ProcessCode, running_alone
@@ -72,8 +72,12 @@ class ProgramCode(RealmCode):
         return self._brought.paths
 
     def close(self) -> None:
-        """Run what the program has left for its end; it loads nothing any more, and who keeps it is named."""
-        _leftovers.ended(end(self.realm, self._library))
+        """Run what the program has left for its end; it loads nothing any more.
+
+        Who keeps it all the same is named when the next program begins.
+        """
+        let_go(self.realm, self._library)
+        _leftovers.closed(self.realm)
         self._brought.release()
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.usercode.exhaustion import LoaderBounds
-from headgate.usercode.realm.leaks import LeakReport
+from headgate.usercode.realm.leaks import LeakReport, examine
 from headgate.usercode.realm.loader import Realm
 
 BUILTINS: Final = "builtins"
@@ -31,8 +31,8 @@ class _Left:
     tokens: Mapping[str, weakref.ref[Any]]
     grown: int
     closed_s: float = 0.0
-    report: LeakReport | None = None
-    """What was found at the end; None once it is told."""
+    report: Callable[[], LeakReport] | None = None
+    """Gives what is found of it; None once it is told."""
 
     def modules(self) -> int:
         return sum(token() is not None for name, token in self.tokens.items() if name != BUILTINS)
@@ -72,8 +72,15 @@ class Leftovers:
                 _log.warning("%s", report)
             return
         grown = max(0, resident_bytes() - before.grown)
-        self._left.append(_Left(before.tokens, grown, self._clock(), report))
+        self._left.append(_Left(before.tokens, grown, self._clock(), lambda: report))
         self._judge()
+
+    def closed(self, realm: Realm) -> None:
+        """The same for one whose last callers are on the stack still: it is looked at with the next judgement."""
+        before = self._opened.pop(realm.name, None)
+        if before is not None:
+            grown = max(0, resident_bytes() - before.grown)
+            self._left.append(_Left(before.tokens, grown, self._clock(), lambda: examine(realm)))
 
     def exceeded(self, bounds: LoaderBounds) -> str | None:
         """What is wrong with this process; None when nothing is.
@@ -96,9 +103,9 @@ class Leftovers:
             gc.collect()  # modules are cycles: what nobody holds any more may still be there
             leaked = self._overdue()
         for one in leaked:
-            if one.report is not None and one.report.leaked:
-                _log.warning("%s", one.report)
-            one.report = None
+            report, one.report = None if one.report is None else one.report(), None
+            if report is not None and report.leaked:
+                _log.warning("%s", report)
         return leaked
 
     def _overdue(self) -> list[_Left]:

@@ -146,15 +146,17 @@ class UserCodeLoaders:
             held = self._held.pop(job, None)
         if held is None:
             return
-        self._report(end(held.realm, held.library))
+        let_go(held.realm, held.library, JOIN_TIMEOUT_S)
+        self._report(examine(held.realm))
 
 
-def end(realm: Realm, library: StandardLibrary) -> LeakReport:
-    """Close a realm as the module says; gives what is left of it.
+def let_go(realm: Realm, library: StandardLibrary, join_s: float = 0.0) -> None:
+    """Close a realm as the module says.
 
     Args:
         realm: that nobody uses any more.
         library: the standard library as it was when the realm was opened.
+        join_s: how long its threads are waited for.
     """
     for name, hook in realm.release_hooks.items():
         try:
@@ -163,21 +165,20 @@ def end(realm: Realm, library: StandardLibrary) -> LeakReport:
             _log.exception("release hook %r of job %r failed", name, realm.name)
     realm.release_hooks.clear()
     realm.close()
-    _join(realm)
+    _join(realm, join_s)
     purge(realm, library)
-    return examine(realm)
 
 
 def _open(job: str, artifacts: Artifacts) -> Realm:
     return Realm(job, artifacts.paths, artifacts.settings)
 
 
-def _join(realm: Realm) -> None:
+def _join(realm: Realm, join_s: float) -> None:
     """Give the realm's threads a moment: most end by themselves when what they wait for is gone."""
     threads: Sequence[threading.Thread] = [thread for thread in realm.threads if thread.is_alive()]
     for thread in threads:
         if thread is not threading.current_thread():
-            thread.join(JOIN_TIMEOUT_S / len(threads))
+            thread.join(join_s / len(threads))
 
 
 def _log_report(report: LeakReport) -> None:

@@ -20,8 +20,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
-import cloudpickle
-
 from headgate.common.loader_options import ResolveOrder
 from headgate.common.search_path import framework_path
 from headgate.usercode.bundle.brought import Brought
@@ -156,12 +154,14 @@ class SameProcess:
         return function(*args)
 
     def pickler(self) -> Any:
-        """The framework's own."""
+        """The framework's own; loaded when something is shipped, and not for a look at a plan."""
+        import cloudpickle
+
         return cloudpickle
 
     def load(self, payload: bytes) -> Any:
         """Restored among everything else, for nothing else is here."""
-        return cloudpickle.loads(payload)
+        return self.pickler().loads(payload)
 
 
 class ProcessCode(SameProcess):

@@ -193,8 +193,13 @@ def _frames() -> Iterator[types.FrameType]:
 
 def _name_in(holder: Any, thing: Any) -> str:
     if type(holder) is dict:
-        return next((f"[{key!r}]" for key, value in holder.items() if value is thing), "")
+        return next((f"[{_key(key)}]" for key, value in holder.items() if value is thing), "")
     return ""
+
+
+def _key(key: Any) -> str:
+    """A key, where it can be shown without running anybody's code."""
+    return repr(key) if type(key) in (str, int, bytes, bool) else type(key).__name__
 
 
 def _described(thing: Any) -> str:
