@@ -76,7 +76,7 @@ class Leftovers:
         self._judge()
 
     def closed(self, realm: Realm) -> None:
-        """The same for one whose last callers are on the stack still: it is looked at with the next judgement."""
+        """The same for one whose last callers are still on the stack: it is looked at later."""
         before = self._opened.pop(realm.name, None)
         if before is not None:
             grown = max(0, resident_bytes() - before.grown)

@@ -78,15 +78,18 @@ class UserCodeLoaders:
     Args:
         open_realm: makes a realm; another one in tests.
         report: is told what was found behind each end.
+        join_s: how long an end waits for threads of the job's code.
     """
 
     def __init__(
         self,
         open_realm: Callable[[str, Artifacts], Realm] | None = None,
         report: Callable[[LeakReport], None] | None = None,
+        join_s: float = JOIN_TIMEOUT_S,
     ) -> None:
         self._open = _open if open_realm is None else open_realm
         self._report = _log_report if report is None else report
+        self._join_s = join_s
         self._held: dict[str, _Held] = {}
         self._lock = threading.RLock()
 
@@ -146,7 +149,7 @@ class UserCodeLoaders:
             held = self._held.pop(job, None)
         if held is None:
             return
-        let_go(held.realm, held.library, JOIN_TIMEOUT_S)
+        let_go(held.realm, held.library, self._join_s)
         self._report(examine(held.realm))
 
 

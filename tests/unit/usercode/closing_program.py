@@ -47,7 +47,7 @@ class Job:
         (folder / f"{self.name}.py").write_text(text)
         (folder / "late.py").write_text("VERSION = 1\n")
         self.reports: list[LeakReport] = []
-        self.loaders = UserCodeLoaders(report=self.reports.append)
+        self.loaders = UserCodeLoaders(report=self.reports.append, join_s=0.5)
         artifacts = Artifacts("key", (str(folder),), RealmSettings(check_leaked=check_leaked))
         self.lease: Lease = self.loaders.lease(self.name, artifacts)
         self.module: Any = self.lease.realm.import_module(self.name)
