@@ -62,7 +62,7 @@ def job(cluster: StandaloneCluster, folder: Path, version: int, options: Sequenc
 
 def published(folder: Path) -> list[dict[str, Any]]:
     """Rows of all published files."""
-    files = [file for file in (folder / "out").rglob("*.jsonl") if not file.name.startswith((".", "_"))]
+    files = (folder / "out").glob("part-*.jsonl")  # what is not committed yet is in a folder of its own
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
