@@ -41,9 +41,13 @@ class ModuleTable(dict[str, Any]):
 
     def __setitem__(self, name: str, module: Any) -> None:
         realm = current()
-        if realm is None or (realm.home(name) is None and _by_import(sys._getframe(1).f_globals)):
+        if realm is None:
             dict.__setitem__(self, name, module)
-        elif dict.get(self, name, _MISSING) is not module or realm.home(name) is not None:
+        elif realm.home(name) is not None:
+            realm.store(name, module)
+        elif _by_import(sys._getframe(1).f_globals):
+            dict.__setitem__(self, name, module)
+        elif dict.get(self, name, _MISSING) is not module:
             realm.store(name, module)
 
     def __delitem__(self, name: str) -> None:
@@ -64,16 +68,17 @@ class ModuleTable(dict[str, Any]):
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
         """As a dict's."""
-        module = self.get(name, _MISSING)
-        if module is _MISSING:
-            if default is _MISSING:
-                raise KeyError(name)
-            return default
         realm = current()
-        if realm is None or (realm.home(name) is None and _by_import(sys._getframe(1).f_globals)):
-            dict.pop(self, name, None)
-        elif realm.home(name) is not None:
-            del self[name]
+        home = None if realm is None else realm.home(name)
+        if home is not None:
+            module = home.pop(name, default)
+            realm.forget(name)
+        elif realm is None or _by_import(sys._getframe(1).f_globals):
+            module = dict.pop(self, name, default)
+        else:
+            module = dict.get(self, name, default)
+        if module is _MISSING:
+            raise KeyError(name)
         return module
 
     def clear(self) -> None:

@@ -168,7 +168,8 @@ class Realm:
 
     def forget(self, name: str) -> None:
         """See `context.View`."""
-        self._homes.pop(name, None)
+        if self.decide(name).origin is not Origin.CHILD:
+            self._homes.pop(name, None)
 
     def clear(self) -> None:
         """See `context.View`."""

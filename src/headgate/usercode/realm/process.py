@@ -37,7 +37,7 @@ def install() -> None:
         interpreter.replace_module_table(table)
         path = DispatchingList(sys.path, "path")
         meta_path = DispatchingList(sys.meta_path, "meta_path")
-        keep_in_sys({"path": path, "meta_path": meta_path, "modules": table})
+        keep_in_sys(path, meta_path, table)
         interpreter.replace_import(import_of_framework)
         importlib.import_module = import_module_of_caller()
         interpreter.wrap_thread_start(_inheriting)
