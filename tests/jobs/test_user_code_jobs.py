@@ -18,7 +18,9 @@ from headgate.api.launch import user_code
 from headgate.common.errors import ConfigError, PlanError
 from headgate.offline.report import Verdict
 from headgate.offline.upgrade import check_upgrade
+from headgate.usercode import brought
 from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.leftovers import Leftovers
 
 PROGRAM = '''
 """Adds amounts up for each shop, with whatever `prices` and `msgspec` it brings."""
@@ -288,12 +290,13 @@ env.execute("keeping")
 
 
 def test_what_programs_leave_on_the_driver_is_told_and_bounded(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By who holds it; beyond the bound no further program is loaded here, as long as that is so."""
     job = tmp_path / "keeps.py"
     job.write_text(KEEPS_ITSELF)
     options = ["classloader.max-leaked-loaders=1", "classloader.release-timeout=0ms"]
+    monkeypatch.setattr(brought, "_leftovers", Leftovers())  # without those of other tests
     try:
         for _ in range(2):
             hg.run_program(job, options=options)
