@@ -110,9 +110,7 @@ def open_program(program: Path, config: Config) -> BroughtCode:
             said = "%s; program %r has this process and Python workers of its own"
             _log.warning(said, error, str(program))
             return ProcessCode(brought, _of_realm(settings, _native(brought.folders, settings)[0]))
-        realm = _opened(brought, settings)
-        _leftovers.opening(realm)
-        return ProgramCode(brought, realm, settings.data_plane)
+        return ProgramCode(brought, _opened(brought, settings), settings.data_plane)
     except BaseException:
         brought.release()
         raise

@@ -76,11 +76,12 @@ class Leftovers:
         self._judge()
 
     def closed(self, realm: Realm) -> None:
-        """The same for one whose last callers are still on the stack: it is looked at later."""
-        before = self._opened.pop(realm.name, None)
-        if before is not None:
-            grown = max(0, resident_bytes() - before.grown)
-            self._left.append(_Left(before.tokens, grown, self._clock(), lambda: examine(realm)))
+        """A program's realm has closed on the driver.
+
+        Its last callers are still on the stack, so it is looked at later. How the process has grown says
+        nothing here: it holds Spark, results, and what other programs do meanwhile.
+        """
+        self._left.append(_Left(realm.tokens, 0, self._clock(), lambda: examine(realm)))
 
     def exceeded(self, bounds: LoaderBounds) -> str | None:
         """What is wrong with this process; None when nothing is.

@@ -16,7 +16,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from headgate.usercode.errors import DifferentUserCodeError
 from headgate.usercode.realm.leaks import LeakReport, examine
@@ -52,10 +52,6 @@ class Lease:
     def __init__(self, realm: Realm, release: Callable[[], None]) -> None:
         self.realm, self._release = realm, release
         self._released = False
-
-    def on_release(self, name: str, hook: Callable[[], Any]) -> None:
-        """Have `hook` called before the realm closes; a name that is there already is left as it is."""
-        self.realm.release_hooks.setdefault(name, hook)
 
     def release(self) -> None:
         """This user is done; the second time does nothing."""

@@ -22,6 +22,7 @@ from headgate.usercode.errors import ClosedUserCodeLoaderError, DifferentUserCod
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
 from headgate.usercode.realm.leaks import LeakReport
 from headgate.usercode.realm.loader import RealmSettings
+from headgate.usercode.release import register
 
 REGISTRY: list[Any] = []
 """What framework code keeps for its users."""
@@ -137,9 +138,10 @@ def _atexit() -> list[str]:
 def _hooks() -> list[str]:
     seen: list[str] = []
     job = Job("with hooks", "")
-    job.lease.on_release("h", lambda: seen.append("hook"))
-    job.lease.on_release("h", lambda: seen.append("again"))
-    job.lease.on_release("fails", lambda: 1 / 0)
+    call = job.lease.realm.call
+    call(register, "h", lambda: seen.append("hook"))
+    call(register, "h", lambda: seen.append("again"))
+    call(register, "fails", lambda: 1 / 0)
     job.end()
     return seen
 

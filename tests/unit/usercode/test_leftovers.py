@@ -69,3 +69,19 @@ def test_what_has_gone_in_time_is_never_told_of(tmp_path: Path, caplog: pytest.L
     assert leftovers.exceeded(BOUNDS) is None
     assert leftovers.modules == 0
     assert caplog.messages == []
+
+
+def test_programs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """One has ended and left nothing; the other still runs in the same driver."""
+    leftovers = Leftovers()
+    (tmp_path / "own.py").write_text("def go(): return 1\n")
+    one, other = (Realm("job.py", [str(tmp_path)]) for _ in range(2))
+    kept = [realm.import_module("own").go for realm in (one, other)]
+    one.close()
+    leftovers.closed(one)
+    assert leftovers.exceeded(BOUNDS) is not None  # `kept` holds it
+    del kept[0]
+    assert leftovers.exceeded(BOUNDS) is None
+    other.close()
+    leftovers.closed(other)
+    assert "1 loaders" in str(leftovers.exceeded(BOUNDS))
