@@ -57,9 +57,9 @@ def spark(open_spark: Callable[..., Any], kafka: KafkaServer) -> Any:
 
 
 @pytest.fixture
-def topics(spark: Any, kafka: KafkaServer) -> Topics:
+def topics(kafka: KafkaServer) -> Topics:
     """What happens to the broker's topics."""
-    return Topics(spark, kafka.address)
+    return Topics(kafka.address)
 
 
 class Job:
