@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import packaging
 import pytest
 
 HERE = Path(__file__).parent
@@ -37,8 +38,10 @@ def run_program(
     name: str, folder: Path, version: str = VERSIONS[0], timeout_s: float = 200.0
 ) -> dict[str, Any]:
     """What a program of checks prints."""
-    ours = folder / "cloudpickle-of-ours"
-    shutil.copytree(Path(cloudpickle.__file__).parent, ours / "cloudpickle", dirs_exist_ok=True)
+    ours = folder / "pure-packages-of-ours"
+    for package in (cloudpickle, packaging):
+        there = Path(str(package.__file__)).parent
+        shutil.copytree(there, ours / there.name, dirs_exist_ok=True)
     path = os.pathsep.join((str(HERE), str(ours)))
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(

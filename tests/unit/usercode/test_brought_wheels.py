@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from headgate.usercode.bundle import requirements
-from headgate.usercode.bundle.artifacts import inside_of, made_from
+from headgate.usercode.bundle.artifacts import inside_of, made_from, unpacked
+from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.bundle.pth import searched
 from headgate.usercode.bundle.requirements import wheels_of
-from headgate.usercode.bundle.wheels import check_wheel
+from headgate.usercode.bundle.wheels import check_platform, check_wheel
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import installed_in
 
@@ -69,6 +71,30 @@ def test_what_is_not_named_as_a_wheel_is_not_judged() -> None:
     """Other archives, and the names under which wheels travel."""
     for name in ("a.whl", "headgate-user-abab.whl", "x-1.0-cp27-cp27m-any.zip"):
         check_wheel(name)
+        check_platform(name)
+
+
+@pytest.mark.parametrize(
+    "system", ["win_amd64", "macosx_10_9_universal2.macosx_11_0_ppc", "manylinux_9_99_x86_64"]
+)
+def test_wheels_for_other_systems_are_refused_where_they_are_unpacked(system: str, tmp_path: Path) -> None:
+    """A driver may run another system than its workers; the cache holds nothing of it."""
+    wheel, cache = tmp_path / f"x-1.0-py3-none-{system}.whl", tmp_path / "cache"
+    with zipfile.ZipFile(wheel, "w") as made:
+        made.writestr("x.py", "")
+    bundle, files = made_from([wheel], tmp_path)
+    with pytest.raises(
+        UserCodeLoadError, match=rf"is for {', '.join(system.split('.'))}, and this machine takes"
+    ):
+        unpacked(bundle, files, ArtifactCache(cache))
+    assert not list(cache.iterdir())
+
+
+def test_wheels_for_any_system_or_this_one_are_unpacked() -> None:
+    """Those that were built on this machine, too."""
+    this = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    check_platform("x-1.0-py3-none-any.whl")
+    check_platform(f"x-1.0-{THIS}-{AS_HERE}-{this}.whl")
 
 
 def test_parts_of_an_unpacked_wheel_are_searched(tmp_path: Path) -> None:

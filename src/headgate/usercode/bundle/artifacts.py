@@ -15,7 +15,7 @@ from headgate.usercode.bundle.contents import hash_of
 from headgate.usercode.bundle.environments import inside_of_folder, inside_of_names
 from headgate.usercode.bundle.packing import packed_folder
 from headgate.usercode.bundle.unpacking import is_archive, names_of, unpack
-from headgate.usercode.bundle.wheels import check_wheel
+from headgate.usercode.bundle.wheels import check_platform, check_wheel
 from headgate.usercode.errors import UserCodeLoadError
 
 
@@ -87,7 +87,7 @@ def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) ->
         cache: where folders are.
 
     Raises:
-        UserCodeLoadError: a file is another than the driver's, or was made for another interpreter.
+        UserCodeLoadError: a file is another than the driver's, or was made for another interpreter or system.
     """
     if bundle.abi != abi_of_this():
         raise UserCodeLoadError(
@@ -106,6 +106,8 @@ def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) ->
 
 
 def _leased(artifact: Artifact, file: Path, cache: ArtifactCache) -> Leased:
+    check_platform(artifact.name)
+
     def make(folder: Path) -> None:
         got = hash_of(file)
         if got != artifact.digest:

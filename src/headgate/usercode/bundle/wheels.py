@@ -1,19 +1,21 @@
-"""What a wheel's name says of the interpreters that it is for; platforms are not compared."""
+"""What a wheel's name says of the interpreters and the machines that it is for."""
 
 from __future__ import annotations
 
-import re
-import sys
-from typing import Final
+from collections.abc import Iterable
+from functools import cache
+
+from packaging.tags import Tag, platform_tags, sys_tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from headgate.usercode.bundle.environments import version_of_this
 from headgate.usercode.errors import UserCodeLoadError
 
-_PYTHON: Final = re.compile(r"(py|cp)(\d)(\d*)")
-
 
 def check_wheel(name: str) -> None:
-    """See that a wheel can be used here; what is no wheel, or not named as one, is left alone.
+    """See that a wheel is for this Python; what is no wheel, or not named as one, is left alone.
+
+    Platforms are not compared: it is the workers' that counts, see :func:`check_platform`.
 
     Args:
         name: of a file.
@@ -29,24 +31,54 @@ def check_wheel(name: str) -> None:
         ...
         headgate.usercode.errors.UserCodeLoadError: wheel 'x-1.0-cp27-cp27mu-linux_x86_64.whl' is for ...
     """
-    parts = name.removesuffix(".whl").split("-")
-    if not name.endswith(".whl") or len(parts) not in (5, 6):
-        return
-    pythons, abis = parts[-3].split("."), parts[-2].split(".")
-    if not any(_fits(python, abi) for python in pythons for abi in abis):
+    tags = _tags_of(name)
+    if tags and not any((tag.interpreter, tag.abi) in _interpreters() for tag in tags):
         raise UserCodeLoadError(
-            f"wheel {name!r} is for {parts[-3]}-{parts[-2]}, and this is Python {version_of_this()}; bring "
-            "the wheel for the Python that the driver and the workers run"
+            f"wheel {name!r} is for {_named(f'{tag.interpreter}-{tag.abi}' for tag in tags)}, and this is "
+            f"Python {version_of_this()}; bring the wheel for the Python that the driver and the workers run"
         )
 
 
-def _fits(python: str, abi: str) -> bool:
-    found = _PYTHON.fullmatch(python)
-    if found is None or int(found[2]) != sys.version_info.major:
-        return False
-    kind, minor, this = found[1], int(found[3] or 0), sys.version_info.minor
-    if kind == "py":
-        return abi == "none" and minor <= this
-    if abi == "abi3":  # free-threaded interpreters have another layout of objects, and no stable one yet
-        return minor <= this and "t" not in sys.abiflags
-    return minor == this and abi in ("none", f"cp{version_of_this().replace('.', '')}")
+def check_platform(name: str) -> None:
+    """See that a wheel is for this machine's system; what is no wheel, or not named as one, is left alone.
+
+    Args:
+        name: of a file.
+
+    Raises:
+        UserCodeLoadError: it is for other systems only.
+
+    Example:
+        >>> check_platform("attrs-24.2.0-py3-none-any.whl")
+        >>> check_platform("x-1.0-py3-none-cray_x1.whl")
+        Traceback (most recent call last):
+        ...
+        headgate.usercode.errors.UserCodeLoadError: wheel 'x-1.0-py3-none-cray_x1.whl' is for cray_x1, and ...
+    """
+    tags = _tags_of(name)
+    if tags and not any(tag in _here() for tag in tags):
+        raise UserCodeLoadError(
+            f"wheel {name!r} is for {_named(tag.platform for tag in tags)}, and this machine takes "
+            f"{next(platform_tags())} and what is older; bring the wheel for the system that workers run on"
+        )
+
+
+def _tags_of(name: str) -> frozenset[Tag]:
+    try:
+        return parse_wheel_filename(name)[3]
+    except InvalidWheelFilename:
+        return frozenset()
+
+
+def _named(those: Iterable[str]) -> str:
+    return ", ".join(sorted(set(those)))
+
+
+@cache
+def _here() -> frozenset[Tag]:
+    return frozenset(sys_tags())
+
+
+@cache
+def _interpreters() -> frozenset[tuple[str, str]]:
+    return frozenset((tag.interpreter, tag.abi) for tag in _here())
