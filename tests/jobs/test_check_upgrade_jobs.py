@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -289,6 +290,36 @@ def test_a_renamed_operator_is_found(snapshot: str, tmp_path: Path) -> None:
     (lost,) = [operator for operator in report.operators if operator.name is None]
     assert lost.suggestion is not None
     assert "did you rename uid 'count' to 'counted'?" in lost.suggestion
+
+
+def test_an_operator_with_state_and_no_uid_is_told(snapshot: str, tmp_path: Path) -> None:
+    """Where checkpoints are off in the program, nothing else has refused it yet."""
+    env = environment(2, {"pipeline.max-parallelism": 128})
+    words = env.from_source(Halting(id(env), 1, WORDS, WORDS), uid="words").process(Waiting(), uid="wait")
+    words.key_by(lambda word: word).process(Old()).sink_to(CountingSink(), uid="out")
+    report = judged(snapshot, env)
+    (unnamed,) = [operator for operator in report.operators if operator.lacks_uid]
+    assert unnamed.suggestion is not None
+    assert "operator 'Old' has state but no uid; give it the one" in unnamed.suggestion
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"groups": 64}, r"128 key groups and the program asks for 64; set pipeline\.max-parallelism to 128"),
+        (
+            {"groups": 512, "parallelism": 200},
+            r"parallelism 200 needs as many key groups.* has 128; run the program at a parallelism of at",
+        ),
+    ],
+)
+def test_what_helps_with_other_key_groups_is_said(
+    changes: dict[str, Any], said: str, snapshot: str, tmp_path: Path
+) -> None:
+    """A parallelism beyond the stored key groups is not mended by fewer of them; the command is whole."""
+    (refusal,) = judged(snapshot, program(tmp_path, **changes)).refusals
+    assert re.search(said, refusal)
+    assert f"headgate savepoint reslice SNAPSHOT TARGET --max-parallelism {changes['groups']}" in refusal
 
 
 def test_state_that_may_be_left_behind_is_no_failure(snapshot: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.testing import SimulationError, simulate
 from headgate.testing.simulation.faults import ALL_KINDS, MIXES, WISHES, FaultMix
-from sim.exhaustive import driver_crashes
+from sim.exhaustive import crashes_at_the_end, driver_crashes
 from sim.planted import BUGS, planted
 from sim.runs import run_seed, run_without_faults
 from sim.store import EventSource
@@ -110,6 +110,25 @@ def test_the_driver_dies_at_some_steps_of_a_checkpoint() -> None:
     assert {(crash.phase, crash.elects) for crash in crashes if crash.struck} == {
         (phase, elects) for phase in ("before", "after") for elects in (False, True)
     }
+
+
+def test_the_driver_dies_at_some_steps_of_the_end() -> None:
+    """The next one finds the job's last checkpoint, or that the job is over; nothing comes twice."""
+    crashes = list(crashes_at_the_end(every=11))
+    assert [crash.tell() for crash in crashes if crash.outcome.violation is not None] == []
+    assert sum(crash.struck for crash in crashes) > 20
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_driver_dies_at_every_step_of_the_end(seed: int) -> None:
+    """Before and after each effect: also between the word that the job is over and its last file."""
+    crashes = list(crashes_at_the_end(seed))
+    assert [crash.tell() for crash in crashes if crash.outcome.violation is not None] == []
+    steps = "\n".join(crash.step for crash in crashes if crash.struck)
+    for word in ("0000000000000000001.ended", "create-if-absent simulated/log/", "/_metadata"):
+        assert word in steps
 
 
 @pytest.mark.proof

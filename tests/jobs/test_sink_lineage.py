@@ -35,8 +35,10 @@ def left_behind(folder: Path, number: int) -> str:
 def test_refused_by_default_with_all_that_one_must_know(tmp_path: Path) -> None:
     """The sink, the snapshot, the newer commit and the choices; nothing was started or changed."""
     uri = left_behind(tmp_path, 4400)
-    with pytest.raises(UsageError) as caught:
-        Job(tmp_path, 4401, 0).run(uri)
+    with Job(tmp_path, 4401, 0).started(uri) as handle:
+        with pytest.raises(UsageError) as caught:
+            handle.result()
+        assert handle.status().restarts == 0
     job = open_checkpoint(uri)[1].job
     for word in (
         "sink 'out'",

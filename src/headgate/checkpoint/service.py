@@ -39,7 +39,7 @@ from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
 from headgate.checkpoint.store.entries import Completed, digest
 from headgate.checkpoint.store.log import CompletedCheckpointLog
-from headgate.common.errors import InternalError, StorageError
+from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.ids import CheckpointId, JobId
 from headgate.common.ports import Disk, NoProbe, Probe
 from headgate.core.checkpoint.shared_state import SharedStateRegistry
@@ -86,6 +86,7 @@ class CheckpointService:
         self._shared = SharedStateRegistry()
         self._counted: set[int] = set()
         self._doomed: set[str] = set()
+        self._log_emptied = False
         self._deed: Deed | None = None
         self._deed_name = f"{job_folder(job)}/{DEED}"
 
@@ -93,9 +94,29 @@ class CheckpointService:
         """Take the job over from every earlier job master.
 
         Raises:
+            UsageError: the job's checkpoints are here, and another store says which of them are complete.
             StorageError: the log cannot be read or written.
         """
+        left = self._left_here()
+        # In this order: whoever has left something had claimed before.
+        if left is not None and self._log.generation() == 0:
+            raise UsageError(
+                f"{self.disk.describe(job_folder(self.job))} holds {left!r} of job {self.job!r}, and the "
+                "store of completed checkpoints that is configured has never heard of that job, so that all "
+                "of it would be deleted as left over; configure the store of before (high-availability.type, "
+                "its ZooKeeper and root), or go on from one of these checkpoints under another "
+                "high-availability.cluster-id"
+            )
         return self._log.claim()
+
+    def _left_here(self) -> str | None:
+        """A file that job masters of this job have left: of a checkpoint, or of a log of them."""
+        folder, log = job_folder(self.job), log_folder(self.job)
+        for name in self.disk.list(folder):
+            is_entry = name.startswith(f"{log}/") and name.rpartition("/")[2].isdigit()
+            if is_entry or checkpoint_of(name, self.job) is not None:
+                return name.removeprefix(f"{folder}/")
+        return None
 
     def check(self, permit: CommitPermit) -> None:
         """Make sure that no other job master has claimed the job since.
@@ -263,7 +284,7 @@ class CheckpointService:
     def discard_completed(self, permit: CommitPermit, checkpoints: Iterable[CheckpointId]) -> None:
         """The job has ended and keeps nothing: delete its completed checkpoints and empty its log.
 
-        Savepoints that the log names stay where they are.
+        Savepoints that the log names stay where they are. May be repeated where it failed.
 
         Raises:
             FencedError: another job master took over; nothing was deleted.
@@ -272,7 +293,9 @@ class CheckpointService:
         gone = set(checkpoints)
         logged = self._log.completed()
         self._count(logged, tolerant=True)
-        self._log.close(permit, terminal=True)
+        if not self._log_emptied:
+            self._log.close(permit, terminal=True)
+            self._log_emptied = True
         newest = max(gone | {CheckpointId(entry.checkpoint) for entry in logged}, default=0)
         self._delete_unused(gone, CheckpointId(newest + 1))
         self._let_go(gone)
@@ -317,8 +340,11 @@ class CheckpointService:
             for name in self._shared.unreferenced(names)
             if (owner := checkpoint_of(name, self.job)) is not None and owner not in spared
         }
-        on_the_way = set(pending)
-        orphans |= {name for name in unfinished if checkpoint_of(name, self.job) not in on_the_way}
+        # Those in the log stay, a few bytes for each driver that died there: one may be the next claim of a
+        # job master that is alive, and nothing here tells how old a file is.
+        owners = {name: checkpoint_of(name, self.job) for name in unfinished}
+        on_the_way = {None, *pending}
+        orphans |= {name for name, owner in owners.items() if owner not in on_the_way}
         return self._delete_all(orphans)
 
     def _write_metadata(self, name: str, data: bytes) -> None:

@@ -45,6 +45,8 @@ class Report:
         damaged: one sentence for each thing that is missing or not intact.
         orphans: URIs of files in snapshots' folders that no completed snapshot refers to; some may belong to
             a checkpoint that is on its way.
+        of_damaged: URIs of such files in a job of which a log entry or metadata is damaged: what they belong
+            to is not known, and pruning leaves them alone.
         unfinished: URIs of files that killed writers left.
         unlogged: URIs of checkpoints with metadata that their job's log does not name.
         notes: what could not be judged, and why.
@@ -59,6 +61,7 @@ class Report:
     bytes: int = 0
     damaged: list[str] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
+    of_damaged: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
     unlogged: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -100,6 +103,7 @@ class _Verifying:
         self._report = Report(place.uri, place.kind, jobs=len(place.jobs))
         self._read: set[tuple[str, FileRange]] = set()
         self._files: set[str] = set()
+        self._doubtful: set[JobId] = set()
         self._done = self._total = 0
 
     def run(self) -> Report:
@@ -150,6 +154,7 @@ class _Verifying:
                 broken = True
                 self._report.damaged.append(str(error))
         if broken:
+            self._doubtful.add(job.job)
             return [entry for _, entry in entries.values() if isinstance(entry, Completed)]
         self._check_links(job, entries)
         return CompletedCheckpointLog(job.disk, log_folder(job.job)).completed()
@@ -178,6 +183,7 @@ class _Verifying:
             found = self._metadata(disk, name, entry)
         except (StorageError, ConfigError) as error:
             if _still_logged(job, entry):
+                self._doubtful.add(job.job)
                 self._report.damaged.append(f"{error} (named by the log of job {job.job!r})")
             return None
         return found
@@ -280,12 +286,13 @@ class _Verifying:
         }
         # What completed while files were read is no orphan.
         logged = {entry.metadata for entry in self._logged_quietly(job)}
+        left = self._report.of_damaged if job.job in self._doubtful else self._report.orphans
         for name in sorted(job.names - needed - logged):
             if checkpoint_of(name, job.job) is None:
                 continue
             if name.rpartition("/")[2] == METADATA:
                 self._report.unlogged.append(job.disk.describe(name))
-            self._report.orphans.append(job.disk.describe(name))
+            left.append(job.disk.describe(name))
 
     @staticmethod
     def _logged_quietly(job: JobFiles) -> list[Completed]:

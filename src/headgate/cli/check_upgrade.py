@@ -35,6 +35,8 @@ _ENDS: Final = {
     Verdict.INCOMPATIBLE: "the program cannot go on from the snapshot",
 }
 
+NOT_READ: Final = "data files were not read; `headgate checkpoint verify` tells whether they are intact"
+
 
 @dataclass(frozen=True, slots=True)
 class UpgradeRequest:
@@ -109,7 +111,14 @@ def render(report: UpgradeReport, color: bool = False) -> str:
     ]
     lines += [one.suggestion for one in report.operators if one.suggestion]
     lines += [f"refused: {why}" for why in report.refusals]
-    return "\n".join([*lines, _ENDS[report.verdict]])
+    return "\n".join([*lines, NOT_READ, _end(report)])
+
+
+def _end(report: UpgradeReport) -> str:
+    if report.verdict is Verdict.ONLY_IN_SNAPSHOT and any(one.lacks_uid for one in report.operators):
+        # To leave state behind is no way out: a job with checkpoints needs the uid all the same.
+        return "state would be lost, so the restore is refused; give each operator with state its uid"
+    return _ENDS[report.verdict]
 
 
 def _compared(what: str, stored: int | None, now: int | None) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from headgate.cli.exit_codes import ExitCode, ending_of
-from headgate.common.errors import StorageError, UsageError
+from headgate.cli.exit_codes import ExitCode, ending_of_look
+from headgate.cli.telling import Told, tell
+from headgate.common.errors import UsageError
 from headgate.common.time import duration_ms
 
 Define = Annotated[
@@ -34,16 +33,16 @@ def verify_stored(
 ) -> None:
     """Read every byte that the snapshots need, and tell what is damaged or left over."""
 
-    def text() -> tuple[str, int]:
+    def text() -> Told:
         from headgate.cli.checkpoint_page import verified, verified_plain, verify_with_progress
         from headgate.offline.storages import storage_options
 
         with storage_options(define or ()):
             report = verify_with_progress(path)
         shown = json.dumps(verified_plain(report), indent=2) if as_json else verified(report)
-        return shown, ExitCode.FINISHED if report.clean else ExitCode.DAMAGED
+        return Told(shown, ExitCode.FINISHED if report.clean else ExitCode.DAMAGED)
 
-    _ended(text)
+    tell(text, as_json, ending_of_look)
 
 
 def prune_stored(
@@ -62,7 +61,7 @@ def prune_stored(
 ) -> None:
     """Delete files that certainly no checkpoint refers to, now or later; jobs may be running."""
 
-    def text() -> tuple[str, int]:
+    def text() -> str:
         from headgate.checkpoint.pruning import prune
         from headgate.cli.checkpoint_page import pruned, pruned_plain
         from headgate.offline.storages import storage_options
@@ -73,21 +72,6 @@ def prune_stored(
             raise UsageError(str(error)) from None
         with storage_options(define or ()):
             found = prune(path, delete=yes, older_than_ms=age_ms)
-        return json.dumps(pruned_plain(found), indent=2) if as_json else pruned(found), ExitCode.FINISHED
+        return json.dumps(pruned_plain(found), indent=2) if as_json else pruned(found)
 
-    _ended(text)
-
-
-def _ended(text: Callable[[], tuple[str, int]]) -> None:
-    try:
-        try:
-            found, code = text()
-        except StorageError as error:
-            # Nothing was judged, which is another answer than "damaged".
-            raise UsageError(str(error)) from None
-    except (Exception, KeyboardInterrupt) as error:
-        ending = ending_of(error)
-        print(ending.text, file=sys.stderr)
-        raise typer.Exit(ending.code) from None
-    print(found)
-    raise typer.Exit(code)
+    tell(text, as_json, ending_of_look)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 from rich.console import Console
 
-from headgate.cli.exit_codes import ExitCode, ending_of
-from headgate.common.errors import InternalError, OperatingError
+from headgate.cli.exit_codes import ending_of_wait
+from headgate.cli.formats import SavepointFormat
+from headgate.cli.telling import tell
+from headgate.common.errors import UsageError
 
 Job = Annotated[str, typer.Argument(metavar="JOB", help="Its name, its id, or the beginning of its id.")]
 Directory = Annotated[
@@ -22,11 +25,16 @@ Directory = Annotated[
         "--savepoint-dir", "--dir", "-d", metavar="DIR", help="Gets the savepoint; else as configured."
     ),
 ]
-Format = Annotated[str, typer.Option("--format", help="canonical (Parquet tables) or native.")]
+Format = Annotated[
+    SavepointFormat, typer.Option("--format", help="Parquet tables, or the backend's own files.")
+]
 Json = Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")]
 Timeout = Annotated[
     float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait; else as long.")
 ]
+
+_BEGINS_JSON: Final = ("{", "[")
+"""What a key that is meant as JSON begins with; a mistake in it would else be looked for as a text."""
 
 checkpoint_app = typer.Typer(
     help="Take, and look after, the checkpoints of jobs.", no_args_is_help=True, rich_markup_mode=None
@@ -51,7 +59,7 @@ def list_jobs(as_json: Json = False) -> None:
                 each.job.forget()
         return shown
 
-    _ended(text)
+    tell(text, as_json, ending_of_wait)
 
 
 def status(job: Job, as_json: Json = False) -> None:
@@ -64,7 +72,7 @@ def status(job: Job, as_json: Json = False) -> None:
         found = connect(job).status()
         return json.dumps(msgspec.to_builtins(found)) if as_json else shown(found, sys.stdout.isatty())
 
-    _ended(text)
+    tell(text, as_json, ending_of_wait)
 
 
 def cancel(job: Job, timeout: Timeout = None, as_json: Json = False) -> None:
@@ -78,7 +86,7 @@ def cancel(job: Job, timeout: Timeout = None, as_json: Json = False) -> None:
             state = found.cancelled(timeout)
         return _said(f"job {found.name!r} is {state}", as_json, job_id=found.job_id, state=state)
 
-    _ended(text)
+    tell(text, as_json, ending_of_wait)
 
 
 def stop(
@@ -87,7 +95,7 @@ def stop(
         bool, typer.Option("--drain", help="Let event time end first: all timers and windows fire.")
     ] = False,
     savepoint_dir: Directory = None,
-    format: Format = "canonical",  # noqa: A002 - the name that users know
+    format: Format = SavepointFormat.CANONICAL,  # noqa: A002 - the name that users know
     timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
@@ -98,17 +106,17 @@ def stop(
 
         found = connect(job)
         with _awaiting(f"waiting for the savepoint that ends job {found.name!r}"):
-            uri = found.stop(savepoint_dir, format, drain, timeout)
+            uri = found.stop(savepoint_dir, format.value, drain, timeout)
         line = f"job {found.name!r} has stopped with savepoint {uri}"
         return _said(line, as_json, job_id=found.job_id, savepoint=uri)
 
-    _ended(text)
+    tell(text, as_json, ending_of_wait)
 
 
 def create_savepoint(
     job: Job,
     savepoint_dir: Directory = None,
-    format: Format = "canonical",  # noqa: A002 - the name that users know
+    format: Format = SavepointFormat.CANONICAL,  # noqa: A002 - the name that users know
     timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
@@ -119,10 +127,10 @@ def create_savepoint(
 
         found = connect(job)
         with _awaiting(f"waiting for a savepoint of job {found.name!r}"):
-            uri = found.savepoint(savepoint_dir, format, timeout)
+            uri = found.savepoint(savepoint_dir, format.value, timeout)
         return _said(f"savepoint {uri}", as_json, job_id=found.job_id, savepoint=uri)
 
-    _ended(text)
+    tell(text, as_json, ending_of_wait)
 
 
 @checkpoint_app.command("create")
@@ -137,7 +145,7 @@ def create_checkpoint(job: Job, timeout: Timeout = None, as_json: Json = False) 
             uri = found.checkpoint(timeout)
         return _said(f"checkpoint {uri}", as_json, job_id=found.job_id, checkpoint=uri)
 
-    _ended(text)
+    tell(text, as_json, ending_of_wait)
 
 
 def rescale(
@@ -160,7 +168,7 @@ def rescale(
         line = f"job {found.name!r} runs at parallelism {parallelism}"
         return _said(line, as_json, job_id=found.job_id, parallelism=parallelism)
 
-    _ended(text)
+    tell(text, as_json, ending_of_wait)
 
 
 def query(
@@ -168,7 +176,10 @@ def query(
     uid: Annotated[str, typer.Argument(metavar="UID", help="Of the operator.")],
     state: Annotated[str, typer.Argument(metavar="STATE", help="Name of the state.")],
     key: Annotated[
-        str, typer.Argument(metavar="KEY", help="JSON; what is none is text. The text 42 is '\"42\"'.")
+        str,
+        typer.Argument(
+            metavar="KEY", help="JSON; other text, not beginning with { or [, is text. The text 42: '\"42\"'."
+        ),
     ],
     as_json: Json = False,
 ) -> None:
@@ -180,27 +191,28 @@ def query(
         found = connect(job).look(uid, state, key_typed(key))
         return json.dumps(found) if as_json else str(found["text"])
 
-    _ended(text)
+    tell(text, as_json, ending_of_wait)
 
 
 def key_typed(text: str) -> Any:
     """The key that somebody typed: JSON, or else the text itself.
 
+    Raises:
+        UsageError: it begins as JSON does and is none, or no key.
+
     Example:
         >>> key_typed("ada"), key_typed("42"), key_typed('"42"'), key_typed('["ada", 1]')
         ('ada', 42, '42', ('ada', 1))
     """
-    from headgate.common.errors import UsageError
     from headgate.common.key_text import key_of_text
 
     try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    try:
         return key_of_text(text)
-    except UsageError:
-        return text
+    except UsageError as error:
+        if text.lstrip()[:1] in _BEGINS_JSON:
+            literal = shlex.quote(json.dumps(text, ensure_ascii=False))
+            raise UsageError(f"KEY {text!r}: {error}; if it is meant as text, say {literal}") from None
+    return text
 
 
 @checkpoint_app.callback()
@@ -220,25 +232,3 @@ def _awaiting(what: str) -> Iterator[None]:
         return
     with Console(stderr=True).status(what):
         yield
-
-
-def _ended(text: Callable[[], str]) -> None:
-    """Print a text, or the reason why there is none."""
-    try:
-        found = text()
-    except KeyboardInterrupt:
-        print("headgate: not waiting any more; what was asked of the job goes on", file=sys.stderr)
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
-    except TimeoutError as error:
-        print(f"headgate: {error}", file=sys.stderr)
-        raise typer.Exit(ExitCode.JOB_FAILED) from None
-    except (OperatingError, InternalError) as error:
-        # No job failed: the wish did.
-        print(f"headgate: {error}", file=sys.stderr)
-        code = ExitCode.INTERNAL if isinstance(error, InternalError) else ExitCode.JOB_FAILED
-        raise typer.Exit(code) from None
-    except Exception as error:
-        ending = ending_of(error)
-        print(ending.text, file=sys.stderr)
-        raise typer.Exit(ending.code) from None
-    print(found)

@@ -17,11 +17,14 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Final
 
-from headgate.api.launch import program_traceback
 from headgate.common.errors import (
+    DamagedFileError,
     FencedError,
     HeadgateError,
     InternalError,
+    JobCancelledError,
+    OperatingError,
+    StorageError,
     TerminatedError,
     UsageError,
     UserFunctionError,
@@ -30,6 +33,7 @@ from headgate.common.errors import (
 DEBUG_VARIABLE: Final = "HEADGATE_DEBUG"
 
 _OURS: Final = str(Path(__file__).resolve().parents[1])
+_OPENING: Final = str(Path(_OURS, "checkpoint", "opening.py"))
 
 
 class ExitCode(IntEnum):
@@ -50,6 +54,7 @@ class ExitCode(IntEnum):
     """Of `run`: another driver leads the job, from the start or since a moment; the job is in its hands."""
     HUNG_UP = 129
     INTERRUPTED = 130
+    """The user cancelled the job, by Ctrl-C or by `headgate cancel`: to the job it is the same."""
     TERMINATED = 143
 
 
@@ -84,7 +89,36 @@ def ending_of(error: BaseException) -> Ending:
     Headgate's own traceback is part of it only for an error of Headgate's own, or when the environment
     variable HEADGATE_DEBUG is 1.
     """
-    ending = _ending_of(error)
+    return _with_details(_ending_of(error), error)
+
+
+def ending_without_job(error: BaseException) -> Ending:
+    """The same for commands that run no job: no job failed, the wish did."""
+    if isinstance(error, OperatingError):
+        hopeless = isinstance(error, DamagedFileError) or _no_such_snapshot(error)
+        code = ExitCode.REFUSED if hopeless else ExitCode.JOB_FAILED
+        return _with_details(Ending(code, f"headgate: {error}"), error)
+    return ending_of(error)
+
+
+def ending_of_look(error: BaseException) -> Ending:
+    """The same for commands that only read: where nothing could be read, nothing was judged or told."""
+    if isinstance(error, StorageError):
+        return _with_details(Ending(ExitCode.REFUSED, f"headgate: {error}"), error)
+    return ending_without_job(error)
+
+
+def ending_of_wait(error: BaseException) -> Ending:
+    """The same for commands that ask a running job for something, and wait for it."""
+    if isinstance(error, KeyboardInterrupt):
+        text = "headgate: not waiting any more; what was asked of the job goes on"
+        return Ending(ExitCode.INTERRUPTED, text)
+    if isinstance(error, TimeoutError):
+        return Ending(ExitCode.JOB_FAILED, f"headgate: {error}")
+    return ending_without_job(error)
+
+
+def _with_details(ending: Ending, error: BaseException) -> Ending:
     if os.environ.get(DEBUG_VARIABLE) == "1" and not isinstance(error, SystemExit):
         details = "".join(traceback.format_exception(error))
         return Ending(ending.code, f"{ending.text}\n\n{details.rstrip()}".strip())
@@ -110,11 +144,33 @@ def _ending_of(error: BaseException) -> Ending:
             return Ending(ExitCode.INTERNAL, _please_report(str(error)))
         case FencedError():
             return Ending(ExitCode.NOT_LEADING, f"headgate: {error}")
+        case JobCancelledError():
+            return Ending(ExitCode.INTERRUPTED, f"headgate: {error}")
+        case StorageError() if _no_such_snapshot(error):
+            return Ending(ExitCode.REFUSED, f"headgate: {error}")
         case HeadgateError():
             return Ending(ExitCode.JOB_FAILED, f"headgate: the job failed: {error}")
     if _raised_by_headgate(error):
         return Ending(ExitCode.INTERNAL, _please_report("".join(traceback.format_exception(error))))
-    return Ending(ExitCode.USER_CODE, f"headgate: the program raised\n\n{program_traceback(error).rstrip()}")
+    return Ending(ExitCode.USER_CODE, f"headgate: the program raised\n\n{_of_program(error)}")
+
+
+def _of_program(error: BaseException) -> str:
+    from headgate.api.capture import users_traceback  # it takes a while, and is seldom needed
+
+    return users_traceback(error).rstrip()
+
+
+def _no_such_snapshot(error: BaseException) -> bool:
+    """Whether the snapshot that a command begins with is not there, or cannot be trusted.
+
+    A storage that did not answer is neither: to try again may help.
+    """
+    missing = isinstance(error, DamagedFileError) or isinstance(error.__context__, FileNotFoundError)
+    return missing and any(
+        frame.f_code.co_name == "open_checkpoint" and frame.f_code.co_filename == _OPENING
+        for frame in _frames(error)
+    )
 
 
 def _of_exit(error: SystemExit) -> Ending:

@@ -7,17 +7,17 @@ import json
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 
 from headgate.cli import checkpoint, control, savepoint, usercode
-from headgate.cli.exit_codes import ending_of
+from headgate.cli.exit_codes import ending_of_look
 from headgate.cli.options_page import page
 from headgate.cli.run import RunRequest, assignments
 from headgate.cli.run import run as run_request
-from headgate.common.errors import StorageError, UsageError
+from headgate.cli.telling import Told, tell
 
 PLAIN_WIDTH: Final = 160
 """Characters of a line where the output is no terminal."""
@@ -129,7 +129,7 @@ def plan(
         facts = capture(program, request.arguments, assignments(request))
         return json.dumps(facts, indent=2) if as_json else render(facts)
 
-    _print(show)
+    tell(show, as_json)
 
 
 @app.command()
@@ -150,7 +150,7 @@ def types(
         settings = assignments(_looked_at(program, arguments, define, parallelism, brings, requirements))
         return show(program, arguments or (), settings, as_json, sys.stdout.isatty())
 
-    _print(text)
+    tell(text, as_json)
 
 
 @app.command("check-upgrade")
@@ -174,23 +174,15 @@ def check_upgrade(
     requirements: Requirements = None,
 ) -> None:
     """Tell whether a changed program can go on from a snapshot; nothing is started."""
-    code: list[int] = []
 
-    def text() -> str:
+    def text() -> Told:
         from headgate.cli.check_upgrade import UpgradeRequest, check
 
         settings = assignments(_looked_at(program, arguments, define, parallelism, brings, requirements))
         request = UpgradeRequest(snapshot, program, arguments or (), settings, allow, exact, as_json)
-        try:
-            found, ended = check(request, sys.stdout.isatty())
-        except StorageError as error:
-            # Nothing was judged, which is another answer than "incompatible".
-            raise UsageError(str(error)) from None
-        code.append(ended)
-        return found
+        return Told(*check(request, sys.stdout.isatty()))
 
-    _print(text)
-    raise typer.Exit(code[0])
+    tell(text, as_json, ending_of_look)
 
 
 @app.command()
@@ -221,7 +213,7 @@ def checkpoints(
         width = shutil.get_terminal_size().columns if terminal else PLAIN_WIDTH
         return show(request, width, terminal)
 
-    _print(text)
+    tell(text, as_json)
 
 
 @app.command()
@@ -231,7 +223,7 @@ def options(
     ] = None,
 ) -> None:
     """List the settings there are, or tell everything about one."""
-    _print(lambda: page(key, min(100, shutil.get_terminal_size().columns)))
+    tell(lambda: page(key, min(100, shutil.get_terminal_size().columns)))
 
 
 @app.command()
@@ -262,17 +254,6 @@ def _looked_at(
         brings=brings or (),
         requirements=requirements,
     )
-
-
-def _print(text: Callable[[], str]) -> None:
-    """Print a text, or the reason why there is none."""
-    try:
-        found = text()
-    except (Exception, KeyboardInterrupt) as error:
-        ending = ending_of(error)
-        print(ending.text, file=sys.stderr)
-        raise typer.Exit(ending.code) from None
-    print(found)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from headgate.api import launch
 from headgate.cli.exit_codes import Ending, ExitCode, SignalledError, ending_of
 from headgate.common import options as o
 from headgate.common.config import Config
-from headgate.common.errors import UsageError
+from headgate.common.errors import JobCancelledError, UsageError
 from headgate.common.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
 from headgate.common.options import ProgressDisplay
 from headgate.runtime import logs
@@ -127,7 +127,7 @@ def _write_last_line(writer: LineWriter, error: BaseException) -> None:
     if writer.last_event in ("failed", "cancelled"):
         return
     line = {"time_ms": time.time_ns() // 1_000_000, "job": None}
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, (KeyboardInterrupt, JobCancelledError)):
         writer.write({"event": "cancelled", **line})
     else:
         writer.write({"event": "failed", **line, "error": error_facts(error)})

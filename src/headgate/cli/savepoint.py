@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from headgate.cli.exit_codes import ending_of
+from headgate.cli.exit_codes import ending_of_look, ending_without_job
+from headgate.cli.formats import SavepointFormat
+from headgate.cli.telling import tell
 from headgate.common.errors import UsageError
 
 app = typer.Typer(
@@ -26,8 +28,8 @@ Target = Annotated[
 ]
 Groups = Annotated[int, typer.Option("--max-parallelism", min=1, help="The new number of key groups.")]
 Format = Annotated[
-    str | None,
-    typer.Option("--format", metavar="FORMAT", help="canonical (Parquet tables) or native; else as it was."),
+    SavepointFormat | None,
+    typer.Option("--format", help="Parquet tables, or blobs; else as it was."),
 ]
 Define = Annotated[
     list[str] | None,
@@ -48,7 +50,7 @@ def show(snapshot: Snapshot, define: Define = None, as_json: Json = False) -> No
         facts = describe_snapshot(snapshot, define or ())
         return json.dumps(facts, indent=2) if as_json else render(facts, sys.stdout.isatty())
 
-    _ended(text)
+    tell(text, as_json, ending_of_look)
 
 
 @app.command("reslice")
@@ -76,7 +78,7 @@ def reslice_(
                 snapshot,
                 target,
                 max_parallelism,
-                form,
+                None if form is None else form.value,
                 told,
                 program=program,
                 arguments=arguments or (),
@@ -85,7 +87,7 @@ def reslice_(
         )
         return rewritten(made, as_json)
 
-    _ended(text)
+    tell(text, as_json, ending_without_job)
 
 
 @app.command("migrate")
@@ -129,7 +131,7 @@ def migrate_(
                 define or (),
                 rekey=keys,
                 max_parallelism=max_parallelism,
-                form=form,
+                form=None if form is None else form.value,
                 allow_non_restored=allow,
                 progress=told,
                 inspector=INSPECTOR,
@@ -138,7 +140,7 @@ def migrate_(
         )
         return rewritten(made, as_json)
 
-    _ended(text)
+    tell(text, as_json, ending_without_job)
 
 
 @app.command("delete")
@@ -165,7 +167,7 @@ def delete_(
         made = delete_savepoint(savepoint, program, arguments or (), define or (), claimed=claimed)
         return json.dumps(made._asdict(), indent=2) if as_json else deleted(made)
 
-    _ended(text)
+    tell(text, as_json, ending_without_job)
 
 
 def _ask(savepoint: str) -> None:
@@ -203,7 +205,7 @@ def diff_(
         found = compare(before, after, state, samples, define or ())
         return json_of(found) if as_json else render(found)
 
-    _ended(text)
+    tell(text, as_json, ending_of_look)
 
 
 def new_keys(texts: Sequence[str]) -> dict[str, str]:
@@ -223,13 +225,3 @@ def new_keys(texts: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--rekey got {text!r}; expected UID=FUNCTION, such as count=new_key")
         found[uid] = function
     return found
-
-
-def _ended(text: Callable[[], str]) -> None:
-    try:
-        found = text()
-    except (Exception, KeyboardInterrupt) as error:
-        ending = ending_of(error)
-        print(ending.text, file=sys.stderr)
-        raise typer.Exit(ending.code) from None
-    print(found)

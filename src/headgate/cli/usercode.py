@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headgate.cli.exit_codes import ending_of
+from headgate.cli.telling import tell
 from headgate.common.errors import ConfigError, InternalError, UsageError
 
 # In a process of its own: to see whether the framework has a part of a package, Python imports the package.
@@ -54,13 +54,12 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")] = False,
 ) -> None:
     """Tell which copy of a module a name means in a job, from which file, and why; nothing is started."""
-    try:
+
+    def text() -> str:
         found = asked(program, modules, others or (), requirements, settings_of(define or ()))
-    except (Exception, KeyboardInterrupt) as error:
-        ending = ending_of(error)
-        print(ending.text, file=sys.stderr)
-        raise typer.Exit(ending.code) from None
-    print(json.dumps(found, indent=2) if as_json else render(found, sys.stdout.isatty()))
+        return json.dumps(found, indent=2) if as_json else render(found, sys.stdout.isatty())
+
+    tell(text, as_json)
 
 
 def settings_of(define: Sequence[str]) -> dict[str, str]:

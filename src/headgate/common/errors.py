@@ -16,6 +16,7 @@
     │   ├── ProtocolError         a peer spoke out of turn, out of date or unauthenticated
     │   ├── FencedError           this process was replaced and must stop
     │   └── JobFailedError        the job ended for good; carries the first cause
+    │       └── JobCancelledError     somebody ended it; nothing is wrong with it
     └── InternalError         Headgate broke its own rule: please report
 
 Each message is one sentence: what, where, got, expected, what to do. Exceptions cross process
@@ -111,6 +112,10 @@ class FencedError(OperatingError):
 
 class JobFailedError(OperatingError):
     """The job ended for good; the message carries the first cause."""
+
+
+class JobCancelledError(JobFailedError):
+    """The job was cancelled, such as by ``headgate cancel``; nothing is wrong with it."""
 
 
 class InternalError(HeadgateError):

@@ -7,6 +7,7 @@ is of a driver that died without a word.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -140,9 +141,14 @@ class PublishedJob:
             ) from None
 
     def withdraw(self) -> None:
-        """The job is over: remove its file."""
-        self._path.unlink(missing_ok=True)
-        os.close(self._descriptor)
+        """The job is over, or another driver's: remove the file, unless it is that driver's by now."""
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                # Drivers of one job that replace each other share the path.
+                if os.path.samestat(self._path.lstat(), os.fstat(self._descriptor)):
+                    self._path.unlink()
+        finally:
+            os.close(self._descriptor)
 
 
 def known_jobs() -> list[KnownJob]:

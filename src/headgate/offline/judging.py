@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.api.checks import stateful_part
 from headgate.api.operator_state import declared_operator_state
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
@@ -32,6 +33,9 @@ from headgate.runtime.restore import WRITER, check_compatible, prepared_in, publ
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata, InFlightStream, OperatorStateHandle
 
+GIVE_UID: Final = (
+    "give it the one that its state is stored under: uid='...'; no job with checkpoints goes without"
+)
 _NEAR: Final = 0.6
 """From here on two names are near, as `difflib` measures it."""
 
@@ -72,6 +76,7 @@ class Judgement:
     ) -> None:
         self._disk, self._metadata, self._nodes, self._plan = disk, metadata, nodes, plan
         self._allow = allow_non_restored
+        self._unnamed = {node.id: stateful_part(node) for node in nodes if node.uid is None}
         self._before = old_parallelism(metadata)
         self._sources, self._prepared = sources_in(metadata), prepared_in(metadata)
 
@@ -110,12 +115,15 @@ class Judgement:
         stored, asked = self._metadata.max_parallelism, self._plan.max_parallelism
         if stored == asked:
             return []
-        why = (
-            f"the snapshot has {stored} key groups and the program asks for {asked}; set "
-            f"pipeline.max-parallelism to {stored}, or rewrite the snapshot: headgate savepoint reslice "
-            f"--max-parallelism {asked}"
-        )
-        return [why]
+        widest = max((vertex.parallelism for vertex in self._plan.vertices), default=1)
+        if widest > stored:
+            what = f"parallelism {widest} needs as many key groups, and the snapshot has {stored}"
+            mend = f"run the program at a parallelism of at most {stored}"
+        else:
+            what = f"the snapshot has {stored} key groups and the program asks for {asked}"
+            mend = f"set pipeline.max-parallelism to {stored}"
+        rewrite = f"headgate savepoint reslice SNAPSHOT TARGET --max-parallelism {asked}"
+        return [f"{what}; {mend}, or rewrite the snapshot: {rewrite}"]
 
     def _refused(self) -> list[str]:
         """What the planning of the restore says of the whole."""
@@ -147,7 +155,11 @@ class Judgement:
         items += self._operator_state(uid, function)
         items += self._ends(uid, node)
         items += self._in_flight(uid, node, vertex)
-        return OperatorReport(uid, node.name, self._before.get(uid), vertex.parallelism, items)
+        unnamed = self._unnamed.get(node.id)
+        asks = None if unnamed is None else f"operator {node.name!r} has {unnamed} but no uid; {GIVE_UID}"
+        return OperatorReport(
+            uid, node.name, self._before.get(uid), vertex.parallelism, items, asks, unnamed is not None
+        )
 
     def _lost(self, uid: str) -> OperatorReport:
         items = [*judged(StoredKeyed(self._disk, self._metadata, uid), None)]

@@ -48,7 +48,8 @@ class OperatorReport(msgspec.Struct, frozen=True):
         parallelism_stored: its subtasks in the snapshot; None: it is not there.
         parallelism: its subtasks in the program; None: it is not there.
         items: what it holds on either side.
-        suggestion: a question to whoever may have renamed it; None: nothing comes near.
+        suggestion: what whoever renamed it, or gave it no uid, may have to do; None: nothing.
+        lacks_uid: whether the program gives it none, although it has state.
     """
 
     uid: str
@@ -57,6 +58,7 @@ class OperatorReport(msgspec.Struct, frozen=True):
     parallelism: int | None
     items: list[Item]
     suggestion: str | None = None
+    lacks_uid: bool = False
 
 
 class UpgradeReport(msgspec.Struct, frozen=True):

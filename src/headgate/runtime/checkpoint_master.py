@@ -447,6 +447,9 @@ class CheckpointMaster:
             named = ", ".join(map(str, retired))
 
             def work() -> None:
+                if all_of_them and self._ports.record_end is not None:
+                    # Else a driver that is started after a crash would find nothing, and begin anew.
+                    self._ports.record_end()
                 delete(permit, retired)
                 self._ports.probe.reached("checkpoint.retired")
 

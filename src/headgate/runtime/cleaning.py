@@ -1,6 +1,7 @@
 """Deletes files that no checkpoint needs any more, beside the job master's loop; tries again a few times.
 
-What could not be deleted in the end is no reason to stop a job: it is told, and found by the next sweep.
+What could not be deleted in the end is no reason to stop a job: it is told, and found by the next sweep, or
+by ``headgate checkpoint prune`` where the job has ended.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Cleaning:
         return min((deletion.due_ms for deletion in self._waiting), default=None)
 
     def close(self) -> None:
-        """The job is over: what fails from now on is not tried again."""
+        """The job is over: what fails from now on is tried again at once or not at all."""
         self._closed = True
         waiting, self._waiting = self._waiting, []
         for deletion in waiting:
@@ -91,7 +92,21 @@ class Cleaning:
         def done(_: object, error: BaseException | None) -> None:
             self._post(lambda: self._done(deletion, error))
 
-        self._background.submit(deletion.work, done)
+        self._background.submit(lambda: self._carry_out(deletion), done)
+
+    def _carry_out(self, deletion: _Deletion) -> None:
+        """In the background. Behind the end of the job the loop does not turn, so it is repeated here."""
+        first: Exception | None = None
+        while True:
+            try:
+                deletion.work()
+                return
+            except Exception as error:
+                # The first tells the cause: a log given up half-way looks as if another had claimed it.
+                first = first or error
+                if isinstance(error, FencedError) or not self._closed or deletion.attempt >= ATTEMPTS_MAX:
+                    raise first from None
+                deletion.attempt += 1
 
     def _done(self, deletion: _Deletion, error: BaseException | None) -> None:
         if error is None:
@@ -108,7 +123,10 @@ class Cleaning:
             self._waiting.append(deletion)
 
     def _give_up(self, deletion: _Deletion, why: str) -> None:
+        # A job that has ended has no next start under its id.
+        rest = "" if self._closed else "the next restart of the job or "
         _LOG.warning(
-            "%s could not be deleted: %s; the next start of the job deletes what is left", deletion.what, why
-        )
+            "%s could not be deleted: %s; %s'headgate checkpoint prune' deletes what is left",
+            deletion.what, why, rest,
+        )  # fmt: skip
         self._desk.cleaning_ended()

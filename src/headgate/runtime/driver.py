@@ -18,7 +18,7 @@ from headgate.checkpoint.storage.settings import storage_settings
 from headgate.checkpoint.storage.uris import disks_with
 from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
 from headgate.common import options as o
-from headgate.common.errors import JobFailedError, TerminatedError
+from headgate.common.errors import JobCancelledError, TerminatedError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk, Gang, Link
 from headgate.common.search_path import framework_path
@@ -168,6 +168,7 @@ class _Driver:
             require_leadership=None if self._leading is None else self._leading.require,
             disks=self._disks,
             code=self._job.user_code or SAME_INTERPRETER,
+            record_end=None if self._leading is None else self._leading.end,
         )
 
     def _loop(self) -> None:
@@ -237,7 +238,7 @@ class _Driver:
         if master.error is not None:
             raise master.error
         if master.state is not JobState.FINISHED:
-            raise JobFailedError(f"job {self._job.name!r} was {master.state.value}")
+            raise JobCancelledError(f"job {self._job.name!r} was {master.state.value}")
         seen = self._statistics
         return JobResult(
             job_id=self._id,

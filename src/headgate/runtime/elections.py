@@ -27,6 +27,9 @@ from headgate.serde.undecodable import UNDECODABLE
 BEAT: Final = ".beat"
 """Ends the names of files that leaders renew."""
 
+ENDED: Final = ".ended"
+"""Ends the names of files of leaders that have brought the job to its end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidacy:
@@ -98,8 +101,19 @@ class Election(Protocol):
         """
         ...
 
-    def resign(self, *, ended: bool) -> None:
-        """Make room at once; `ended` tells standbys that there is nothing left to do.
+    def end(self) -> None:
+        """Record that the job is over, while this driver leads it: no other one goes on with this run.
+
+        May be repeated. Before it has returned, what the next driver would begin with must stay.
+
+        Raises:
+            OustedError: this driver does not lead.
+            StorageError: whether it is recorded cannot be told.
+        """
+        ...
+
+    def resign(self) -> None:
+        """Make room at once.
 
         Raises:
             StorageError: the others will notice by the lease.
@@ -115,7 +129,6 @@ class _Beat(msgspec.Struct, frozen=True):
     run: int = 0
     count: int = 0
     released: bool = False
-    ended: bool = False
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -132,7 +145,8 @@ class FileElection:
 
     Term n is the file ``<folder>/<n in 19 digits>``, created if absent by whoever wins it. Its leader
     rewrites ``<n>.beat`` again and again. Whoever has seen the same beat for a whole lease by its own clock
-    may try to win term n + 1. Clocks of different machines are never compared.
+    may try to win term n + 1. Clocks of different machines are never compared. ``<n>.ended`` says that the
+    job was brought to its end in this term: a file of its own, which no late beat can overwrite.
 
     Args:
         disk: the disk.
@@ -192,7 +206,7 @@ class FileElection:
         beat = self._read(last) if last else None
         if last and not self._lapsed(last, beat, looked_ms):
             return Candidacy(None, _leader(beat))
-        ended = beat is not None and beat.ended
+        ended = last > 0 and self._has_ended(last)
         if ended and self._watched_a_leader:
             return Candidacy(None, _leader(beat), ended=True)
         run = 0 if beat is None else beat.run + ended
@@ -219,15 +233,30 @@ class FileElection:
                 f"{self._disk.describe(self._folder)}"
             )
 
-    def resign(self, *, ended: bool) -> None:
+    def end(self) -> None:
+        """Write the file that says so; in a term that was taken over nobody looks for it.
+
+        Raises:
+            StorageError: it cannot be written, or is there without this driver knowing.
+        """
+        self._disk.create_if_absent(self._name(self._term) + ENDED, self._beat.token.encode())
+
+    def resign(self) -> None:
         """Leave a last beat that says so.
 
         Raises:
             StorageError: it cannot be written; standbys wait for the lease.
         """
         if self._term:
-            self._beat = msgspec.structs.replace(self._beat, released=True, ended=ended)
+            self._beat = msgspec.structs.replace(self._beat, released=True)
             self._write_beat()
+
+    def _has_ended(self, term: int) -> bool:
+        try:
+            self._disk.read(self._name(term) + ENDED)
+        except FileNotFoundError:
+            return False
+        return True
 
     def _lapsed(self, term: int, beat: _Beat | None, looked_ms: int) -> bool:
         """Whether the leader of the last term has given up, or has been still for a lease."""
@@ -329,6 +358,7 @@ class ZooKeeperElection:
         self._name = ""
         self._own = ""
         self._first_run: int | None = None
+        self._led_run = 0
 
     @property
     def lease_ms(self) -> int:
@@ -348,20 +378,21 @@ class ZooKeeperElection:
         """
         if self._first_run is None:
             self._nodes.ensure(self._folder)
-            self._first_run = self._run()
         if not self._own and not self._enter():
             return Candidacy(None)
         sent_ms = self._clock.monotonic_ms()
         if not self._touch():
             return Candidacy(None)
+        # Behind the write no server is so far behind that it would not know of an end before.
+        self._first_run = self._run() if self._first_run is None else self._first_run
         first = min(self._nodes.children(self._folder), key=_number, default="")
         if f"{self._folder}/{first}" != self._own:
             node = self._nodes.read(f"{self._folder}/{first}")
             return Candidacy(None, "another driver" if node is None else node.data.decode(errors="replace"))
-        # Behind the write above no server is so far behind that it would not know of an end.
         run = self._run()
         if run != self._first_run:
             return Candidacy(None, ended=True)
+        self._led_run = run
         return Candidacy(sent_ms, self._who.decode(), run=run)
 
     def renew(self) -> None:
@@ -379,17 +410,28 @@ class ZooKeeperElection:
                 f"instead of {self._lease_ms} ms; give all its servers one maxSessionTimeout"
             )
 
-    def resign(self, *, ended: bool) -> None:
-        """Remove the own node, and count where the job has ended.
+    def end(self) -> None:
+        """Count it, as long as the own node is there: an answer that comes late counts only until then.
+
+        Raises:
+            OustedError: the own node is gone, because the session has expired.
+            StorageError: no server answers, or its answer was lost.
+        """
+        over = str(self._led_run + 1).encode()  # of one run the same, however often it is written
+        try:
+            self._nodes.change([SetData(self._own, self._who), SetData(self._folder, over)])
+        except RejectedError as error:
+            raise OustedError(f"the session with {self._nodes.describe(self._folder)} has expired") from error
+
+    def resign(self) -> None:
+        """Remove the own node.
 
         Raises:
             StorageError: no server answers; the node goes with the session.
         """
-        if not self._own:
-            return
-        count = [SetData(self._folder, str(self._run() + 1).encode())] if ended else []
-        self._nodes.change([*count, Delete(self._own)])
-        self._own = ""
+        if self._own:
+            self._nodes.change([Delete(self._own)])
+            self._own = ""
 
     def _enter(self) -> bool:
         """Make the own node; False when the server has to be asked again."""

@@ -8,7 +8,9 @@ more after its end has an id, and a folder, of its own.
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ from headgate.checkpoint.store.znodes import ZNodes
 from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
 from headgate.common import options as o
 from headgate.common.config import Config
-from headgate.common.errors import ConfigError, FencedError, OperatingError
+from headgate.common.errors import ConfigError, FencedError, OperatingError, StorageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Clock, Disk
 from headgate.runtime.elections import FileElection, ZooKeeperElection
@@ -36,6 +38,10 @@ from headgate.runtime.master_ports import RestorePoint
 LEADERS: Final = ".headgate-leaders"
 """Folder of elections below the checkpoint storage; no job's id begins with a dot."""
 
+END_PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
+"""How long to wait before the end of a job is recorded once more; a lost right ends it sooner."""
+
+_LOG: Final = logging.getLogger(__name__)
 _PATH: Final = re.compile(r"(/(?!\.\.?(?:/|$))[A-Za-z0-9._-]+)+")
 
 
@@ -117,18 +123,46 @@ class HighAvailability:
         """Have `listener` called once, from another thread, when this driver does not lead any more."""
         self._leadership.on_lost(listener)
 
+    def end(self) -> None:
+        """Record that the job is over, by its own end or by the user's word: the next run begins anew.
+
+        To be called before its last completed checkpoint is deleted. A failure is no end: a driver that is
+        started again goes on from that one.
+
+        Raises:
+            FencedError: another driver may lead by now.
+            StorageError: it could not be recorded; as long as this driver leads, try again.
+        """
+        self._leadership.end()
+
     def close(self, *, ended: bool) -> None:
         """Give the job up; to be called in any case, and after the last commit.
 
         Args:
-            ended: it is over, by its own end or by the user's word, and the next run begins anew. A failure
-                is no end: a driver that is started again goes on from the last completed checkpoint.
+            ended: see :meth:`end`. Where that cannot be recorded, the next driver restores the last
+                checkpoint of this run, and finds nothing left to do.
         """
-        if ended and self._forgets and self._store is not None:
+        if ended and self._recorded() and self._forgets and self._store is not None:
             with suppress(OperatingError):  # then handles stay that nobody asks for
                 self._store.forget()
-        self._leadership.close(ended=ended)
+        self._leadership.close()
         self._close()
+
+    def _recorded(self) -> bool:
+        """Whether the end is on record; tried for a while, as long as this driver leads."""
+        for pause_s in (*END_PAUSES_S, None):
+            try:
+                self.end()
+            except FencedError:
+                return False
+            except (StorageError, OSError) as error:
+                if pause_s is None:
+                    _LOG.warning("the end of job %r is not on record: %s", self._name, error)
+                    return False
+                time.sleep(pause_s)
+            else:
+                return True
+        return False
 
 
 def open_leadership(

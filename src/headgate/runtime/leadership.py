@@ -43,6 +43,9 @@ class Leadership:
         self._term = LeadershipTerm(name, election.lease_ms, election.margin_ms)
         self._pause_s = election.lease_ms / 1000 / PROOFS_PER_LEASE
         self._changed = threading.Condition()
+        self._asking = threading.Lock()  # an election answers one thread at a time
+        self._patience_s = CLOSE_S
+        self._ended = False
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
         self._listeners: list[Callable[[FencedError], None]] = []
@@ -132,14 +135,33 @@ class Leadership:
             self._term.suspended(self._clock.monotonic_ms(), "disconnected")
             self._changed.notify_all()
 
-    def close(self, *, ended: bool) -> None:
-        """Give the right up, so that another driver need not wait for the lease.
+    def end(self) -> None:
+        """Record that the job is over: no other driver goes on with this run; again it does nothing.
 
-        Args:
-            ended: the job is over; drivers that stand by end as well.
+        To be called before the last that another driver would go on from is let go of.
+
+        Raises:
+            FencedError: another driver may lead by now.
+            StorageError: it could not be recorded, or nobody knows; as long as this driver leads, try again.
         """
+        self.require()
+        if not self._asking.acquire(timeout=self._patience_s):
+            raise StorageError(
+                f"the end of job {self._name!r} could not be recorded: the election has not answered for "
+                f"{self._patience_s:g} s"
+            )
+        try:
+            if not self._ended:
+                self._election.end()
+                self._ended = True
+        except OustedError as error:
+            raise self._lost(str(error)) from error
+        finally:
+            self._asking.release()
+
+    def close(self) -> None:
+        """Give the right up, so that another driver need not wait for the lease."""
         with self._changed:
-            led = self._term.may_commit(self._clock.monotonic_ms())
             self._term.resigned()
             self._closing.set()
             self._changed.notify_all()
@@ -147,7 +169,7 @@ class Leadership:
             thread.join(CLOSE_S)
         if not any(thread.is_alive() for thread in self._threads):
             with suppress(StorageError, OSError):  # then the others wait for the lease
-                self._election.resign(ended=ended and led)
+                self._election.resign()
 
     def _granted(self, sent_ms: int) -> bool:
         with self._changed:
@@ -170,7 +192,8 @@ class Leadership:
         sent_ms = self._clock.monotonic_ms()
         why, ousted = "", False
         try:
-            self._election.renew()
+            with self._asking:
+                self._election.renew()
         except OustedError as error:
             why, ousted = str(error), True
         except Exception as error:  # whatever it was: the right was not proved
@@ -232,6 +255,10 @@ class LedStore:
         self._leadership.require()
         self._permit = self._store.claim()
         return self._permit
+
+    def generation(self) -> int:
+        """As :meth:`CompletedCheckpointStore.generation`."""
+        return self._store.generation()
 
     def forget(self) -> None:
         """The job has ended under this driver: remove every completed checkpoint from the store.

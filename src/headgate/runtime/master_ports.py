@@ -27,6 +27,8 @@ class MasterPorts:
         disks: opens the disk below a URI, for savepoints; raises a HeadgateError where it cannot.
         require_leadership: raises FencedError where another driver may lead by now; asked before every
             commit. None where no other driver runs this job.
+        record_end: raises unless it is on record that the job is over; asked before the checkpoints are
+            deleted that another driver would go on from. None where none would.
         code: where the program's functions live in this process.
     """
 
@@ -40,6 +42,7 @@ class MasterPorts:
     disks: Callable[[str], Disk] = open_disk
     require_leadership: Callable[[], None] | None = None
     code: UserCode = SAME_INTERPRETER
+    record_end: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class Rescaling:
         start_ms: how long a gang of another size may take until all its subtasks run.
 
     Attributes:
-        abandoned: the last attempt that was given up for the old plan; 0 before there was one.
+        abandoned: the last attempt that was given up for the old plan; None before there was one.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Rescaling:
         self._host, self._attempts, self._checkpoints, self._ports = host, attempts, checkpoints, ports
         self._replan, self._has_storage, self._start_ms = replan, has_storage, start_ms
         self._wish: _Wish | None = None
-        self.abandoned = 0
+        self.abandoned: int | None = None
 
     @property
     def adopted(self) -> bool:

@@ -87,7 +87,10 @@ def check_compatible(
         )
     lost = unclaimed_state(plan, checkpoint)
     if lost and not ignore_unclaimed:
-        raise UsageError(f"{called(checkpoint)} holds {lost[0]}, or set {IGNORE_UNCLAIMED_STATE.key}")
+        raise UsageError(
+            f"{called(checkpoint)} holds {lost[0]}, or leave it behind with --allow-non-restored-state "
+            f"({IGNORE_UNCLAIMED_STATE.key}=true)"
+        )
     check_receivers(plan, checkpoint)
 
 

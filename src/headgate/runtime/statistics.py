@@ -83,7 +83,8 @@ class JobStatistics(JobListener):
     def progress(self, counters: Sequence[Counters]) -> None:
         """See :class:`JobListener`."""
         self.counters.update({(entry.vertex, entry.subtask): entry for entry in counters})
-        self._next.progress(counters)
+        # Those of workers that have left by now belong to the totals, too.
+        self._next.progress(list(self.counters.values()))
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
         """See :class:`JobListener`."""

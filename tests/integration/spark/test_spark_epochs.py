@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 from postgres_server import PostgresServer, driver_jar
+from pyspark.sql import SparkSession
 
 import headgate as hg
 from headgate.api.sink import Lineage, SinkCommitterContext, SinkWriterContext
 from headgate.common.errors import FencedError, HeadgateError, OperatingError, UsageError
 from headgate.connectors.dataframe.to_spark import spark_sink
 from headgate.connectors.dataframe.writers import EpochWriter, SparkEpoch, jdbc, parquet
-from headgate.connectors.dataframe.writers.jdbc import staging_table
+from headgate.connectors.dataframe.writers.jdbc import JdbcWriter, staging_table
 from headgate.connectors.dataframe.writers.parquet import ParquetWriter
 from headgate.deploy.spark.executor import SparkExecutor
 from headgate.runtime.events import JobListener
@@ -167,6 +168,43 @@ def test_an_epoch_is_in_the_database_once(spark: Any, postgres: PostgresServer) 
     ]
     tables = "select table_name from information_schema.tables where table_name like 'headgate_stage%'"
     assert select(spark, postgres, tables) == []
+
+
+class Twice(JdbcWriter):
+    """Spark runs the tasks that fill the staging table again, after they have committed their rows."""
+
+    again = ""
+
+    def _fill(self, frame: Any, stage: str) -> None:
+        super()._fill(frame, stage)
+        if self.again == "when filled":
+            frame.write.mode("append").jdbc(self.url, stage, properties=self.properties)
+
+    def _note(self, connection: Any, epoch: SparkEpoch) -> None:
+        super()._note(connection, epoch)
+        if self.again == "when moved":
+            spark, stage = SparkSession.active(), f"public.{staging_table(epoch)}"
+            spark.range(1).toDF("n").write.mode("append").jdbc(self.url, stage, properties=self.properties)
+
+
+@pytest.mark.parametrize("when", ["when filled", "when moved"])
+def test_rows_that_a_repeated_task_staged_twice_are_not_published(
+    spark: Any, postgres: PostgresServer, when: str
+) -> None:
+    """Not one row of the epoch is moved, nothing says that it is written, and the next try is whole."""
+    table = when.replace("when ", "twice_")
+    writer = Twice(postgres.url, f"public.{table}", postgres.properties)
+    writer.again = when
+    frame, epoch = spark.range(6).toDF("n"), SparkEpoch(table, "out", 1, "a", 1, 1, "a")
+    writer.begin(spark, epoch)
+    with pytest.raises(OperatingError, match=r"holds (12|7) rows.*expected 6.*written again"):
+        writer.write(frame, epoch)
+    assert select(spark, postgres, f"select n from {table}") == []
+    stages = "select table_name from information_schema.tables where table_name like 'headgate_stage%'"
+    assert select(spark, postgres, stages) == []
+    whole = jdbc(postgres.url, f"public.{table}", postgres.properties)
+    whole.write(frame, SparkEpoch(table, "out", 1, "a", 1, 1, "b"))
+    assert select(spark, postgres, f"select n from {table}") == [(n,) for n in range(6)]
 
 
 def test_of_two_tries_at_once_one_moves_its_rows(spark: Any, postgres: PostgresServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -87,6 +88,17 @@ def test_a_writer_that_dies_leaves_an_unfinished_file(server: HdfsServer) -> Non
     (left,) = disk.temporaries("")
     disk.delete(left)
     assert disk.temporaries("") == []
+
+
+def test_how_old_a_file_is(server: HdfsServer) -> None:
+    """By one clock for all files: a later one is not older."""
+    disk = disk_at(server, "aged")
+    for name in ("a", "b"):
+        disk.create(name, [b"x"])
+    assert abs(disk.modified_ms("a") - time.time() * 1000) < 60_000
+    assert disk.modified_ms("a") <= disk.modified_ms("b")
+    with pytest.raises(FileNotFoundError):
+        disk.modified_ms("c")
 
 
 def test_f25_without_the_right_to_write(server: HdfsServer) -> None:

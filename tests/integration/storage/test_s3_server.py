@@ -9,13 +9,17 @@ from datetime import timedelta
 import pytest
 from servers import S3Server, run_elsewhere, together
 
+from headgate.checkpoint.pruning import prune
+from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.checkpoint.storage.objects import ObjectDisk
 from headgate.checkpoint.storage.s3 import open_s3
 from headgate.checkpoint.storage.settings import StorageSettings
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.errors import StorageError
+from headgate.common.ids import JobId
 from headgate.common.ports import Disk
+from headgate.offline.storages import storage_options
 from headgate.testing.suites.disk import DiskSuite
 
 pytestmark = pytest.mark.ci
@@ -147,3 +151,19 @@ def test_a_bucket_that_is_not_there(shared: S3Server) -> None:
     for call in (lambda: disk.read("a"), lambda: disk.list(""), lambda: disk.create("a", [b"x"])):
         with pytest.raises(StorageError, match=r"NoSuchBucket.*create the bucket"):
             call()
+
+
+def test_what_an_ended_job_left_is_pruned_by_its_age(server: S3Server) -> None:
+    """Its log names no checkpoint any more, so that only the age of a file proves it to be left over."""
+    disk, job = open_disk("s3://bucket/ended", settings(server)), JobId("job")
+    keys = [f"s3.endpoint={server.endpoint}", "s3.access-key=an-id", "s3.secret-key=do-not-show"]
+    service = CheckpointService(disk, job)
+    permit = service.claim()
+    disk.create("job/chk-1/left", [b"x"])
+    service.discard_completed(permit, [])
+    with storage_options(keys):
+        young = prune("s3://bucket/ended", delete=True)
+        assert [orphan.why for orphan in young.orphans if "written" in orphan.why] != []
+        assert (young.deleted, disk.list("job/chk-1")) == (0, ["job/chk-1/left"])
+        assert prune("s3://bucket/ended", delete=True, older_than_ms=-1).deleted == 1
+    assert disk.list("job/chk-1") == []

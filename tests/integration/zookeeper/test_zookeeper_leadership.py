@@ -76,7 +76,7 @@ def contenders(root: str):
 
     yield make
     for each in made:
-        each.leadership.close(ended=False)
+        each.leadership.close()
 
 
 def expire(nodes: KazooNodes, address: str) -> None:
@@ -133,7 +133,7 @@ def test_a_leader_that_is_cut_off_stops_before_the_next_one_leads(
         assert not first.may_commit()
         assert first.heard.wait(NOTICED_S)
         standby.join()
-        second.leadership.close(ended=False)
+        second.leadership.close()
 
 
 def test_a_short_break_only_suspends(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import struct
+import zlib
 
 import pytest
 from fake_disks import Crash, FailingDisk, MemoryDisk, StoppingDisk
@@ -29,6 +31,11 @@ def append(log: CompletedCheckpointLog, permit: CommitPermit, checkpoint: int) -
 def ids(disk: MemoryDisk) -> list[int]:
     """What a fresh reader finds."""
     return [entry.checkpoint for entry in a_log(disk).completed()]
+
+
+def entries(disk: MemoryDisk) -> dict[str, Claim | Completed]:
+    """All that lies in the folder."""
+    return {name: decode_entry(data, name) for name, data in disk.files.items()}
 
 
 def test_claim_append_read() -> None:
@@ -283,9 +290,115 @@ def test_unsure_and_then_claimed_by_another_is_fenced() -> None:
         append(log, permit, 2)
 
 
+class LateDisk(MemoryDisk):
+    """Loses the answers to chosen creations; what was asked for happens when it is delivered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.losing = 0
+        self.late: list[tuple[str, bytes]] = []
+
+    def create_if_absent(self, name: str, data: bytes) -> bool:
+        if self.losing:
+            self.losing -= 1
+            self.late.append((name, data))
+            raise UnsureWriteError(f"no answer came about {name}")
+        return super().create_if_absent(name, data)
+
+    def deliver(self) -> None:
+        """What got lost arrives in its order."""
+        while self.late:
+            super().create_if_absent(*self.late.pop(0))
+
+
+def test_an_entry_that_was_not_found_can_not_come_later() -> None:
+    """Its place is taken before anybody builds on its absence; the master goes on, under the same claim."""
+    disk = LateDisk()
+    log = a_log(disk)
+    permit = log.claim()
+    append(log, permit, 1)
+    disk.losing = 1
+    with pytest.raises(UnsureWriteError):
+        append(log, permit, 2)
+    assert [entry.checkpoint for entry in log.completed()] == [1]
+    disk.deliver()
+    assert [entry.checkpoint for entry in log.completed()] == [1]
+    append(log, permit, 3)
+    assert ids(disk) == [1, 3]
+    claims = [entry for _, entry in sorted(entries(disk).items()) if isinstance(entry, Claim)]
+    assert [(claim.generation, claim.token) for claim in claims] == [(1, claims[0].token)] * 2
+    assert a_log(disk).generation() == permit.generation
+    log.trim(permit, CheckpointId(3))
+    assert ids(disk) == [3]
+    assert a_log(disk).claim().generation == 2
+
+
+@pytest.mark.parametrize(("delivered", "found"), [(1, [1, 2, 3]), (2, [1, 2, 3]), (0, [1, 3])])
+def test_taking_the_place_may_get_lost_as_well(delivered: int, found: list[int]) -> None:
+    """Then the entry stays unsure, and the next call knows whichever of the two has come as its own."""
+    disk = LateDisk()
+    log = a_log(disk)
+    permit = log.claim()
+    append(log, permit, 1)
+    disk.losing = 2
+    with pytest.raises(UnsureWriteError):
+        append(log, permit, 2)
+    with pytest.raises(UnsureWriteError):
+        log.check(permit)
+    if delivered:
+        disk.late = disk.late[:delivered]
+    else:
+        del disk.late[0]
+    disk.deliver()
+    append(log, permit, 3)
+    assert ids(disk) == found
+
+
+def test_an_entry_that_comes_while_its_place_is_taken_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look for it and the claim in its place."""
+    disk = LateDisk()
+    log = a_log(disk)
+    permit = log.claim()
+    disk.losing = 1
+    with pytest.raises(UnsureWriteError):
+        append(log, permit, 1)
+    read = disk.read
+
+    def read_then_deliver(name: str) -> bytes:
+        try:
+            return read(name)
+        finally:
+            disk.deliver()
+
+    monkeypatch.setattr(disk, "read", read_then_deliver)
+    append(log, permit, 2)
+    assert ids(disk) == [1, 2]
+
+
+def test_two_claimants_never_write_equal_bytes() -> None:
+    """Of one place and one generation: so reading back tells whose a claim is."""
+    disks = [MemoryDisk() for _ in range(2)]
+    for disk in disks:
+        a_log(disk).claim()
+    first, second = (disk.files[f"job/log/{0:019d}"] for disk in disks)
+    assert first != second
+
+
+def test_a_claim_from_before_there_were_tokens_is_read() -> None:
+    """Its bytes, as they were written then; a log goes on behind it."""
+    body = b"\x83\xa4type\xa5claim\xaageneration\x03\xa8previous\xa0"
+    old = b"HGLOG\n\x00\x01" + struct.pack(">II", len(body), zlib.crc32(body)) + body
+    assert decode_entry(old, "log/0") == Claim(3, "")
+    disk = MemoryDisk({f"job/log/{0:019d}": old})
+    log = a_log(disk)
+    permit = log.claim()
+    append(log, permit, 1)
+    assert (permit.generation, ids(disk), len(disk.files)) == (4, [1], 3)
+
+
 def test_entries_round_trip_and_damage_is_refused() -> None:
     """Every flipped bit and every truncation of an entry is refused by name."""
-    for entry in (Claim(3, "ab"), Completed(3, "ab", 7, "job/chk-7/_metadata", "cd")):
+    for entry in (Claim(3, "ab"), Claim(3, "ab", "0f"), Completed(3, "ab", 7, "job/chk-7/_metadata", "cd")):
         data = encode_entry(entry)
         assert decode_entry(data, "log/1") == entry
         for position in range(len(data) * 8):

@@ -17,8 +17,8 @@ from headgate.checkpoint.service import CheckpointService, may_be_published
 from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.store.entries import digest
-from headgate.checkpoint.store.log import CommitPermit
-from headgate.common.errors import FencedError, InternalError, StorageError
+from headgate.checkpoint.store.log import CommitPermit, CompletedCheckpointLog
+from headgate.common.errors import FencedError, InternalError, StorageError, UsageError
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import (
     AttemptId,
@@ -300,8 +300,27 @@ def test_discard_spares_completed_and_foreign_files() -> None:
     assert {"job/log/x", "other/chk-1/a", data_name(1)} <= set(disk.files)
 
 
+def test_a_store_that_never_heard_of_the_job_takes_nothing_over(tmp_path: Path) -> None:
+    """Another one says which of these checkpoints are complete; a sweep by this one would delete them all."""
+    disk = LocalDisk(tmp_path)
+    first = CheckpointService(disk, JOB, log=CompletedCheckpointLog(disk, "elsewhere/log"))
+    permit = first.claim()
+    store(first, permit, 1)
+    with pytest.raises(UsageError, match=r"holds 'chk-1/.*high-availability.cluster-id"):
+        CheckpointService(disk, JOB).claim()
+    assert CheckpointService(disk, JOB, log=CompletedCheckpointLog(disk, "elsewhere/log")).claim()
+
+
+def test_a_log_of_another_store_is_in_the_way(tmp_path: Path) -> None:
+    """Its claims alone tell that another store had the job."""
+    disk = LocalDisk(tmp_path)
+    CheckpointService(disk, JOB).claim()
+    with pytest.raises(UsageError, match="holds 'log/0000000000000000000'"):
+        CheckpointService(disk, JOB, log=CompletedCheckpointLog(disk, "elsewhere/log")).claim()
+
+
 def test_sweep_removes_orphans_and_unfinished_files(tmp_path: Path) -> None:
-    """A sweep deletes files of checkpoints neither completed nor pending, and half-written ones."""
+    """Of checkpoints neither completed nor pending; half-written log entries may be a living master's."""
     disk = LocalDisk(tmp_path)
     service = CheckpointService(disk, JOB)
     permit = service.claim()
@@ -309,10 +328,12 @@ def test_sweep_removes_orphans_and_unfinished_files(tmp_path: Path) -> None:
     write(disk, 2), write(disk, 3)
     for checkpoint in (1, 2, 3):
         (tmp_path / f"job/chk-{checkpoint}/.tmp-1").write_bytes(b"half")
+    (tmp_path / "job/log/.tmp-1").write_bytes(b"half a cl")
     (tmp_path / "job/notes").write_bytes(b"the user's own")
     swept = service.sweep_orphans(permit, pending=[CheckpointId(3)])
     assert sorted(swept) == ["job/chk-1/.tmp-1", "job/chk-2/.tmp-1", data_name(2)]
     assert sorted(path.name for path in (tmp_path / "job").iterdir()) == ["chk-1", "chk-3", "log", "notes"]
+    assert (tmp_path / "job/log/.tmp-1").exists()
 
 
 @pytest.mark.parametrize("at", ["_metadata", "log"])
@@ -574,3 +595,28 @@ def test_what_a_savepoint_is_cannot_be_left_out(tmp_path: Path) -> None:
     odd = encode_metadata(msgspec.structs.replace(metadata, format="odd"))
     with pytest.raises(StorageError, match="'savepoint' of format 'odd'; expected a savepoint, canonical or"):
         decode_metadata(odd, "here")
+
+
+def test_the_end_of_a_job_can_be_repeated() -> None:
+    """A deletion that failed behind the end of the log goes on where it was."""
+    failures = 2
+
+    class Stubborn(MemoryDisk):
+        def delete(self, name: str) -> None:
+            nonlocal failures
+            if failures and "chk-" in name:
+                failures -= 1
+                raise StorageError(f"cannot delete {name}")
+            super().delete(name)
+
+    disk = Stubborn()
+    service = CheckpointService(disk, JOB)
+    permit = service.claim()
+    for checkpoint in (1, 2):
+        service.store(permit, metadata_of(checkpoint, [write(disk, checkpoint)]))
+    for _ in range(2):
+        with pytest.raises(StorageError, match="cannot delete"):
+            service.discard_completed(permit, [CheckpointId(1), CheckpointId(2)])
+    service.discard_completed(permit, [CheckpointId(1), CheckpointId(2)])
+    assert [name for name in disk.list("") if "chk-" in name] == []
+    assert service.completed() == []

@@ -12,6 +12,7 @@ from store_history import History, master
 from turns import Turns, preempting
 from znode_tree import Fail, TreeNodes, ZNodeTree, no_failure
 
+from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.checkpoint.store.base import CompletedCheckpointStore
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
@@ -19,44 +20,66 @@ from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
 Pause = Callable[[str], None]
 
 
-class PausingDisk(FailingDisk):
-    """Lets others have a turn before every operation."""
+LATE_BY = 12
+"""Operations of whomever until a creation that got no answer happens."""
 
-    def __init__(self, files: dict[str, bytes], fail: Fail, pause: Pause) -> None:
-        super().__init__(files, fail)
-        self.pause = pause
+
+class PausingDisk(FailingDisk):
+    """Lets others have a turn before every operation; a creation that fails "late" happens after all."""
+
+    def __init__(
+        self, files: dict[str, bytes], fail: Fail, pause: Pause, late: list[tuple[int, str, bytes]]
+    ) -> None:
+        super().__init__(files, self._verdict)
+        self.told, self.pause, self.late = fail, pause, late
+        self.data = b""
+
+    def _verdict(self, operation: str, name: str) -> str | None:
+        when = self.told(operation, name)
+        if when == "late" and operation == "create_if_absent":
+            self.late.append((LATE_BY, name, self.data))
+            raise UnsureWriteError(f"no answer came about {name}")
+        return "before" if when == "late" else when
+
+    def _turn(self, what: str) -> None:
+        self.pause(what)
+        self.late[:] = [(left - 1, name, data) for left, name, data in self.late]
+        while self.late and self.late[0][0] == 0:
+            MemoryDisk.create_if_absent(self, *self.late.pop(0)[1:])
 
     def create(self, name, parts):
-        self.pause(f"create {name}")
+        self._turn(f"create {name}")
         super().create(name, parts)
 
     def create_if_absent(self, name, data):
-        self.pause(f"create {name}")
+        self._turn(f"create {name}")
+        self.data = data
         return super().create_if_absent(name, data)
 
     def read(self, name):
-        self.pause(f"read {name}")
+        self._turn(f"read {name}")
         return super().read(name)
 
     def list(self, prefix):
-        self.pause(f"list {prefix}")
+        self._turn(f"list {prefix}")
         return super().list(prefix)
 
     def delete(self, name):
-        self.pause(f"delete {name}")
+        self._turn(f"delete {name}")
         super().delete(name)
 
 
 class FileMedium:
     """The log in a folder that outlives its masters."""
 
-    kinds = ("before", "after")
+    kinds = ("before", "after", "late")
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.late: list[tuple[int, str, bytes]] = []
 
     def open(self, fail: Fail, pause: Pause) -> CompletedCheckpointStore:
-        return CompletedCheckpointLog(PausingDisk(self.files, fail, pause), "job/log")
+        return CompletedCheckpointLog(PausingDisk(self.files, fail, pause, self.late), "job/log")
 
     def reader(self) -> CompletedCheckpointStore:
         return CompletedCheckpointLog(MemoryDisk(self.files), "job/log")

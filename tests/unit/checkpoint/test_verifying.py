@@ -281,6 +281,19 @@ def test_verify_tells_scripts_by_its_exit_code(
     assert json.loads(text)["clean"] == (code == 0)
 
 
+@pytest.mark.parametrize("at", ["_metadata", "log"])
+def test_files_beside_damage_are_not_called_left_over(storage: Path, at: str) -> None:
+    """Nobody knows what the damaged checkpoint needs, and prune leaves all of it alone."""
+    damage(storage / ("job/chk-2/_metadata" if at == "_metadata" else f"job/log/{2:019d}"))
+    report = verify(str(storage))
+    assert report.orphans == []
+    assert any(uri.endswith(data_name(2)) for uri in report.of_damaged)
+    _, text = command("verify", str(storage))
+    assert "may belong to a damaged checkpoint, and is never pruned: file://" in text
+    assert "headgate checkpoint prune" not in text
+    assert prune(str(storage)).orphans == ()
+
+
 def test_wrong_calls_end_with_2(storage: Path) -> None:
     """Nothing there, a single snapshot, an age that is none."""
     assert command("verify", str(storage / "absent"))[0] == 2

@@ -214,6 +214,7 @@ def test_logs_of_the_program_are_lines_with_fields(run: Headgate) -> None:
             "please report it with the lines below\n\nrule broken",
         ),
         ("job(KeyboardInterrupt())", 130, "headgate: cancelled"),
+        ("job(errors.JobCancelledError('it was cancelled'))", 130, "headgate: it was cancelled\n"),
         ("job(lambda: os.kill(os.getpid(), 15))", 143, "headgate: cancelled by a signal"),
         ("job(lambda: os.kill(os.getpid(), 1))", 129, "headgate: cancelled by a signal"),
         ("job(); sys.exit(9)", 9, ""),
@@ -241,6 +242,41 @@ def test_the_users_own_failure_is_one_clear_paragraph(run: Headgate) -> None:
     )
 
 
+CANCELLED = """
+import time
+env = hg.Environment(executor="mini-cluster")
+env.from_collection(range(10_000), uid="in").map(lambda record: time.sleep(0.01)).collect_later()
+handle = env.execute_async("shop")
+while handle.status().state != "running":
+    time.sleep(0.01)
+handle.cancel()
+handle.result()
+"""
+
+
+def test_a_job_that_somebody_cancelled_has_not_failed(run: Headgate) -> None:
+    """As `headgate cancel` does it: one sentence, the code of Ctrl-C, and the event of the same name."""
+    ended = run(CANCELLED, "--quiet")
+    assert (ended.code, ended.err) == (130, "headgate: job 'shop' was cancelled\n")
+    ended = run(CANCELLED, "--json")
+    assert (ended.code, ended.lines()[-1]["event"]) == (130, "cancelled")
+
+
+def test_a_cancelled_job_of_before_is_an_event_too(run: Headgate) -> None:
+    """Where no job of this process told its end."""
+    assert run("raise errors.JobCancelledError('gone')", "--json").lines()[-1]["event"] == "cancelled"
+
+
+def test_a_snapshot_that_is_not_there_is_refused(run: Headgate, tmp_path: Path) -> None:
+    """Nothing has started, so nothing has failed; a storage that fails otherwise has."""
+    job = (
+        'env = hg.Environment(executor="mini-cluster")\nenv.from_collection([1], uid="in").collect_later()\n'
+    )
+    ended = run(f"{job}env.execute('shop')", "--quiet", "--from", str(tmp_path / "nope"))
+    assert (ended.code, ended.err[:17]) == (2, "headgate: file://")
+    assert "holds no completed checkpoint" in ended.err
+
+
 def test_a_usage_error_is_its_sentence(run: Headgate) -> None:
     """No traceback, whoever raised it where."""
     assert run("job(errors.PlanError('no uid'))", "--quiet").err == "headgate: no uid\n"
@@ -252,6 +288,16 @@ def test_a_scripts_own_error_is_shown_from_its_own_first_line(run: Headgate) -> 
     assert ended.err.count("  File ") == 2
     assert "in <module>" in ended.err
     assert "launch.py" not in ended.err
+
+
+def test_imports_leave_no_frames_but_the_users(run: Headgate, tmp_path: Path) -> None:
+    """Neither those of the isolation of modules nor Python's own."""
+    (tmp_path / "helper.py").write_text("import no_such_module\n", encoding="utf-8")
+    ended = run("import helper", "--quiet")
+    assert ended.code == 3
+    assert ended.err.count("  File ") == 2
+    assert "importlib" not in ended.err
+    assert "realm" not in ended.err
 
 
 def test_a_wrong_call_of_the_api_is_the_programs_error(run: Headgate) -> None:

@@ -55,6 +55,24 @@ def test_a_published_job_is_known_until_it_is_withdrawn() -> None:
     assert list(jobs_folder().iterdir()) == []
 
 
+def test_a_replaced_driver_leaves_the_file_of_its_successor() -> None:
+    """Drivers of one job have one path, of which the last one's file is there."""
+    old = PublishedJob(job())
+    new = PublishedJob(msgspec.structs.replace(job(), address="http://127.0.0.1:2"))
+    old.withdraw()
+    assert [known.file.address for known in known_jobs()] == ["http://127.0.0.1:2"]
+    new.withdraw()
+    assert list(jobs_folder().iterdir()) == []
+
+
+def test_a_file_that_somebody_removed_is_withdrawn_all_the_same() -> None:
+    """There is nothing left to remove."""
+    published = PublishedJob(job())
+    known_jobs()[0].forget()
+    published.withdraw()
+    assert known_jobs() == []
+
+
 def test_a_dead_process_is_gone_and_so_is_a_living_one_without_the_lock() -> None:
     """The number of a dead driver may have become another process's."""
     ended = subprocess.Popen([sys.executable, "-c", ""])

@@ -35,14 +35,14 @@ def test_slots_come_back_after_a_failure() -> None:
 @pytest.mark.parametrize(
     ("need", "available", "master", "advice"),
     [
-        (Need(2, 1), 2, "local[2]", "open the session with master local[3], or lower the parallelism to 1"),
+        (Need(2, 1), 2, "local[2]", "master local[3] (headgate run --master 'local[3]'), or lower the par"),
         (
             Need(2, 1),
             2,
             "spark://n:7077",
             "give the application more cores or executors (3 slots in all), or",
         ),
-        (Need(1, 1), 1, "local", "local[2], or set headgate.spark.reserved-slots=0"),
+        (Need(1, 1), 1, "local", "'local[2]'), or set headgate.spark.reserved-slots=0"),
         (Need(4, 0), 0, "yarn", "(4 slots in all)"),
     ],
 )

@@ -84,9 +84,11 @@ def test_it_is_given_up_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
         for _ in range(2 * ATTEMPTS_MAX):
             yard.pass_time(PAUSE_MS << ATTEMPTS_MAX)
     assert (yard.tried, yard.under_way) == (ATTEMPTS_MAX, 0)
-    assert [record.getMessage() for record in caplog.records] == [
-        "checkpoint 7 could not be deleted: no such device; the next start of the job deletes what is left"
-    ]
+    (told,) = caplog.records
+    assert told.getMessage() == (
+        "checkpoint 7 could not be deleted: no such device; the next restart of the job or "
+        "'headgate checkpoint prune' deletes what is left"
+    )
 
 
 def test_who_was_replaced_deletes_nothing_more() -> None:
@@ -100,11 +102,63 @@ def test_who_was_replaced_deletes_nothing_more() -> None:
     assert (yard.tried, yard.fences, yard.under_way) == (2, 1, 0)
 
 
-def test_behind_the_end_a_failure_is_final() -> None:
-    """The loop will not turn again."""
+def test_behind_the_end_it_is_tried_again_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The loop will not turn again, and no later start of the job either."""
     yard = Yard()
     yard.cleaning.close()
-    yard.errors = [StorageError("busy")]
+    yard.errors = [StorageError("busy")] * (ATTEMPTS_MAX - 1)
+    yard.cleaning.delete("last", yard.work)
+    assert yard.tried == ATTEMPTS_MAX
+    yard.pass_time(0)
+    assert (yard.under_way, yard.cleaning.next_wakeup(), caplog.records) == (0, None, [])
+
+
+def test_behind_the_end_it_is_given_up_with_what_helps(caplog: pytest.LogCaptureFixture) -> None:
+    """As often as at any other time; a job that has ended has no next start."""
+    yard = Yard()
+    yard.cleaning.close()
+    yard.errors = [StorageError("no such device")] * (2 * ATTEMPTS_MAX)
+    with caplog.at_level(logging.WARNING, "headgate.checkpoints"):
+        yard.cleaning.delete("last", yard.work)
+        yard.pass_time(0)
+    assert (yard.tried, yard.under_way) == (ATTEMPTS_MAX, 0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "last could not be deleted: no such device; 'headgate checkpoint prune' deletes what is left"
+    ]
+
+
+def test_an_end_in_the_middle_of_a_deletion() -> None:
+    """What has begun before goes on with the attempts that are left to it."""
+    yard = Yard()
+    yard.errors = [StorageError("busy")] * (ATTEMPTS_MAX - 1)
+
+    def work() -> None:
+        if yard.tried == 0:
+            yard.cleaning.close()
+        yard.work()
+
+    yard.cleaning.delete("last", work)
+    yard.pass_time(0)
+    assert (yard.tried, yard.under_way, yard.errors) == (ATTEMPTS_MAX, 0, [])
+
+
+def test_behind_the_end_who_was_replaced_does_not_try_again() -> None:
+    """The files are another job master's."""
+    yard = Yard()
+    yard.cleaning.close()
+    yard.errors = [FencedError("another job master")]
     yard.cleaning.delete("last", yard.work)
     yard.pass_time(0)
-    assert (yard.under_way, yard.cleaning.next_wakeup()) == (0, None)
+    assert (yard.tried, yard.fences, yard.under_way) == (1, 1, 0)
+
+
+def test_a_log_given_up_half_way_is_no_other_job_masters(caplog: pytest.LogCaptureFixture) -> None:
+    """It looks like one; the first error tells what happened."""
+    yard = Yard()
+    yard.cleaning.close()
+    yard.errors = [StorageError("no such device"), FencedError("another job master")]
+    with caplog.at_level(logging.WARNING, "headgate.checkpoints"):
+        yard.cleaning.delete("last", yard.work)
+        yard.pass_time(0)
+    assert (yard.tried, yard.fences, yard.under_way) == (2, 0, 0)
+    assert "no such device" in caplog.records[0].getMessage()

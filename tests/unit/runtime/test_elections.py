@@ -302,7 +302,7 @@ def test_whoever_resigns_is_followed_at_once(kind: str) -> None:
     first, second = shared.driver(), shared.driver()
     first.step()
     second.step()
-    first.election.resign(ended=False)
+    first.election.resign()
     second.step()
     won = second.step() or second.step()
     assert second.led == 1
@@ -318,21 +318,76 @@ def test_standbys_hear_of_the_end_and_later_drivers_begin_anew(kind: str) -> Non
     assert won is not None
     assert won.run == 0
     waiting.step()
-    first.election.resign(ended=True)
+    first.election.end()
+    first.election.resign()
     seen = waiting.step()
     assert seen is not None
     assert seen.ended
     assert not waiting.led
     if kind == "zookeeper":
-        waiting.election.resign(ended=False)  # its process ends, and its session
+        waiting.election.resign()  # its process ends, and its session
     later = shared.driver()
     won = later.step()
     assert won is not None
     assert (later.led, won.run) == (1, 1)
-    later.election.resign(ended=False)
+    later.election.resign()
     again = shared.driver().step()
     assert again is not None
     assert again.run == 1, "given up is not ended"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_end_on_record_outlives_the_driver_that_ended_the_job(kind: str) -> None:
+    """It died before it made room: who waits for its lease has nothing to do, also who was started anew."""
+    shared = Shared(kind, World())
+    first, waiting = shared.driver(), shared.driver()
+    first.step()
+    waiting.step()
+    first.election.end()
+    first.election.end()
+    seen = None
+    while seen is None or not seen.ended:
+        shared.world.now_ms += 10
+        seen = waiting.step()
+        assert not waiting.led
+        assert shared.world.now_ms <= 2 * LEASE
+
+
+def test_a_beat_that_arrives_late_does_not_undo_the_end() -> None:
+    """A store may carry out a write of before, whose answer was lost, behind the last one."""
+    shared = Shared("files", World())
+    first = shared.driver()
+    first.step()
+    first.step()
+    beat = next(name for name in shared.files if name.endswith(".beat"))
+    late = shared.files[beat]
+    first.election.end()
+    first.election.resign()
+    shared.files[beat] = late
+    later = shared.driver()
+    later.step()
+    shared.world.now_ms += 2 * LEASE
+    seen = later.step()
+    assert seen is not None
+    assert seen.ended
+
+
+def test_a_session_that_has_expired_ends_no_job() -> None:
+    """Its word would come behind that of the driver that leads now."""
+    shared = Shared("zookeeper", World())
+    first = shared.driver()
+    first.step()
+    shared.world.now_ms += LEASE
+    second = shared.driver()
+    won = second.step()
+    assert won is not None
+    assert won.won_ms is not None
+    with pytest.raises(OustedError, match="expired"):
+        first.election.end()
+    second.election.resign()
+    again = shared.driver().step()
+    assert again is not None
+    assert again.run == 0
 
 
 def test_terms_that_are_over_leave_nothing() -> None:
@@ -342,7 +397,7 @@ def test_terms_that_are_over_leave_nothing() -> None:
         driver = shared.driver()
         driver.step()
         driver.step()
-        driver.election.resign(ended=False)
+        driver.election.resign()
     assert sorted(shared.files) == [f"leaders/j/{5:019d}", f"leaders/j/{5:019d}.beat"]
 
 

@@ -11,10 +11,12 @@ import pytest
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.storage.uris import open_disk
+from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.config import Config, validate
 from headgate.common.errors import ConfigError, FencedError, StorageError
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import CheckpointId, JobId
+from headgate.runtime.elections import ENDED, FileElection
 from headgate.runtime.high_availability import (
     LEADERS,
     HighAvailability,
@@ -24,6 +26,7 @@ from headgate.runtime.high_availability import (
     where_to_begin,
     zookeeper_root,
 )
+from headgate.runtime.leadership import Leadership
 from headgate.runtime.master_ports import RestorePoint
 from headgate.runtime.system import SystemClock
 from headgate.state.snapshots import CheckpointMetadata
@@ -43,6 +46,15 @@ class BreakableDisk(LocalDisk):
         if self.broken:
             raise StorageError(f"cannot write {name}: the server does not answer")
         super().create(name, parts)
+
+
+class NoEndings(LocalDisk):
+    """A folder in which no end can be recorded."""
+
+    def create_if_absent(self, name, data):
+        if name.endswith(ENDED):
+            raise StorageError(f"cannot write {name}: the server does not answer")
+        return super().create_if_absent(name, data)
 
 
 @pytest.fixture
@@ -138,6 +150,37 @@ def test_a_job_that_has_ended_begins_anew(drivers: Open) -> None:
     assert following != job
     second.close(ended=False)
     assert lead(drivers()).job == following
+
+
+def test_an_end_that_is_not_on_record_forgets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next driver has the same run, and its last checkpoint to go on from."""
+    monkeypatch.setattr("headgate.runtime.high_availability.END_PAUSES_S", (0.01,))
+    log = CompletedCheckpointLog(LocalDisk(tmp_path), "log")
+
+    def opened(disk: LocalDisk) -> HighAvailability:
+        leadership = Leadership("clicks", FileElection(disk, "leaders", SystemClock(), 4_000), SystemClock())
+        return HighAvailability("clicks", "", True, leadership, lambda _: log, lambda: None, forgets=True)
+
+    first = opened(NoEndings(tmp_path))
+    led = lead(first)
+    permit = led.store.claim()
+    led.store.append(permit, CheckpointId(7), "chk-7/_metadata", "a" * 64)
+    with pytest.raises(StorageError, match="does not answer"):
+        first.end()
+    first.close(ended=True)
+    assert "the end of job 'clicks' is not on record" in caplog.text
+    second = opened(LocalDisk(tmp_path))
+    again = lead(second)
+    assert again.job == led.job
+    assert [entry.checkpoint for entry in again.store.completed()] == [7]
+    again.store.claim()
+    second.close(ended=True)
+    third = opened(LocalDisk(tmp_path))
+    following = lead(third)
+    assert (following.job != led.job, following.store.completed()) == (True, [])
+    third.close(ended=False)
 
 
 def test_jobs_are_told_apart_by_name_and_cluster(drivers: Open) -> None:

@@ -128,7 +128,8 @@ def test_a_leader_that_is_silent_for_a_lease_is_in_nobodys_way(tmp_path: Path) -
     leader = leading(disk, time)
     refuse_running(CONFIG, disk, checkpoint_of(job_id(NAME, "default", 0)), time, time.pause)
     assert time.pauses == LOOKS_PER_LEASE
-    leader.resign(ended=True)
+    leader.end()
+    leader.resign()
     refuse_running(CONFIG, disk, checkpoint_of(job_id(NAME, "default", 0)), time, time.pause)
     assert time.pauses == LOOKS_PER_LEASE
 
@@ -136,7 +137,9 @@ def test_a_leader_that_is_silent_for_a_lease_is_in_nobodys_way(tmp_path: Path) -
 def test_a_leader_of_a_later_run_is_another_job(tmp_path: Path) -> None:
     """The job was brought to its end, and began anew under the same name."""
     disk, time = LocalDisk(tmp_path / "cp"), Time()
-    leading(disk, time).resign(ended=True)
+    first = leading(disk, time)
+    first.end()
+    first.resign()
     again = leading(disk, time, 1)
     beating = Time(again.renew)
     refuse_running(CONFIG, disk, checkpoint_of(job_id(NAME, "default", 0)), beating, beating.pause)
@@ -148,6 +151,6 @@ def test_a_leader_that_ends_while_it_is_watched_has_ended(tmp_path: Path) -> Non
     """Its last beat says so."""
     disk, time = LocalDisk(tmp_path / "cp"), Time()
     leader = leading(disk, time)
-    ending = Time(lambda: leader.resign(ended=False))
+    ending = Time(lambda: leader.resign())
     refuse_running(CONFIG, disk, checkpoint_of(job_id(NAME, "default", 0)), ending, ending.pause)
     assert ending.pauses == 1

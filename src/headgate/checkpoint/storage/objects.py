@@ -168,6 +168,19 @@ class ObjectDisk:
         with self._refusing("read", name):
             return int(obstore.head(self._store, name)["size"])
 
+    def modified_ms(self, name: str) -> int:
+        """When a file was written, by the clock of the store; see `base.TellsAge`.
+
+        Raises:
+            FileNotFoundError: there is none.
+            StorageError: it cannot be looked at.
+        """
+        import obstore
+
+        check_name(name, self._uri, temporary_allowed=True)
+        with self._refusing("read", name):
+            return int(obstore.head(self._store, name)["last_modified"].timestamp() * 1000)
+
     def list(self, prefix: str) -> Sequence[str]:
         """Sorted names of the files below the folder `prefix`; empty when there are none."""
         import obstore

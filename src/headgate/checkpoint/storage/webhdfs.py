@@ -82,10 +82,12 @@ class WebHdfsDisk:
         """
         path = self._path(name)
         with self._temporary(name, path, parts) as temporary:
-            self._rename(name, temporary, path, replace=True)
+            self._replace(name, temporary, path)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """Write a whole small file durably unless the name exists; False when it does.
+
+        After a lost answer the bytes tell whose file has the name; so those of two writers must differ.
 
         Raises:
             StorageError: it could not be written and nothing changed.
@@ -96,7 +98,7 @@ class WebHdfsDisk:
             if self._exists(path):
                 return False
         with self._temporary(name, path, [data]) as temporary:
-            return self._rename(name, temporary, path, replace=False)
+            return self._publish(name, temporary, path, data)
 
     def read(self, name: str) -> bytes:
         """All bytes of a file.
@@ -126,6 +128,17 @@ class WebHdfsDisk:
         """
         with self._refusing("read", name):
             return int(self._client.ask("GET", self._path(name), "GETFILESTATUS")["FileStatus"]["length"])
+
+    def modified_ms(self, name: str) -> int:
+        """When a file was written, by the clock of the name node; see `base.TellsAge`.
+
+        Raises:
+            FileNotFoundError: there is none.
+            StorageError: it cannot be looked at.
+        """
+        path = self._path(name, temporary_allowed=True)
+        with self._refusing("read", name):
+            return int(self._client.ask("GET", path, "GETFILESTATUS")["FileStatus"]["modificationTime"])
 
     def list(self, prefix: str) -> Sequence[str]:
         """Sorted names of the finished files below the folder `prefix`; empty when it does not exist."""
@@ -209,34 +222,65 @@ class WebHdfsDisk:
             with suppress(StorageError):
                 self._client.ask("DELETE", temporary, "DELETE", recursive="false")
 
-    def _rename(self, name: str, temporary: str, path: str, *, replace: bool) -> bool:
-        """Give the temporary file its name; False when the name must be new and is not."""
-        options = {"renameoptions": "OVERWRITE"} if replace else {}
+    def _replace(self, name: str, temporary: str, path: str) -> None:
+        """Give the temporary file its name, whatever has it."""
         unanswered: StorageError | None = None
         for _ in range(RENAME_ATTEMPTS):
             try:
-                with self._refusing("write", name):
-                    answer = self._client.ask("PUT", temporary, "RENAME", destination=path, **options)
+                self._rename(name, temporary, path, renameoptions="OVERWRITE")
+                return
             except UnansweredError as error:
                 unanswered = error
             except StorageError:
                 if unanswered is None:
                     raise
-            else:
-                if replace or answer.get("boolean"):
+            # Renamed; or swept by a newer job master, under which nothing that this one writes counts.
+            if self._known(temporary) is False:
+                return
+        assert unanswered is not None
+        raise self._unsure(name, unanswered) from unanswered
+
+    def _publish(self, name: str, temporary: str, path: str, data: bytes) -> bool:
+        """Give the temporary file its name; False when another has it."""
+        unanswered: StorageError | None = None
+        for _ in range(RENAME_ATTEMPTS):
+            try:
+                if self._rename(name, temporary, path):
                     return True
-            # Only this writer knows the temporary name: where it is gone, the rename was carried out.
-            state = self._known(temporary)
-            if state is False:
-                return True
-            if state and not replace and self._known(path):
+                break
+            except UnansweredError as error:
+                unanswered = error
+            except StorageError:
+                if unanswered is None:
+                    raise
+        if unanswered is not None:
+            return self._is_mine_after(unanswered, name, data)
+        with self._refusing("write", name):
+            if self._exists(path):
                 return False
-        if unanswered is None:
-            raise StorageError(f"cannot write {self.describe(name)}: the name node did not rename the file")
-        raise UnsureWriteError(
+        # The name node says the same of a name that is taken and of a file that another driver has removed.
+        raise StorageError(
+            f"cannot write {self.describe(name)}: the name node did not rename {temporary}, which was "
+            "removed before it got its name; make sure that no other driver runs this job, and try again"
+        )
+
+    def _rename(self, name: str, temporary: str, path: str, **options: str) -> bool:
+        with self._refusing("write", name):
+            answer = self._client.ask("PUT", temporary, "RENAME", destination=path, **options)
+        return bool(answer.get("boolean"))
+
+    def _is_mine_after(self, unanswered: StorageError, name: str, data: bytes) -> bool:
+        """Whose file has the name, by its bytes: a temporary name that is gone may have been swept."""
+        try:
+            return self.read(name) == data
+        except (StorageError, FileNotFoundError):
+            raise self._unsure(name, unanswered) from unanswered
+
+    def _unsure(self, name: str, unanswered: StorageError) -> UnsureWriteError:
+        return UnsureWriteError(
             f"{self.describe(name)} was written, but whether it got its name is unknown: {unanswered}; check "
             "the connection to the name node"
-        ) from unanswered
+        )
 
     def _known(self, path: str) -> bool | None:
         """Whether a file exists; None when it cannot be found out."""

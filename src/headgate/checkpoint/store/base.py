@@ -41,6 +41,14 @@ class CommitPermit:
 class CompletedCheckpointStore(Protocol):
     """The completed checkpoints of one job. One thread at a time."""
 
+    def generation(self) -> int:
+        """Of the last claim, by whomever; 0 where the job was never claimed here.
+
+        Raises:
+            StorageError: the store cannot be read.
+        """
+        ...
+
     def claim(self) -> CommitPermit:
         """Take the job over: every older permit is worthless from here on.
 

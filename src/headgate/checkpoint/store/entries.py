@@ -28,10 +28,13 @@ class Claim(msgspec.Struct, frozen=True, tag="claim"):
     Attributes:
         generation: its number, one above the last.
         previous: digest of the entry before; empty for the first.
+        token: whose it is, in random digits: no two claimants write the same bytes. Empty in logs from before
+            there were tokens; a reader of that time passes over it.
     """
 
     generation: int
     previous: str
+    token: str = ""
 
 
 class Completed(msgspec.Struct, frozen=True, tag="completed"):

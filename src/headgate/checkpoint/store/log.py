@@ -7,10 +7,15 @@ place taken was replaced. That is the only lock there is, and it needs no clock.
 Trimming deletes entries from the front. A replaced job master may then find a free place in the
 trimmed part; therefore every creation is followed by a look at the end of the log, and every entry
 names its predecessor by digest, so that readers never count a stray.
+
+An entry whose writing got no answer may come to be much later. Before anything builds on its absence, the
+claimant puts a claim of the same generation and token in its place: then it cannot come any more.
 """
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,11 +51,14 @@ class CompletedCheckpointLog:
     Args:
         disk: where it is.
         folder: its folder, relative to the disk's root.
+        token: draws that many unpredictable bytes.
     """
 
-    def __init__(self, disk: Disk, folder: str) -> None:
+    def __init__(self, disk: Disk, folder: str, token: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._disk = disk
         self._folder = folder
+        self._draw = token
+        self._token = ""
         self._permit: CommitPermit | None = None
         self._end: _Place | None = None
         self._unsure: _Place | None = None
@@ -63,10 +71,11 @@ class CompletedCheckpointLog:
         """
         self._permit = self._unsure = None
         for _ in range(ATTEMPTS_MAX):
+            self._token = self._draw(16).hex()  # anew: what an attempt left behind is nobody's
             run = self._read_run()
             last = run[-1] if run else None
             generation = last.entry.generation + 1 if last else 1
-            place = self._next(last, Claim(generation, last.digest if last else ""))
+            place = self._next(last, Claim(generation, last.digest if last else "", self._token))
             if self._create(place) and self._is_last(place):
                 self._end = place
                 self._permit = CommitPermit(Generation(generation), CLAIMED)
@@ -214,7 +223,7 @@ class CompletedCheckpointLog:
         if terminal:
             end = self._require(permit)
             # An empty log would have a free place for whoever was replaced; a claim at its end has none.
-            last = self._next(end, Claim(permit.generation + 1, end.digest))
+            last = self._next(end, Claim(permit.generation + 1, end.digest, self._draw(16).hex()))
             if not (self._create(last) and self._is_last(last)):
                 raise self._fenced(permit)
             self._delete_before(last.index)
@@ -227,19 +236,31 @@ class CompletedCheckpointLog:
                 self._disk.delete(self._name(index))
 
     def _settle(self, permit: CommitPermit) -> None:
-        """Find out what became of an entry whose writing failed half-way, and make it durable."""
+        """Find out what became of an entry whose writing failed half-way; afterwards that cannot change."""
         place = self._unsure
         if place is None or permit is not self._permit:
             return
+        end = self._require(permit)
+        # The same bytes at every try, so that what an earlier one left is known as our own.
+        barrier = self._next(end, Claim(permit.generation, end.digest, self._token))
+        found = self._bytes(place.index)
+        if found is None:
+            if self._create(barrier):
+                self._end, self._unsure = barrier, None
+                return
+            found = self._bytes(place.index)
+        for mine in (place, barrier):
+            if found == mine.data:
+                # The same bytes again: what was visible becomes durable, before anything builds on it.
+                self._disk.create(self._name(mine.index), [mine.data])
+                self._end = mine
+        self._unsure = None  # of another: the next look at the end says so
+
+    def _bytes(self, index: int) -> bytes | None:
         try:
-            found: bytes | None = self._disk.read(self._name(place.index))
+            return self._disk.read(self._name(index))
         except FileNotFoundError:
-            found = None
-        if found == place.data:
-            # The same bytes again: what was visible becomes durable, before anything builds on it.
-            self._disk.create(self._name(place.index), [place.data])
-            self._end = place
-        self._unsure = None
+            return None
 
     def _require(self, permit: CommitPermit) -> _Place:
         if permit is not self._permit or self._end is None:
@@ -258,9 +279,7 @@ class CompletedCheckpointLog:
 
     def _may_exist(self, place: _Place) -> bool:
         try:
-            return self._disk.read(self._name(place.index)) == place.data
-        except FileNotFoundError:
-            return False
+            return self._bytes(place.index) == place.data
         except (StorageError, OSError):
             return True
 

@@ -90,6 +90,15 @@ class ZooKeeperCheckpointStore:
 
     # -- the claim -------------------------------------------------------------------------------
 
+    def generation(self) -> int:
+        """Of the last claim, by whomever; 0 where the job was never claimed here.
+
+        Raises:
+            StorageError: ZooKeeper does not answer, or the node is damaged.
+        """
+        node = self._nodes.read(self._generation)
+        return 0 if node is None else self._claimant(node.data).generation
+
     def claim(self) -> CommitPermit:
         """Take the job over: every older permit is worthless from here on.
 

@@ -182,7 +182,8 @@ def too_few(need: Need, available: int, taken: int, master: str) -> str:
     Example:
         >>> too_few(Need(2, 1), 2, 0, "local[2]")
         "the job needs 3 task slots (2 for its workers and 1 reserved for Spark's own tasks), and Spark at \
-local[2] has 2; open the session with master local[3], or lower the parallelism to 1"
+local[2] has 2; open the session with master local[3] (headgate run --master 'local[3]'), or lower the \
+parallelism to 1"
     """
     parts = f"{need.gang} for its workers and {need.reserved} reserved for Spark's own tasks"
     needs = f"{need.total} task slots ({parts})"
@@ -190,7 +191,7 @@ local[2] has 2; open the session with master local[3], or lower the parallelism 
     left = available - taken - need.reserved
     more = need.total + taken
     if master.startswith("local"):
-        mend = f"open the session with master local[{more}]"
+        mend = f"open the session with master local[{more}] (headgate run --master 'local[{more}]')"
     else:
         mend = f"give the application more cores or executors ({more} slots in all)"
     if left >= 1:

@@ -112,8 +112,8 @@ def readers_of(
             declared = ", ".join(repr(name) for name in targets if not is_stamps(name))
             raise UsageError(
                 f"the checkpoint holds state {section.name!r}, which the program does not declare "
-                f"(it declares {declared}); declare it, start without the checkpoint, or set "
-                f"{IGNORE_UNCLAIMED_STATE.key}"
+                f"(it declares {declared}); declare it, start without the checkpoint, or leave it "
+                f"behind with --allow-non-restored-state ({IGNORE_UNCLAIMED_STATE.key}=true)"
             )
         readers[section.name] = value_reader(section, target)
     return readers

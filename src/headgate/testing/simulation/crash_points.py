@@ -2,7 +2,7 @@
 
 A step is one operation on the disk, by whomever, or one control message that arrives, between the
 moment a checkpoint is triggered and the one when its predecessor was deleted: in between it is stored,
-committed and told.
+committed and told. Behind the last checkpoint of a job comes its end, which has steps of its own.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class CrashPoints:
         strike_at: the number of a step, from 0; None only counts.
         phase: whether the driver dies before that step has its effect, or after.
         silently: whether the driver's workers are left without news.
+        to_end: whether steps go on until the driver has left.
+        last: the latest checkpoint that was triggered.
         steps: what happened, in words.
         struck: whether the driver was killed.
     """
@@ -36,6 +38,8 @@ class CrashPoints:
     strike_at: int | None = None
     phase: Phase = "before"
     silently: bool = False
+    to_end: bool = False
+    last: int = 0
     steps: list[str] = field(default_factory=list)
     struck: bool = False
     _open: bool = False
@@ -43,15 +47,16 @@ class CrashPoints:
 
     def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
         """The first task was asked for a checkpoint: the steps begin, or end where its predecessor stays."""
+        self.last = max(self.last, checkpoint)
         if checkpoint == self.checkpoint and self._driver is None:
             self._open, self._driver = True, driver
         elif checkpoint > self.checkpoint + 1 and self._driver is driver:
-            self._open = False
+            self._open = self.to_end
 
     def reached(self, process: Process, place: str) -> None:
         """A process is at a named place: when the predecessor was deleted the steps end."""
         if process is self._driver and place == "checkpoint.retired":
-            self._open = False
+            self._open = self.to_end
 
     def disk(self, process: Process, operation: str, name: str) -> int | None:
         """A process is about to touch the disk; gives the step's number."""

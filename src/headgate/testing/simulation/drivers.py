@@ -227,7 +227,7 @@ class DriverProcess(Process):
         except StorageError as error:
             return f"cannot see the election: {error}"
         if seen.ended:
-            self._gone("superseded")
+            self._gone("over")
             return "the job has ended"
         if leadership.leads:
             self.job_id = self.world.supervisor.job_id(seen.run)
@@ -275,7 +275,10 @@ class DriverProcess(Process):
         with suppress(StorageError):
             reachability.delete_marker(self.disk(), self._marker)
         if self.leadership is not None:
-            self.leadership.close(ended=ended)
+            if ended:
+                with suppress(StorageError, FencedError):  # then the next one finds nothing left to do
+                    self.leadership.end()
+            self.leadership.close()
         self._gone(master.state.value)
         return "exits"
 
@@ -326,6 +329,7 @@ class DriverProcess(Process):
             world.checks.listener(world, self),
             self.disk,
             None if self.leadership is None else self.leadership.require,
+            record_end=None if self.leadership is None else self.leadership.end,
         )
         program = Program(self.job_id, plan, settings.worker, spec.record_types)
         self.master = JobMaster(
@@ -345,7 +349,7 @@ class DriverProcess(Process):
         return self.master
 
     def _store(self, job: JobId) -> CompletedCheckpointStore:
-        log = CompletedCheckpointLog(self.disk(), log_folder(job))
+        log = CompletedCheckpointLog(self.disk(), log_folder(job), self.chance.token)
         return log if self.leadership is None else LedStore(log, self.leadership)
 
     def _demand(self) -> JobMaster:

@@ -26,6 +26,7 @@ class SimLeadership(Leadership):
     def __init__(self, name: str, election: Election, clock: Clock) -> None:
         super().__init__(name, election, clock)
         self.pause_ms = max(1, election.lease_ms // PROOFS_PER_LEASE)
+        self._patience_s = 0.0  # nobody answers while the only thread waits
 
     @property
     def leads(self) -> bool:
@@ -55,6 +56,8 @@ class SimLeadership(Leadership):
 
     def prove(self) -> str:
         """The turn of the thread that proves; gives a word for the story."""
+        if self._asking.locked():
+            return "waits for the election's answer to another question"
         self._prove_once()
         return self._term.state.value
 

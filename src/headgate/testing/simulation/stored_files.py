@@ -15,6 +15,7 @@ from headgate.checkpoint.opening import referenced_ranges, verify_files
 from headgate.checkpoint.store.entries import Claim, Completed, Entry, decode_entry, digest
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId
+from headgate.runtime.elections import ENDED
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.simulation.disk import URI, SimDisk, SimFiles
 
@@ -147,6 +148,10 @@ class StoredFiles:
         self._savepoints |= dict.fromkeys([*sorted(names), f"{folder}/{METADATA}"], uri)
         return metadata
 
+    def _end_on_record(self) -> bool:
+        """Whether no driver will go on with the job that was led last: its log may be emptied."""
+        return any(name.endswith(ENDED) for name in self._files.files)
+
     # -- what must hold at all times
 
     def demand_whole(self, job: str) -> None:
@@ -184,7 +189,7 @@ class StoredFiles:
             if name not in needed
             and (owner := checkpoint_of(name, JobId(job))) is not None
             and (owner not in completed or name in self._files.torn)
-        } | set(self._files.unfinished(job))
+        } | {name for name in self._files.unfinished(job) if checkpoint_of(name, JobId(job)) is not None}
 
     def strays(self, job: str) -> set[str]:
         """Files in the folder of a completed checkpoint that it does not need."""
@@ -200,12 +205,14 @@ class StoredFiles:
     def _demand_order(self, process: Process, job: str) -> None:
         """Ids increase, and between two claims only the first of the two claimants appends."""
         generation: int | None = None
-        last = 0
+        token, last = "", 0
         for entry in self.run(job):
             if isinstance(entry, Claim):
-                if generation is not None and entry.generation <= generation:
+                # In the place of an entry that was lost its claimant may put a claim of the same token.
+                again = entry.generation == generation and token in ("", entry.token)
+                if generation is not None and entry.generation <= generation and not again:
                     raise Violation(f"{process.name} claims {job} again as generation {entry.generation}")
-                generation = entry.generation
+                generation, token = entry.generation, entry.token
                 continue
             if generation is not None and entry.generation != generation:
                 raise Violation(
@@ -215,7 +222,7 @@ class StoredFiles:
             if entry.checkpoint <= last:
                 raise Violation(f"in the log of {job} checkpoint {entry.checkpoint} stands behind {last}")
             generation, last = entry.generation, entry.checkpoint
-        if last < self._newest[job]:
+        if last < self._newest[job] and not self._end_on_record():
             raise Violation(f"checkpoint {self._newest[job]} of {job} is not the last in its log any more")
         self._newest[job] = last
 

@@ -42,6 +42,7 @@ class Supervisor:
         self.finished: DriverProcess | None = None
         self.runs = [submission.job_id]
         self._planned = 0
+        self._ended_untold: DriverProcess | None = None
 
     @property
     def submission(self) -> Submission:
@@ -83,6 +84,12 @@ class Supervisor:
         """A driver has left or was killed: start another where the job needs one."""
         world = self._world
         world.note(f"{driver.name} is gone: {how}")
+        if how == "killed" and driver.master is not None and driver.master.state.terminal:
+            self._ended_untold = driver
+        elif how == "over" and self._ended_untold is not None:
+            # Killed when the job's end was on record: another driver told the user.
+            driver = self._ended_untold
+            how = driver.master.state.value if driver.master is not None else how
         master = driver.master
         if how == "finished" and master is not None and master.savepoint is not None:
             self._go_on(self._opened(master.savepoint))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError, PermissionDeniedError
 from obstore.store import MemoryStore
 
-from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.checkpoint.storage.base import TellsAge, UnsureWriteError
 from headgate.checkpoint.storage.objects import CREATE_ATTEMPTS, ObjectDisk
 from headgate.checkpoint.storage.reachability import NotExclusiveError, probe
 from headgate.common.errors import StorageError
@@ -117,6 +118,16 @@ def test_creation_is_repeated(wire: Wire) -> None:
     wire.errors = [("before", GenericError(TIMED_OUT)), ("before", AlreadyExistsError("409 conflict"))]
     assert wire.write("create_if_absent")
     assert wire.calls == 3
+
+
+def test_how_old_a_file_is(wire: Wire) -> None:
+    """By the clock of the store; where there is no file it says so."""
+    assert isinstance(wire.disk, TellsAge)
+    before_ms = int(time.time() * 1000)
+    wire.disk.create("a", [b"x"])
+    assert before_ms <= wire.disk.modified_ms("a") <= time.time() * 1000
+    with pytest.raises(FileNotFoundError):
+        wire.disk.modified_ms("b")
 
 
 def test_a_service_that_ignores_the_condition_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

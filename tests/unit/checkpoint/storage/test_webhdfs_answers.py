@@ -11,10 +11,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.checkpoint.storage.base import TellsAge, UnsureWriteError
 from headgate.checkpoint.storage.webhdfs import WebHdfsDisk
 from headgate.checkpoint.storage.webhdfs_client import WebHdfsClient
 from headgate.common.errors import StorageError
+
+WRITTEN_MS = 1_700_000_000_123
 
 
 class Node(ThreadingHTTPServer):
@@ -26,7 +28,7 @@ class Node(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes] = {}
         self.lost: list[str] = []
-        self.standby = self.comes_first = False
+        self.standby = self.comes_first = self.sweeps = False
 
     @property
     def address(self) -> str:
@@ -83,7 +85,9 @@ class _Handler(BaseHTTPRequestHandler):
         lost, target = self.server.lost.pop(0) if self.server.lost else "", options["destination"]
         if self.server.comes_first:
             self.server.files[target] = b"other"
-        done = "renameoptions" in options or target not in self.server.files
+        if self.server.sweeps:
+            self.server.files.pop(path, None)
+        done = path in self.server.files and ("renameoptions" in options or target not in self.server.files)
         if lost != "before" and done:
             self.server.files[target] = self.server.files.pop(path)
         if lost:
@@ -93,9 +97,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _getfilestatus(self, path: str, options: dict[str, str]) -> None:
         if path in self.server.files:
-            self._answer(200, {"FileStatus": {"length": len(self.server.files[path])}})
+            status = {"length": len(self.server.files[path]), "modificationTime": WRITTEN_MS}
+            self._answer(200, {"FileStatus": status})
         else:
             self._answer(404, {"RemoteException": {"exception": "FileNotFoundException"}})
+
+    def _open(self, path: str, options: dict[str, str]) -> None:
+        if path in self.server.files:
+            self._answer(200, {"Location": f"http://{self.server.address}/webhdfs/v1{path}?op=fetch"})
+        else:
+            self._answer(404, {"RemoteException": {"exception": "FileNotFoundException"}})
+
+    def _fetch(self, path: str, options: dict[str, str]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.server.files[path])))
+        self.end_headers()
+        self.wfile.write(self.server.files[path])
 
     def _delete(self, path: str, options: dict[str, str]) -> None:
         self._answer(200, {"boolean": self.server.files.pop(path, None) is not None})
@@ -133,18 +150,36 @@ def write(disk: WebHdfsDisk, method: str) -> Any:
 @METHODS
 @pytest.mark.parametrize("lost", [["after"], ["before"], ["before", "after"]])
 def test_a_lost_answer_is_found_out(nodes: list[Node], method: str, lost: list[str]) -> None:
-    """A temporary name that is gone was renamed; one that is there is renamed again."""
+    """What was renamed is known by its bytes, or by its temporary name; what was not is renamed again."""
     nodes[0].lost = lost
     assert write(disk_of(nodes[0]), method) in (None, True)
     assert nodes[0].files == {"/r/a": b"mine"}
 
 
 def test_a_lost_answer_where_another_was_first(nodes: list[Node]) -> None:
-    """The temporary name is still there and the file is, too: it is another's."""
+    """The file has other bytes: it is another's, whether the temporary one is still there or was swept."""
     node, disk = nodes[0], disk_of(nodes[0])
-    node.lost, node.comes_first = ["before"], True
-    assert not write(disk, "create_if_absent")
-    assert node.files == {"/r/a": b"other"}
+    node.comes_first = True
+    for node.lost, node.sweeps in (["before"], False), (["before"], True), ([], True):
+        node.files.clear()
+        assert not write(disk, "create_if_absent")
+        assert node.files == {"/r/a": b"other"}
+
+
+def test_a_file_that_was_swept_before_its_rename_was_not_written(nodes: list[Node]) -> None:
+    """The name node refuses to rename what another driver has removed; nobody may take that for success."""
+    nodes[0].sweeps = True
+    with pytest.raises(StorageError, match="removed before it got its name") as caught:
+        write(disk_of(nodes[0]), "create_if_absent")
+    assert not isinstance(caught.value, UnsureWriteError)
+    assert nodes[0].files == {}
+
+
+def test_a_lost_answer_about_a_file_that_is_nowhere_stays_open(nodes: list[Node]) -> None:
+    """It may have been renamed and deleted since, or swept before: neither is certain."""
+    nodes[0].lost, nodes[0].sweeps = ["before"], True
+    with pytest.raises(UnsureWriteError, match="whether it got its name is unknown"):
+        write(disk_of(nodes[0]), "create_if_absent")
 
 
 @METHODS
@@ -164,3 +199,13 @@ def test_the_active_name_node_is_found(nodes: list[Node], method: str) -> None:
     assert nodes[1].files == {"/r/a": b"mine"}
     with pytest.raises(StorageError, match="StandbyException"):
         write(disk_of(nodes[0]), method)
+
+
+def test_how_old_a_file_is(nodes: list[Node]) -> None:
+    """As the name node says, also of an unfinished file; where there is no file it says so."""
+    disk = disk_of(nodes[0])
+    assert isinstance(disk, TellsAge)
+    nodes[0].files = {"/r/chk-1/a": b"x", "/r/chk-1/.tmp-7": b"x"}
+    assert [disk.modified_ms(name) for name in ("chk-1/a", "chk-1/.tmp-7")] == [WRITTEN_MS] * 2
+    with pytest.raises(FileNotFoundError):
+        disk.modified_ms("chk-1/b")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 import headgate as hg
 from headgate.api.remote_job import RemoteJob
+from headgate.cli.control import key_typed
 from headgate.cli.main import app
 from headgate.common.job_files import known_jobs
 
@@ -68,10 +70,30 @@ def test_ctrl_c_ends_the_wait_and_not_the_wish(served: Answering, monkeypatch: p
 
 
 def test_a_format_that_is_none_is_refused(served: Answering) -> None:
-    """By the endpoint, which knows them."""
-    code, _, err = headgate("savepoint", "create", "words", "--format", "odd")
-    assert (code, "$.format" in err) == (2, True)
+    """Before the job is asked; those that there are are named."""
+    for wish in [("savepoint", "create"), ("stop",)]:
+        code, _, err = headgate(*wish, "words", "--format", "odd")
+        assert (code, "'odd' is not one of 'canonical', 'native'" in err) == (2, True)
     assert served.control.wishes == []
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_machines_get_an_error_on_the_standard_output(served: Answering, wish: tuple[str, ...]) -> None:
+    """One object, as for everything else that they are told; the sentence stands beside it."""
+    served.control.error = hg.OperatingError("not now")
+    code, out, err = headgate(*wish, "--json")
+    assert (code, err) == (1, "headgate: not now\n")
+    assert json.loads(out) == {"error": {"kind": "OperatingError", "message": "not now"}}
+
+
+@pytest.mark.parametrize("key", ['{"bytes":"%%"}', '{"foo":1}', "[1", " {"])
+def test_a_key_that_begins_like_json_and_is_no_key_is_refused(served: Answering, key: str) -> None:
+    """It is not looked for as a text; how to say that text stands in the sentence, and works."""
+    code, out, err = headgate("query", "words", "count", "stats", key)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"headgate: KEY {key!r}: the key is not readable as JSON")
+    (literal,) = shlex.split(err.partition("if it is meant as text, say ")[2])
+    assert key_typed(literal) == key
 
 
 def test_jobs_that_do_not_answer_are_listed_with_the_reason(served: Answering, home: Path) -> None:

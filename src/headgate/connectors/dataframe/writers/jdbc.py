@@ -2,6 +2,9 @@
 
 The row's key is lineage, sink and epoch, so of two transactions about one epoch the second fails and
 moves nothing. The database must be transactional; PostgreSQL is what it is tested with.
+
+Spark's tasks fill the staging table, each in a transaction of its own. One that is run again after it has
+committed (its executor was lost, or it was speculative) adds its rows twice, so they are counted.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
-from headgate.common.errors import UsageError
+from headgate.common.errors import OperatingError, UsageError
 from headgate.connectors.dataframe.writers.base import EpochWriter, SparkEpoch
 
 if TYPE_CHECKING:
@@ -76,7 +79,8 @@ class JdbcWriter(EpochWriter):
         with self._connection(spark) as connection:
             if self._is_written(connection, epoch):
                 return
-        frame.write.mode("overwrite").jdbc(self.url, stage, properties=self.properties)
+        self._fill(frame, stage)
+        rows = frame.count()  # of the columns nothing is read: Parquet's footers say it
         names = ", ".join(self._quoted(spark, name) for name in frame.columns)
         with self._connection(spark) as connection:
             try:
@@ -84,7 +88,7 @@ class JdbcWriter(EpochWriter):
                 empty = f"select * from {stage} where 1 = 0"  # noqa: S608
                 _run(connection, f"create table if not exists {self.table} as {empty}")
                 connection.commit()
-                self._move(connection, epoch, stage, names)
+                self._move(connection, epoch, stage, names, rows)
             finally:
                 with contextlib.suppress(Exception):
                     connection.rollback()
@@ -95,7 +99,10 @@ class JdbcWriter(EpochWriter):
     def describe(self) -> str:
         return f"JDBC {self.table}"
 
-    def _move(self, connection: Any, epoch: SparkEpoch, stage: str, names: str) -> None:
+    def _fill(self, frame: DataFrame, stage: str) -> None:
+        frame.write.mode("overwrite").jdbc(self.url, stage, properties=self.properties)
+
+    def _move(self, connection: Any, epoch: SparkEpoch, stage: str, names: str, rows: int) -> None:
         """All or nothing; nothing when another try was first."""
         try:
             self._note(connection, epoch)
@@ -105,7 +112,19 @@ class JdbcWriter(EpochWriter):
                 return
             raise
         _run(connection, f"insert into {self.table} ({names}) select {names} from {stage}")  # noqa: S608
+        # Counted behind the move: a task that still runs may have added to the table until then.
+        self._require_each_once(connection, epoch, stage, rows)
         connection.commit()
+
+    def _require_each_once(self, connection: Any, epoch: SparkEpoch, stage: str, rows: int) -> None:
+        found = _counted(connection, stage)
+        if found != rows:
+            raise OperatingError(
+                f"staging table {stage} of epoch {epoch.epoch}, sink {epoch.sink!r}, holds {found} rows; "
+                f"expected {rows}: it seems that Spark ran a task again that had committed its rows; nothing "
+                "was published and the epoch is written again from an empty table; where that happens often, "
+                "set spark.speculation to false"
+            )
 
     def _note(self, connection: Any, epoch: SparkEpoch) -> None:
         """Waits for a transaction that has noted the same epoch and is not at its end yet."""
@@ -183,5 +202,15 @@ def _run(connection: Any, text: str) -> None:
     statement = connection.createStatement()
     try:
         statement.execute(text)
+    finally:
+        statement.close()
+
+
+def _counted(connection: Any, table: str) -> int:
+    statement = connection.createStatement()
+    try:
+        rows = statement.executeQuery(f"select count(*) from {table}")  # noqa: S608
+        rows.next()
+        return int(rows.getLong(1))
     finally:
         statement.close()

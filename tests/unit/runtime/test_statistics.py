@@ -1,0 +1,36 @@
+"""Totals of a job as listeners are told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from headgate.runtime.control.messages import Counters
+from headgate.runtime.events import JobListener
+from headgate.runtime.statistics import JobStatistics
+
+
+class Shown(JobListener):
+    """Remembers the sum that it was told last."""
+
+    records_in = 0
+
+    def progress(self, counters: Sequence[Counters]) -> None:
+        self.records_in = sum(entry.records_in for entry in counters)
+
+
+def counted(subtask: int, records_in: int) -> Counters:
+    """Totals of a subtask."""
+    return Counters(0, subtask, records_in, records_in, 0, None, 0, 0, 0.0)
+
+
+def test_totals_keep_those_of_workers_that_have_left() -> None:
+    """At the end of a job workers go one by one, and the last to speak tells of itself only."""
+    shown = Shown()
+    statistics = JobStatistics(cast(Any, None), shown)
+    statistics.progress([counted(0, 300), counted(1, 200)])
+    statistics.progress([counted(1, 290)])
+    assert shown.records_in == 590
+    statistics.deploying(2, 1)
+    statistics.progress([counted(1, 10)])
+    assert shown.records_in == 10
