@@ -12,12 +12,11 @@ import json
 import os
 import sys
 import threading
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Final, Protocol
 
 from headgate.common.config import Config
@@ -268,22 +267,6 @@ def launched(options: Sequence[str] = (), restore: str | None = None) -> Iterato
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def program_traceback(error: BaseException) -> str:
-    """The traceback of what a program raised, from the program's first frame on.
-
-    An error that has no frame of the program's, such as a syntax error, is shown without any.
-    """
-    trace = error.__traceback__
-    while trace is not None and _is_ours(trace):
-        trace = trace.tb_next
-    return "".join(traceback.format_exception(type(error), error, trace))
-
-
-def _is_ours(trace: TracebackType) -> bool:
-    # By module name; the frames of `exec` bring their own globals, those of the program's `__main__`.
-    return str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0] == "headgate"
 
 
 @contextmanager

@@ -83,7 +83,8 @@ def check_compatible(
         raise UsageError(
             f"{called(checkpoint)} has "
             f"{checkpoint.max_parallelism} key groups but the program asks for {plan.max_parallelism}; "
-            f"set pipeline.max-parallelism to {checkpoint.max_parallelism}"
+            f"set pipeline.max-parallelism to {checkpoint.max_parallelism}, with a parallelism of at most as "
+            "much, or have headgate savepoint reslice make another snapshot of it"
         )
     lost = unclaimed_state(plan, checkpoint)
     if lost and not ignore_unclaimed:

@@ -177,7 +177,8 @@ class Savepoints:
         target = wish.target or self._default
         if target is None:
             raise ConfigError(
-                f"nobody says where the savepoint goes; name a folder, or set {SAVEPOINT_DIR.key} for the job"
+                "nobody says where the savepoint goes; name a folder (--dir on the command line), or set "
+                f"{SAVEPOINT_DIR.key} for the job"
             )
         # From a program that is not checked, anything may come.
         place: object = os.fspath(target) if isinstance(target, os.PathLike) else target

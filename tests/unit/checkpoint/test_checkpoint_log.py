@@ -425,3 +425,25 @@ def test_damaged_entry_is_never_skipped() -> None:
         with pytest.raises(StorageError, match=f"memory:///{name} is damaged"):
             a_log(disk).latest()
         disk.files[name] = whole
+
+
+def test_a_terminal_end_whose_deletions_failed_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim at the end is there once, and what stands before it goes with the second try."""
+    disk = MemoryDisk()
+    log = a_log(disk)
+    permit = log.claim()
+    append(log, permit, 1)
+    delete, failing = disk.delete, [True]
+
+    def once(name: str) -> None:
+        if failing and name.endswith("1"):
+            failing.clear()
+            raise StorageError(f"cannot delete {name}: Input/output error")
+        delete(name)
+
+    monkeypatch.setattr(disk, "delete", once)
+    with pytest.raises(StorageError, match="Input/output"):
+        log.close(permit, terminal=True)
+    log.close(permit, terminal=True)
+    assert [type(entry) for entry in entries(disk).values()] == [Claim]
+    assert ids(disk) == []

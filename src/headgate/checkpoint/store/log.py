@@ -217,17 +217,23 @@ class CompletedCheckpointLog:
 
         Raises:
             FencedError: another job master has claimed the log; nothing was changed.
-            StorageError: an entry could not be read or deleted.
+            StorageError: an entry could not be read or deleted; to be repeated.
         """
         self.check(permit)
         if terminal:
-            end = self._require(permit)
-            # An empty log would have a free place for whoever was replaced; a claim at its end has none.
-            last = self._next(end, Claim(permit.generation + 1, end.digest, self._draw(16).hex()))
-            if not (self._create(last) and self._is_last(last)):
-                raise self._fenced(permit)
+            self._end = last = self._closing_claim(permit)
             self._delete_before(last.index)
         self._permit = self._end = self._unsure = None
+
+    def _closing_claim(self, permit: CommitPermit) -> _Place:
+        """An empty log would have a free place for whoever was replaced; a claim at its end has none."""
+        end = self._require(permit)
+        if end.entry.generation > permit.generation:
+            return end  # of a first try that came no further
+        last = self._next(end, Claim(permit.generation + 1, end.digest, self._draw(16).hex()))
+        if not (self._create(last) and self._is_last(last)):
+            raise self._fenced(permit)
+        return last
 
     def _delete_before(self, first: int) -> None:
         # From the front, so that a crash on the way leaves an unbroken log; strays go with the rest.
