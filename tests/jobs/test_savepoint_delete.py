@@ -152,7 +152,7 @@ def test_nothing_is_deleted_when_a_sink_does_not_let_go(tmp_path: Path) -> None:
     program.write_text(PROGRAM.replace("env =", refusing + "env =", 1))
     asked = ["savepoint", "delete", uri, program, tmp_path / "out", "--yes"]
     ended = subprocess.run(
-        [sys.executable, "-m", "headgate.cli.main", *asked], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "headgate", *asked], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 1
     assert "the disk is away" in ended.stderr

@@ -259,7 +259,3 @@ def _looked_at(
 def main() -> None:
     """What the installed command calls."""
     app()
-
-
-if __name__ == "__main__":
-    main()

@@ -21,6 +21,7 @@ from headgate.common import options as o
 from headgate.common.errors import JobCancelledError, TerminatedError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk, Gang, Link
+from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.common.search_path import framework_path
 from headgate.core.execution import JobState
 from headgate.graph.physical import PhysicalPlan
@@ -38,7 +39,7 @@ from headgate.runtime.job_settings import JobSettings, job_settings
 from headgate.runtime.logs import logging_for
 from headgate.runtime.master_ports import MasterPorts, RestorePoint
 from headgate.runtime.network.handshake import Hello
-from headgate.runtime.program import SAME_INTERPRETER, Program
+from headgate.runtime.program import Program
 from headgate.runtime.queries.live_state import LiveState
 from headgate.runtime.replanning import replanner
 from headgate.runtime.restore import check_compatible

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import inspect
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, ForwardRef, TypeVar, get_type_hints
-
-import cloudpickle
+from typing import Any, ForwardRef, TypeVar, get_type_hints
 
 from headgate.common.ids import EdgeId
 from headgate.common.ports import UserCode
+from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.graph.physical import PhysicalPlan
 from headgate.serde.logical_names import note_logical_name
 
@@ -71,27 +70,6 @@ class WorkerSettings:
     in_flight_bytes_max: int = 1024 * 1024 * 1024
     ignore_unclaimed: bool = False
     memory_state_max: int | None = None
-
-
-class SameInterpreter:
-    """Implements `common.ports.UserCode` for code that lives among everything else."""
-
-    refuse_leaving = None
-
-    def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call it."""
-        return function(*args)
-
-    def pickler(self) -> Any:
-        """The framework's own."""
-        return cloudpickle
-
-    def load(self, payload: bytes) -> Any:
-        """Restored among everything else."""
-        return cloudpickle.loads(payload)
-
-
-SAME_INTERPRETER: Final = SameInterpreter()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from dataclasses import replace
 from headgate.api.executor import JobSpec
 from headgate.common.ids import JobId
 from headgate.common.ports import UserCode
+from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
 from headgate.graph.plan import edge_record_types, physical_plan
 from headgate.runtime.attempts import PlannedJob, Replan
-from headgate.runtime.program import SAME_INTERPRETER, Program, WorkerSettings
+from headgate.runtime.program import Program, WorkerSettings
 
 
 def replanner(

@@ -27,6 +27,7 @@ from headgate.checkpoint.storage.reachability import NotSharedError, check_marke
 from headgate.common import errors
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.ports import Background, Clock, Disk, Link, Probe, UserCode
+from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.core.alignment.barriers import Alignment
 from headgate.runtime.assembly import Assembly, assemble
 from headgate.runtime.beside import SideThread
@@ -40,7 +41,7 @@ from headgate.runtime.in_flight.elements import NotStorableError
 from headgate.runtime.local_recovery import LocalRecovery
 from headgate.runtime.logs import TaskContext, clear_task_context, use_task_context
 from headgate.runtime.network.base import DataPlane
-from headgate.runtime.program import SAME_INTERPRETER, program_from_bytes
+from headgate.runtime.program import program_from_bytes
 from headgate.runtime.queries.answering import answer
 from headgate.runtime.snapshots import SnapshotWriter
 from headgate.runtime.source_task import SourceTask

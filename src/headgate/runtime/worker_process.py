@@ -19,6 +19,7 @@ from headgate.checkpoint.storage.settings import StorageSettings, use_storage_se
 from headgate.checkpoint.storage.uris import disks_with
 from headgate.common.ids import JobId
 from headgate.common.ports import NoProbe, Probe, UserCode
+from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.core.liveness import Lease
 from headgate.runtime.beside import UserThread
 from headgate.runtime.control import messages as m
@@ -27,7 +28,6 @@ from headgate.runtime.control.link import SocketLink
 from headgate.runtime.logs import set_up_logging
 from headgate.runtime.network.dataplane import SocketDataPlane
 from headgate.runtime.network.handshake import Hello
-from headgate.runtime.program import SAME_INTERPRETER
 from headgate.runtime.system import BackgroundThread, Mailbox, SystemClock
 from headgate.runtime.worker import Worker, WorkerPorts, WorkerState
 

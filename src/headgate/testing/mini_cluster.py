@@ -10,9 +10,9 @@ import threading
 
 from headgate.api.executor import JobResult, JobSpec
 from headgate.common.ports import UserCode
+from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.runtime.driver import GangContext, run_job
 from headgate.runtime.events import JobListener
-from headgate.runtime.program import SAME_INTERPRETER
 from headgate.runtime.worker_process import run_worker
 
 

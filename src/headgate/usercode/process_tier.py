@@ -14,13 +14,14 @@ import pkgutil
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
 from headgate.common.loader_options import ResolveOrder
+from headgate.common.same_interpreter import SameInterpreter
 from headgate.common.search_path import framework_path
 from headgate.usercode.bundle.brought import Brought
 from headgate.usercode.errors import UserCodeLoadError
@@ -144,27 +145,7 @@ def behind_standard_library(path: Sequence[str], standard: Sequence[str] | None 
     return max((index + 1 for index, entry in enumerate(path) if entry in own), default=0)
 
 
-class SameProcess:
-    """Implements `common.ports.UserCode` where the whole process is the program's."""
-
-    refuse_leaving = None
-
-    def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call it."""
-        return function(*args)
-
-    def pickler(self) -> Any:
-        """The framework's own; loaded when something is shipped, and not for a look at a plan."""
-        import cloudpickle
-
-        return cloudpickle
-
-    def load(self, payload: bytes) -> Any:
-        """Restored among everything else, for nothing else is here."""
-        return self.pickler().loads(payload)
-
-
-class ProcessCode(SameProcess):
+class ProcessCode(SameInterpreter):
     """Implements `common.ports.BroughtCode`.
 
     Args:

@@ -41,7 +41,7 @@ class Driver:
         self.watcher = Watcher()
         self._errors = folder / f"errors-{len(list(folder.glob('errors-*')))}"
         settings = [text for option in options for text in ("-D", option)]
-        command = [sys.executable, "-m", "headgate.cli.main", "run", str(PROGRAM), "--json", *arguments]
+        command = [sys.executable, "-m", "headgate", "run", str(PROGRAM), "--json", *arguments]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(PROGRAM.parent))),

@@ -191,7 +191,7 @@ def test_jobs_where_the_interpreter_allows_no_realms(
     program.write_text(PROGRAM)
     (program.parent / "json.py").write_text("raise RuntimeError('the standard library wins')")
     brought = [argument for name in OWN for argument in ("--with", str(wheels[name]))]
-    command = [sys.executable, "-m", "headgate.cli.main", "run", str(program), *brought, str(tmp_path)]
+    command = [sys.executable, "-m", "headgate", "run", str(program), *brought, str(tmp_path)]
     for turn in range(1, turns + 1):
         variables = {**os.environ, "HEADGATE_REALMS": "off"}
         ended = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)

@@ -103,6 +103,14 @@ def test_an_option_that_does_not_exist() -> None:
     assert err == "headgate: option 'heartbaet.timeout' does not exist; did you mean 'heartbeat.timeout'?\n"
 
 
+def test_the_package_is_the_command() -> None:
+    """`python -m headgate`, as in a container where scripts are not on the path."""
+    done = subprocess.run(
+        [sys.executable, "-m", "headgate", "version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(f"headgate {hg.__version__}")
+
+
 def test_versions() -> None:
     """What to write into a report."""
     code, out, _ = headgate("version")

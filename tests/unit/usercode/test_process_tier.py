@@ -104,7 +104,7 @@ def brings(folder: Path) -> tuple[Path, Path]:
 def test_a_program_without_realms_has_the_process_to_itself(tmp_path: Path) -> None:
     """What it brings wins, but for the standard library and parent-first patterns; and it is said."""
     code, deps = brings(tmp_path)
-    command = [sys.executable, "-m", "headgate.cli.main", "run", str(code / "job.py"), "--with", str(deps)]
+    command = [sys.executable, "-m", "headgate", "run", str(code / "job.py"), "--with", str(deps)]
     environment: dict[str, Any] = {**os.environ, "HEADGATE_REALMS": "off"}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert ended.returncode == 0, ended.stderr
@@ -156,7 +156,7 @@ def test_what_a_program_leaves_for_the_end_finds_its_modules(tmp_path: Path) -> 
     """They are there as long as the process is; `sys.path = [...]` does not change whose the folders are."""
     code, deps = brings(tmp_path)
     (code / "job.py").write_text(ENDS + ASSIGNS)
-    command = [sys.executable, "-m", "headgate.cli.main", "run", str(code / "job.py"), "--with", str(deps)]
+    command = [sys.executable, "-m", "headgate", "run", str(code / "job.py"), "--with", str(deps)]
     environment: dict[str, Any] = {**os.environ, "HEADGATE_REALMS": "off"}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert "ended named by a .pth file" in ended.stdout, ended.stderr
@@ -191,7 +191,7 @@ def test_explain_knows_that_a_job_is_alone(tmp_path: Path) -> None:
     """It says so, and where packages with compiled parts run then."""
     code, deps = brings(tmp_path)
     command = [
-        *(sys.executable, "-m", "headgate.cli.main", "usercode", "explain", str(code / "job.py")),
+        *(sys.executable, "-m", "headgate", "usercode", "explain", str(code / "job.py")),
         *("attr", "--with", str(deps), "--json"),
     ]
     environment: dict[str, Any] = {**os.environ, "HEADGATE_REALMS": "no"}

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from headgate.common.ports import UserCode
+from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.runtime.network.sockets import parse_address
-from headgate.runtime.program import SAME_INTERPRETER
 from headgate.runtime.worker_process import WorkerSpec, run_worker
 
 if TYPE_CHECKING:

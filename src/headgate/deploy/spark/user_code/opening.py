@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from headgate.common.same_interpreter import SameInterpreter
 from headgate.common.search_path import framework_path
 from headgate.deploy.spark.user_code import own_process
 from headgate.deploy.spark.user_code.arriving import Arrived, arrived, cache_of_executor, check_framework
@@ -24,7 +25,6 @@ from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
 from headgate.usercode.exhaustion import end_process, is_failed_import, on_load_failure
 from headgate.usercode.leftovers import Leftovers
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
-from headgate.usercode.process_tier import SameProcess
 from headgate.usercode.realm.code import RealmCode
 from headgate.usercode.realm.loader import Realm
 from headgate.usercode.realm.process import install
@@ -34,7 +34,7 @@ T = TypeVar("T")
 _log = logging.getLogger("headgate.usercode")
 
 
-class OpenedAlone(SameProcess):
+class OpenedAlone(SameInterpreter):
     """A job's user code within a task of a process that is the job's.
 
     Args:
