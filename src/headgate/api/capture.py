@@ -22,6 +22,7 @@ from headgate.api import launch
 from headgate.common import errors
 from headgate.common.config import Config
 from headgate.common.errors import HeadgateError, PlanError, UsageError
+from headgate.common.users_frames import users_traceback
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
 
@@ -32,7 +33,6 @@ _CHILD = "from headgate.api.capture import child_main; child_main()"
 _OUTPUT_SHOWN = 2_000
 _INSPECTION: Final = "HEADGATE_INSPECTION"
 _DEBUG: Final = "HEADGATE_DEBUG"
-_OURS: Final = str(Path(__file__).resolve().parents[1]) + os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,25 +129,6 @@ def child_main() -> None:
             "traceback": traceback.format_exc() if os.environ.get(_DEBUG) == "1" else users_traceback(error),
         }
         file.write_text(json.dumps({"error": facts}), encoding="utf-8")
-
-
-def users_traceback(error: BaseException) -> str:
-    """The traceback of what a program raised: the user's frames, without Headgate's and those of imports.
-
-    An error that has no frame of the program's, such as a syntax error, is shown without any.
-    """
-    told = traceback.TracebackException.from_exception(error)
-    _leave_users_frames(told)
-    return "".join(told.format())
-
-
-def _leave_users_frames(told: traceback.TracebackException) -> None:
-    frames = [frame for frame in told.stack if not frame.filename.startswith((_OURS, "<frozen importlib"))]
-    # Without frames there is no heading either.
-    told.stack = traceback.StackSummary.from_list(frames) if frames else None  # type: ignore[assignment]
-    for inner in (told.__cause__, told.__context__, *(told.exceptions or ())):
-        if inner is not None and inner.stack:
-            _leave_users_frames(inner)
 
 
 def _run_child(

@@ -29,6 +29,7 @@ from headgate.common.errors import (
     UsageError,
     UserFunctionError,
 )
+from headgate.common.users_frames import users_traceback
 
 DEBUG_VARIABLE: Final = "HEADGATE_DEBUG"
 
@@ -152,13 +153,7 @@ def _ending_of(error: BaseException) -> Ending:
             return Ending(ExitCode.JOB_FAILED, f"headgate: the job failed: {error}")
     if _raised_by_headgate(error):
         return Ending(ExitCode.INTERNAL, _please_report("".join(traceback.format_exception(error))))
-    return Ending(ExitCode.USER_CODE, f"headgate: the program raised\n\n{_of_program(error)}")
-
-
-def _of_program(error: BaseException) -> str:
-    from headgate.api.capture import users_traceback  # it takes a while, and is seldom needed
-
-    return users_traceback(error).rstrip()
+    return Ending(ExitCode.USER_CODE, f"headgate: the program raised\n\n{users_traceback(error).rstrip()}")
 
 
 def _no_such_snapshot(error: BaseException) -> bool:

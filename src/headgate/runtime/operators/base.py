@@ -5,7 +5,6 @@ Calls go from operator to operator by batch, never by record. One thread drives 
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 from headgate.common.errors import HeadgateError, InternalError, UserFunctionError
+from headgate.common.users_frames import users_traceback
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
@@ -239,8 +239,7 @@ def user_error(context: OperatorContext, error: BaseException, record: Any) -> B
     """The error to raise when the user's function raised `error` while handling `record`."""
     if isinstance(error, HeadgateError) or not isinstance(error, Exception):
         return error
-    text = "".join(traceback.format_exception(type(error), error, _user_frames(error.__traceback__)))
-    return UserFunctionError(context.label, shorten(record), text, context.attempt)
+    return UserFunctionError(context.label, shorten(record), users_traceback(error), context.attempt)
 
 
 class NoRecord(str):
@@ -261,7 +260,7 @@ def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if _user_frames(error.__traceback__) is None:
+        if not _has_user_frame(error.__traceback__):
             raise
         raise user_error(context, error, NoRecord(doing)) from None
 
@@ -283,15 +282,15 @@ def keys_blamed(
         raise
 
 
-def _user_frames(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the first frame on that is not Headgate's own."""
+def _has_user_frame(trace: TracebackType | None) -> bool:
+    """Whether anything but Headgate's own code was on the way."""
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         module = trace.tb_frame.f_globals.get("__name__", "")
         if not name.startswith("<headgate") and not module.startswith("headgate."):
-            return trace
+            return True
         trace = trace.tb_next
-    return None
+    return False
 
 
 def shorten(value: Any, limit: int = 300) -> str:
