@@ -185,7 +185,7 @@ BUGS: dict[str, Bug] = {
             (CheckpointCoordinator, "start", _start_with_used_ids),
         ),
         "messages",
-        first=1337,
+        first=90,
     ),
     "the second-latest checkpoint is restored": Bug(
         ((latest, "open_logged", _open_second_latest),), "messages", first=1

@@ -30,7 +30,7 @@ from headgate.runtime.system import SystemClock
 pytestmark = pytest.mark.ci
 
 Connect = Callable[..., KazooNodes]
-NOTICED_S = 20.0
+NOTICED_S = 50.0
 ROUNDS = 40
 
 
@@ -141,7 +141,7 @@ def test_a_short_break_only_suspends(
 ) -> None:
     """A connection that comes back within the session costs nobody the leadership."""
     way = proxy()
-    leader = contenders(connect(way.address, session_ms=30_000))
+    leader = contenders(connect(way.address, session_ms=60_000))
     leader.lead()
     leader.append(1)
     way.become(Network.CUT)
@@ -160,7 +160,7 @@ def test_the_server_restarts_under_a_leader(
     zookeeper: ZooKeeperServer, connect: Connect, contenders: Callable[[KazooNodes], Contender]
 ) -> None:
     """Sessions outlive a killed server: the leader goes on where it was."""
-    leader = contenders(connect(session_ms=30_000))
+    leader = contenders(connect(session_ms=60_000))
     leader.lead()
     leader.append(1)
     zookeeper.kill()
