@@ -112,6 +112,11 @@ def test_the_driver_dies_at_some_steps_of_a_checkpoint() -> None:
     }
 
 
+def test_a_job_that_was_cancelled_can_be_started_again() -> None:
+    """Its driver died behind the word that the job was over; only the first one in its place has nothing to do."""
+    assert run_seed(429, MIXES["default"]).violation is None
+
+
 def test_the_driver_dies_at_some_steps_of_the_end() -> None:
     """The next one finds the job's last checkpoint, or that the job is over; nothing comes twice."""
     crashes = list(crashes_at_the_end(every=11))

@@ -31,6 +31,10 @@ ENDED: Final = ".ended"
 """Ends the names of files of leaders that have brought the job to its end."""
 
 
+UNTOLD: Final = " untold"
+"""Behind the number of ended runs in ZooKeeper: the driver that ended the last one has not left yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidacy:
     """What one look at an election said.
@@ -208,6 +212,7 @@ class FileElection:
             return Candidacy(None, _leader(beat))
         ended = last > 0 and self._has_ended(last)
         if ended and self._watched_a_leader:
+            self._make_room_for_next(last, beat)
             return Candidacy(None, _leader(beat), ended=True)
         run = 0 if beat is None else beat.run + ended
         self._beat = msgspec.structs.replace(self._beat, run=run)
@@ -250,6 +255,12 @@ class FileElection:
         if self._term:
             self._beat = msgspec.structs.replace(self._beat, released=True)
             self._write_beat()
+
+    def _make_room_for_next(self, term: int, beat: _Beat | None) -> None:
+        """In place of a driver that died behind the end: who is started from now on wants another run."""
+        if beat is not None and not beat.released:
+            released = msgspec.structs.replace(beat, released=True)
+            self._disk.create(self._name(term) + BEAT, [_encoder.encode(released)])
 
     def _has_ended(self, term: int) -> bool:
         try:
@@ -359,6 +370,7 @@ class ZooKeeperElection:
         self._own = ""
         self._first_run: int | None = None
         self._led_run = 0
+        self._ended = False
 
     @property
     def lease_ms(self) -> int:
@@ -384,13 +396,16 @@ class ZooKeeperElection:
         if not self._touch():
             return Candidacy(None)
         # Behind the write no server is so far behind that it would not know of an end before.
-        self._first_run = self._run() if self._first_run is None else self._first_run
+        self._first_run = self._run()[0] if self._first_run is None else self._first_run
         first = min(self._nodes.children(self._folder), key=_number, default="")
         if f"{self._folder}/{first}" != self._own:
             node = self._nodes.read(f"{self._folder}/{first}")
             return Candidacy(None, "another driver" if node is None else node.data.decode(errors="replace"))
-        run = self._run()
-        if run != self._first_run:
+        run, untold = self._run()
+        if untold:
+            # Whoever ended the job died before it could leave; who is started from now on wants another run.
+            self._nodes.change([SetData(self._own, self._who), SetData(self._folder, str(run).encode())])
+        if untold or run != self._first_run:
             return Candidacy(None, ended=True)
         self._led_run = run
         return Candidacy(sent_ms, self._who.decode(), run=run)
@@ -417,11 +432,12 @@ class ZooKeeperElection:
             OustedError: the own node is gone, because the session has expired.
             StorageError: no server answers, or its answer was lost.
         """
-        over = str(self._led_run + 1).encode()  # of one run the same, however often it is written
+        over = f"{self._led_run + 1}{UNTOLD}".encode()  # of one run the same, however often it is written
         try:
             self._nodes.change([SetData(self._own, self._who), SetData(self._folder, over)])
         except RejectedError as error:
             raise OustedError(f"the session with {self._nodes.describe(self._folder)} has expired") from error
+        self._ended = True
 
     def resign(self) -> None:
         """Remove the own node.
@@ -430,7 +446,8 @@ class ZooKeeperElection:
             StorageError: no server answers; the node goes with the session.
         """
         if self._own:
-            self._nodes.change([Delete(self._own)])
+            told = [SetData(self._folder, str(self._led_run + 1).encode())] if self._ended else []
+            self._nodes.change([*told, Delete(self._own)])
             self._own = ""
 
     def _enter(self) -> bool:
@@ -456,15 +473,17 @@ class ZooKeeperElection:
             return False
         return True
 
-    def _run(self) -> int:
+    def _run(self) -> tuple[int, bool]:
+        """How often the job has ended, and whether the driver that ended it last has not left yet."""
         node = self._nodes.read(self._folder)
         data = b"" if node is None else node.data
-        if data and not data.isdigit():
+        number = data.removesuffix(UNTOLD.encode())
+        if number and not number.isdigit():
             raise StorageError(
                 f"{self._nodes.describe(self._folder)} holds {data[:40]!r}; expected how often the job has "
                 "ended: stop all its drivers and write that number there"
             )
-        return int(data or b"0")
+        return int(number or b"0"), number != data
 
 
 def _leader(beat: _Beat | None) -> str:

@@ -351,6 +351,32 @@ def test_an_end_on_record_outlives_the_driver_that_ended_the_job(kind: str) -> N
         seen = waiting.step()
         assert not waiting.led
         assert shared.world.now_ms <= 2 * LEASE
+    if kind == "zookeeper":
+        waiting.election.resign()  # its process ends, and its session
+    won = shared.driver().step()
+    assert won is not None
+    assert (won.won_ms is not None, won.run) == (True, 1), "who comes behind it wants another run"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_is_started_in_place_of_a_driver_that_died_behind_the_end_has_nothing_to_do(kind: str) -> None:
+    """A supervisor starts it, because the other was killed; the next one is another run's."""
+    shared = Shared(kind, World())
+    first = shared.driver()
+    first.step()
+    first.election.end()
+    again = shared.driver()
+    seen = again.step()
+    while seen is None or not seen.ended:
+        shared.world.now_ms += 10
+        seen = again.step()
+        assert not again.led
+        assert shared.world.now_ms <= 3 * LEASE
+    if kind == "zookeeper":
+        again.election.resign()
+    won = shared.driver().step()
+    assert won is not None
+    assert (won.won_ms is not None, won.run) == (True, 1)
 
 
 def test_a_beat_that_arrives_late_does_not_undo_the_end() -> None:
