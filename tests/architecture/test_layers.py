@@ -42,7 +42,7 @@ OURS = {
         "common", "serde", "records", "metrics", "core", "graph", "api", "state", "checkpoint", "ha",
         "usercode", "runtime", "connectors",
     ],
-    "": ["common", "api", "records.row", "spark"],
+    "": ["common", "api", "records.row", "spark", "cli.main"],
 }  # fmt: skip
 
 CORE_STDLIB = {
@@ -74,10 +74,9 @@ ONLY_IN = {
     "cloudpickle": [
         "serde/pickled.py",
         "runtime/control/",
-        "runtime/program.py",
+        "common/same_interpreter.py",
         "api/shipping.py",
         "deploy/spark/",
-        "usercode/process_tier.py",
     ],
     "marshal": [],
     "shelve": [],

@@ -113,7 +113,7 @@ def test_the_driver_dies_at_some_steps_of_a_checkpoint() -> None:
 
 
 def test_a_job_that_was_cancelled_can_be_started_again() -> None:
-    """Its driver died behind the word that the job was over; only the first one in its place has nothing to do."""
+    """Its driver died with the end on record; only the first one in its place has nothing to do."""
     assert run_seed(429, MIXES["default"]).violation is None
 
 
