@@ -18,6 +18,7 @@ from headgate.offline.judging import Judgement
 from headgate.offline.report import UpgradeReport, Verdict
 
 WORDS = ["ant", "bee", "cow", "bee"] * 20
+OTHER_KEYS = "keys of type str, and the function declares keys of type int"
 STOP = 40
 """How many words of each split the old program has counted when it stops."""
 
@@ -249,6 +250,7 @@ PAIRS: dict[str, tuple[dict[str, Any], Verdict]] = {
     "a filled state is gone": ({"count": Lacking}, Verdict.ONLY_IN_SNAPSHOT),
     "another kind of state": ({"count": OtherKind}, Verdict.INCOMPATIBLE),
     "other keys of a map": ({"count": OtherMapKeys}, Verdict.INCOMPATIBLE),
+    "keys of another type": ({"count": ByNumber}, Verdict.INCOMPATIBLE),
     "a field without a default": ({"count": Unreadable}, Verdict.INCOMPATIBLE),
     "another uid": ({"uid": "counted"}, Verdict.ONLY_IN_SNAPSHOT),
     "another number of key groups": ({"groups": 64}, Verdict.INCOMPATIBLE),
@@ -340,6 +342,23 @@ def test_each_state_has_its_own_verdict(snapshot: str, tmp_path: Path) -> None:
 
 
 def test_keys_of_another_type_are_told(snapshot: str, tmp_path: Path) -> None:
-    """G25: a restore cannot see it, as nothing would be found under the new keys; so the check says it."""
+    """G25: nothing would be found under the new keys, so check and restore refuse it and name both types."""
     report = judged(snapshot, program(tmp_path, ByNumber))
     assert verdicts(report)["count", "keys"] is Verdict.INCOMPATIBLE
+    with pytest.raises(hg.HeadgateError, match=OTHER_KEYS):
+        program(tmp_path, ByNumber).execute("words", restore_from=snapshot)
+
+
+def test_keys_of_another_type_are_refused_on_rocksdb(tmp_path: Path) -> None:
+    """The keys in RocksDB's own files decide as those of the heap do."""
+    found = stopped(tmp_path, backend="rocksdb")
+    report = judged(found, program(tmp_path, ByNumber, backend="rocksdb"))
+    assert verdicts(report)["count", "keys"] is Verdict.INCOMPATIBLE
+    with pytest.raises(hg.HeadgateError, match=OTHER_KEYS):
+        program(tmp_path, ByNumber, backend="rocksdb").execute("words", restore_from=found)
+
+
+def test_a_key_of_another_type_than_declared_is_refused_at_run_time(tmp_path: Path) -> None:
+    """Else the job's own checkpoint could not be restored; both types are named."""
+    with pytest.raises(hg.HeadgateError, match="got a " + OTHER_KEYS.replace("keys", "key", 1)):
+        program(tmp_path, ByNumber).execute("words")

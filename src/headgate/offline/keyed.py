@@ -17,14 +17,14 @@ from headgate.api.state import declared_state
 from headgate.common.errors import UsageError
 from headgate.common.ports import Disk
 from headgate.offline.report import Item, Verdict, gravest
-from headgate.offline.stored import described_key, filled_natively, sections_of
+from headgate.offline.stored import described_key, filled_natively, key_shapes, sections_of, too_large
 from headgate.offline.words import OPERATOR_STATE, state_words, type_words
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
-from headgate.serde.evolution import judge
-from headgate.serde.resolve import serializer_for
+from headgate.state.canonical.keys import Shape
 from headgate.state.canonical.layout import TIMER_SECTIONS
 from headgate.state.heap.blob import Section
 from headgate.state.heap.restore import value_reader, value_verdict
+from headgate.state.key_types import declared_key_type, first_misfit, fits, hint_words, shape_words
 from headgate.state.names import is_stamps
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
 from headgate.state.targets import Target, target_of, timers_target
@@ -34,6 +34,8 @@ NOTHING_STORED: Final = "nothing is stored of it"
 KEYS_MAY_NOT: Final = (
     "keys decide where state is, so they may not change; `headgate savepoint migrate` rewrites them"
 )
+
+NOT_ALL: Final = "RocksDB's files are too large to be fetched for their keys; the restore looks at them"
 
 
 class StoredKeyed:
@@ -73,6 +75,11 @@ class StoredKeyed:
     def key(self) -> dict[str, Any] | None:
         """The type of some key; None: not known."""
         return described_key(self._disk, self.handles)
+
+    @cached_property
+    def key_shapes(self) -> frozenset[Shape]:
+        """The types of all keys that states are stored under. Reads the keys."""
+        return key_shapes(self._disk, self.handles)
 
     @property
     def only_in_heads(self) -> bool:
@@ -210,49 +217,32 @@ def reason(error: UsageError) -> str:
     return rest.partition("; declare the type as it was")[0] if found else str(error)
 
 
-_KEY_TYPES: Final = frozenset({"int", "str", "bytes", "bool", "float", "datetime", "date", "uuid", "tuple"})
-
-
-def key_type(function: object) -> Any:
-    """The type of keys that a keyed function is annotated with; None where it says none.
-
-    Example:
-        >>> import headgate as hg
-        >>> class Count(hg.KeyedProcessFunction[str, int, int]):
-        ...     def process(self, record, ctx):
-        ...         yield 1
-        >>> key_type(Count())
-        <class 'str'>
-    """
-    for cls in type(function).__mro__:
-        for base in getattr(cls, "__orig_bases__", ()):
-            arguments = getattr(base, "__args__", ())
-            if arguments and hasattr(base.__origin__, "on_timer"):
-                return arguments[0]
-    return None
-
-
 def _keys(stored: StoredKeyed, function: object | None) -> Iterable[Item]:
-    if function is None or stored.key is None:
+    if function is None:
         return
-    words, hint = type_words(stored.key), key_type(function)
-    judgeable = _judgeable(hint)
-    if judgeable is None:
-        yield Item("keys", "keys", Verdict.AS_IS, words, None, "the program does not tell their type")
+    hint = declared_key_type(function)
+    if hint is None or fits(_NO_KEY, hint):
+        if stored.key is not None:
+            why = "the program does not tell their type"
+            yield Item("keys", "keys", Verdict.AS_IS, type_words(stored.key), None, why)
         return
-    verdict = judge(stored.key, judgeable)
-    if isinstance(verdict, Incompatible):
-        why = f"{verdict.why}: {KEYS_MAY_NOT}"
-        yield Item("keys", "keys", Verdict.INCOMPATIBLE, words, type_words(judgeable.describe()), why)
-    else:
-        # What may be read, such as an int as a float, is the same key to a dict and has the same hash.
-        yield Item("keys", "keys", Verdict.AS_IS, words, type_words(judgeable.describe()))
+    shapes = stored.key_shapes
+    unread = any(map(too_large, stored.handles))
+    if not shapes and not unread:
+        return
+    words = " and ".join(sorted(map(shape_words, shapes)))
+    wrong = first_misfit(shapes, hint)
+    if wrong is None:
+        yield Item(
+            "keys", "keys", Verdict.AS_IS, words or None, hint_words(hint), NOT_ALL if unread else None
+        )
+        return
+    why = f"{shape_words(wrong)} to {hint_words(hint)}: {KEYS_MAY_NOT}"
+    yield Item("keys", "keys", Verdict.INCOMPATIBLE, words, hint_words(hint), why)
 
 
-def _judgeable(hint: Any) -> Any:
-    """The serializer of a type that keys may have; None for others, which say nothing."""
-    try:
-        serializer = serializer_for(hint)
-    except (UsageError, NameError, TypeError):
-        return None
-    return serializer if serializer.describe()["kind"] in _KEY_TYPES else None
+class _NoKey:
+    """A class that no key is of: a type that it fits says nothing about keys."""
+
+
+_NO_KEY: Final = _NoKey

@@ -8,8 +8,10 @@ from __future__ import annotations
 import io
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -18,13 +20,18 @@ from headgate.checkpoint.storage.base import RandomAccess
 from headgate.common.errors import StorageError
 from headgate.common.ports import Disk
 from headgate.runtime.operators.stored_state import StoredNativeState
+from headgate.serde.arrow_columns import RAW
 from headgate.state.backend import BlobReader
-from headgate.state.canonical.keys import key_description
+from headgate.state.canonical.keys import KEY, KeyColumns, Shape, key_description, shape_of
 from headgate.state.canonical.layout import TIMER, TIMER_SECTIONS, TableInfo, table_info
 from headgate.state.changelog.sections import changed_name
 from headgate.state.heap.blob import BytesBlob, Header, Section, read_chunks, read_header, split_chunk
 from headgate.state.heap.snapshot import KEY_SERIALIZER
-from headgate.state.snapshots import FileRange, KeyedStateHandle, StateHandle
+from headgate.state.key_types import KEYS_READ
+from headgate.state.snapshots import FileRange, KeyedStateHandle, NativeFiles, StateHandle
+
+NATIVE_BYTES_READ: Final = 256 << 20
+"""Up to so many bytes of a subtask's native files are fetched to look at the keys in them."""
 
 
 class StoredSection(NamedTuple):
@@ -129,19 +136,97 @@ def filled_natively(disk: Disk, keyed: KeyedStateHandle) -> frozenset[str]:
     """
     if keyed.native is None:
         return frozenset()
+    with _database(disk, keyed, keyed.native) as database:
+        return frozenset(name for name, store in database.stores.items() if not store.empty())
+
+
+@contextmanager
+def _database(disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> Iterator[Any]:
+    """The backend's own files, fetched and opened for reading."""
     from headgate.state.rocksdb.database import Access, Database
     from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
 
-    state = StoredNativeState(disk, keyed, keyed.native)
+    state = StoredNativeState(disk, keyed, native)
     with tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
         directory = Path(folder)
-        for name in keyed.native.files:
+        for name in native.files:
             state.fetch(name, directory / name)
         database = Database(directory, (), RocksMemory(LIMIT_MIN), Access.READ_ONLY)
         try:
-            return frozenset(name for name, store in database.stores.items() if not store.empty())
+            yield database
         finally:
             database.close()
+
+
+def too_large(keyed: KeyedStateHandle) -> bool:
+    """Whether the backend's own files are too large to be fetched only to look at their keys."""
+    return keyed.native is not None and keyed.size > NATIVE_BYTES_READ
+
+
+def key_shapes(disk: Disk, stored: Sequence[KeyedStateHandle]) -> frozenset[Shape]:
+    """The shapes of all keys under which states are stored; the keys of timers do not count.
+
+    Keys in native files are left out where these are :func:`too_large`.
+
+    Raises:
+        StorageError: keys are damaged, or a file is missing.
+    """
+    found: set[Shape] = set()
+    for keyed in stored:
+        if keyed.tables is not None:
+            for table in keyed.tables:
+                found |= _table_shapes(disk, table.range())
+            continue
+        for handle in (keyed.handle, *keyed.log):
+            found |= _blob_shapes(RangeReader(disk, handle))
+        if keyed.native is not None and not too_large(keyed):
+            found |= _native_shapes(disk, keyed, keyed.native)
+    return frozenset(found)
+
+
+def _table_shapes(disk: Disk, file: FileRange) -> set[Shape]:
+    info = _info(disk, file)
+    if info.rows_are == TIMER:
+        return set()
+    parquet = pq.ParquetFile(_RangeFile(RangeReader(disk, file)))
+    columns = [name for name in parquet.schema_arrow.names if name in (KEY, KEY + RAW)]
+    shapes: set[Shape] = set()
+    left = KEYS_READ
+    for batch in parquet.iter_batches(columns=columns):
+        keys = KeyColumns(info.key).keys(dict(zip(batch.schema.names, batch.columns, strict=True)))
+        shapes.update(map(shape_of, keys))
+        left -= len(keys)
+        if left <= 0:
+            break
+    return shapes
+
+
+def _blob_shapes(blob: BlobReader) -> set[Shape]:
+    header, body = read_header(blob)
+    shapes: set[Shape] = set()
+    for section in header.sections:
+        if section.name in TIMER_SECTIONS or changed_name(section.name) is not None:
+            continue
+        left = KEYS_READ
+        for chunk in section.chunks:
+            (part,) = read_chunks(blob, body, section, [chunk])
+            shapes.update(map(shape_of, KEY_SERIALIZER.decode_many(split_chunk(part)[0], chunk.count)))
+            left -= chunk.count
+            if left <= 0:
+                break
+    return shapes
+
+
+def _native_shapes(disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> set[Shape]:
+    from headgate.state.rocksdb.keys import key_of, prefix_length
+
+    with _database(disk, keyed, native) as database:
+        stores = [store for name, store in database.stores.items() if name not in TIMER_SECTIONS]
+        return {
+            shape_of(key_of(raw[: prefix_length(raw)]))
+            for store in stores
+            for raw, _ in islice(store.items(), KEYS_READ)
+        }
 
 
 def described_key(disk: Disk, stored: Sequence[KeyedStateHandle]) -> dict[str, Any] | None:
