@@ -1,7 +1,7 @@
 """Which stored keys a program can find, by the type of keys that a keyed function is annotated with.
 
-A dict finds a key that is equal to a stored one, so the rules follow Python's equality: ``1`` and ``True`` are
-one key, while ``1`` and ``"1"`` are two. Restore, running operator and ``check-upgrade`` all ask here.
+A dict finds a key that is equal to a stored one, so the rules follow Python's equality: ``1`` and ``True``
+are one key, while ``1`` and ``"1"`` are two. Restore, running operator and ``check-upgrade`` all ask here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def declared_key_type(function: object) -> Any:
 def fits(shape: Shape, declared: Any) -> bool:
     """Whether a key of this shape may be equal to a key of the declared type.
 
-    A type that says nothing fits all keys: `Any`, or a class that is no subclass of a type that keys may have.
+    A type that says nothing fits all keys: `Any`, or a class that is no subclass of a type of keys.
     An `IntEnum` is judged as int and a `StrEnum` as str.
 
     Example:
@@ -68,8 +68,8 @@ def fits(shape: Shape, declared: Any) -> bool:
         return any(fits(shape, type(value)) for value in get_args(declared))
     if hasattr(declared, "__supertype__"):
         return fits(shape, declared.__supertype__)
-    if declared is None or declared is type(None):
-        return declared is None
+    if declared is type(None):
+        return shape is declared
     if origin is tuple:
         return _fits_tuple(shape, get_args(declared))
     return _fits_class(shape, declared) if isinstance(declared, type) else True

@@ -70,6 +70,7 @@ UserId = NewType("UserId", int)
     ],
 )
 def test_the_rules(key: object, declared: Any, expected: bool) -> None:
+    """A key fits exactly when a key of the declared type may equal it."""
     assert (misfit([key], declared) is None) is expected
 
 

@@ -186,8 +186,8 @@ class KeyedProcessOperator(Operator):
         if wrong is not None:
             raise UsageError(
                 f"{self.context.label} got a key of type {shape_words(wrong)}, and the function declares "
-                f"keys of type {hint_words(self._key_type)}; make the key selector give that type, or declare the "
-                "type of the keys as the first argument of the function's base class"
+                f"keys of type {hint_words(self._key_type)}; make the key selector give that type, or "
+                "declare the type of the keys as the first argument of the function's base class"
             )
 
     def _restore_time(self) -> None:
