@@ -106,8 +106,18 @@ def misfit(keys: Iterable[Any], declared: Any) -> Shape | None:
     keys = keys if isinstance(keys, (list, set)) else list(keys)
     shapes: set[Shape] = set(map(type, keys))
     if tuple in shapes:
-        shapes = set(map(shape_of, keys))
+        shapes = _flat_shapes(keys) if shapes == {tuple} else set(map(shape_of, keys))
     return first_misfit(shapes, declared)
+
+
+def _flat_shapes(keys: Iterable[Any]) -> set[Shape]:
+    """The shapes of tuples; in columns, where all are alike and none is inside another."""
+    keys = list(keys)
+    if len(set(map(len, keys))) == 1 and keys[0]:
+        flat: set[Shape] = set(zip(*(map(type, column) for column in zip(*keys, strict=True)), strict=True))
+        if not any(tuple in one for one in flat if isinstance(one, tuple)):
+            return flat
+    return set(map(shape_of, keys))
 
 
 def first_misfit(shapes: Iterable[Shape], declared: Any) -> Shape | None:
