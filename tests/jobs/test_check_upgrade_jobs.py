@@ -13,6 +13,9 @@ from mini_jobs import Halting, environment
 
 import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
+from headgate.cli.check_upgrade import exit_code, render
+from headgate.cli.exit_codes import ExitCode
+from headgate.common.options import IGNORE_UNCLAIMED_STATE
 from headgate.connectors.discard import CountingSink
 from headgate.offline.judging import Judgement
 from headgate.offline.report import UpgradeReport, Verdict
@@ -95,6 +98,15 @@ class Lacking(hg.KeyedProcessFunction[str, str, Any]):
     count: hg.ValueState[int] = hg.value_state(default=0)
     stats: hg.ValueState[Stats | None] = hg.value_state(default=None)
     seen: hg.MapState[str, int] = hg.map_state()
+
+    def process(self, record: str, ctx: hg.KeyedContext[str]) -> Iterator[Any]:
+        yield record
+
+
+class WiderAndLacking(hg.KeyedProcessFunction[str, str, Any]):
+    """One state is of a wider type, and others are gone."""
+
+    count: hg.ValueState[float] = hg.value_state(default=0)
 
     def process(self, record: str, ctx: hg.KeyedContext[str]) -> Iterator[Any]:
         yield record
@@ -324,11 +336,27 @@ def test_what_helps_with_other_key_groups_is_said(
     assert f"headgate savepoint reslice SNAPSHOT TARGET --max-parallelism {changes['groups']}" in refusal
 
 
-def test_state_that_may_be_left_behind_is_no_failure(snapshot: str, tmp_path: Path) -> None:
-    """It is told all the same."""
+def test_state_that_may_be_left_behind_is_no_failure(
+    snapshot: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told all the same, of the part and of the whole, and the restore says what it skips."""
     report = judged(snapshot, program(tmp_path, Lacking), allow=True)
     assert report.restorable
+    assert report.verdict is Verdict.LEFT_BEHIND
     assert verdicts(report)["count", "places"] is Verdict.ONLY_IN_SNAPSHOT
+    assert "goes on from the snapshot, and what is only in the snapshot is left behind" in render(report)
+    env = program(tmp_path, Lacking).config(IGNORE_UNCLAIMED_STATE.key, True)
+    with caplog.at_level("WARNING"):
+        env.execute("words", restore_from=snapshot)
+    assert re.search("stored state .*'places' is not declared any more and is skipped", caplog.text)
+
+
+def test_a_conversion_counts_also_where_state_is_left_behind(snapshot: str, tmp_path: Path) -> None:
+    """With --exact the one must not hide the other."""
+    report = judged(snapshot, program(tmp_path, WiderAndLacking), allow=True)
+    assert report.verdict is Verdict.LEFT_BEHIND
+    assert exit_code(report, exact=True) is ExitCode.NEEDS_MIGRATION
+    assert exit_code(report) is ExitCode.FINISHED
 
 
 def test_each_state_has_its_own_verdict(snapshot: str, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ _COLORS: Final = {
     Verdict.AFTER_MIGRATION: "yellow",
     Verdict.ONLY_IN_PROGRAM: "blue",
     Verdict.ONLY_IN_SNAPSHOT: "red",
+    Verdict.LEFT_BEHIND: "yellow",
     Verdict.INCOMPATIBLE: "red",
 }
 _ENDS: Final = {
@@ -32,6 +33,8 @@ _ENDS: Final = {
     Verdict.AFTER_MIGRATION: "the program goes on from the snapshot; values are converted by the restore",
     Verdict.ONLY_IN_SNAPSHOT: "state would be lost, so the restore is refused; declare it, or leave it "
     "behind with --allow-non-restored-state",
+    Verdict.LEFT_BEHIND: "the program goes on from the snapshot, and what is only in the snapshot is left "
+    "behind",
     Verdict.INCOMPATIBLE: "the program cannot go on from the snapshot",
 }
 
@@ -87,7 +90,7 @@ def exit_code(report: UpgradeReport, exact: bool = False) -> ExitCode:
     """What the shell is told; see `docs/cli.md`."""
     if not report.restorable:
         return ExitCode.INCOMPATIBLE
-    if exact and report.verdict is Verdict.AFTER_MIGRATION:
+    if exact and report.converts:
         return ExitCode.NEEDS_MIGRATION
     return ExitCode.FINISHED
 
@@ -118,6 +121,8 @@ def _end(report: UpgradeReport) -> str:
     if report.verdict is Verdict.ONLY_IN_SNAPSHOT and any(one.lacks_uid for one in report.operators):
         # To leave state behind is no way out: a job with checkpoints needs the uid all the same.
         return "state would be lost, so the restore is refused; give each operator with state its uid"
+    if report.verdict is Verdict.LEFT_BEHIND and report.converts:
+        return f"{_ENDS[report.verdict]}; values are converted by the restore"
     return _ENDS[report.verdict]
 
 

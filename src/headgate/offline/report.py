@@ -9,13 +9,17 @@ import msgspec
 
 
 class Verdict(StrEnum):
-    """What becomes of one part of a snapshot, or of a program, at the restore. The values are public."""
+    """What becomes of one part of a snapshot, or of a program, at the restore. The values are public.
+
+    `LEFT_BEHIND` is said of the whole: parts are only in the snapshot, and may be left there.
+    """
 
     AS_IS = "as is"
     RECONFIGURED = "reconfigured"
     AFTER_MIGRATION = "after migration"
     ONLY_IN_PROGRAM = "only in program"
     ONLY_IN_SNAPSHOT = "only in snapshot"
+    LEFT_BEHIND = "left behind"
     INCOMPATIBLE = "incompatible"
 
 
@@ -94,14 +98,20 @@ class UpgradeReport(msgspec.Struct, frozen=True):
     def verdict(self) -> Verdict:
         """The gravest that counts.
 
-        What is only in the program begins empty. What is only in the snapshot counts unless it may be left
-        behind.
+        What is only in the program begins empty. What is only in the snapshot is left behind where that is
+        allowed.
         """
         if self.refusals:
             return Verdict.INCOMPATIBLE
-        return gravest(
-            (item.verdict for operator in self.operators for item in operator.items), self.allow_non_restored
-        )
+        return gravest(self._verdicts(), self.allow_non_restored)
+
+    @property
+    def converts(self) -> bool:
+        """Whether values are converted by the restore."""
+        return Verdict.AFTER_MIGRATION in self._verdicts()
+
+    def _verdicts(self) -> set[Verdict]:
+        return {item.verdict for operator in self.operators for item in operator.items}
 
     @property
     def restorable(self) -> bool:
@@ -113,6 +123,7 @@ _GRAVITY = (
     Verdict.AS_IS,
     Verdict.RECONFIGURED,
     Verdict.AFTER_MIGRATION,
+    Verdict.LEFT_BEHIND,
     Verdict.ONLY_IN_SNAPSHOT,
     Verdict.INCOMPATIBLE,
 )
@@ -125,8 +136,12 @@ def gravest(verdicts: Iterable[Verdict], allow_non_restored: bool = False) -> Ve
         >>> gravest([Verdict.AS_IS, Verdict.ONLY_IN_SNAPSHOT, Verdict.ONLY_IN_PROGRAM]).value
         'only in snapshot'
         >>> gravest([Verdict.RECONFIGURED, Verdict.ONLY_IN_SNAPSHOT], allow_non_restored=True).value
-        'reconfigured'
+        'left behind'
     """
-    left = {Verdict.ONLY_IN_PROGRAM, *([Verdict.ONLY_IN_SNAPSHOT] if allow_non_restored else [])}
-    counted = [verdict for verdict in verdicts if verdict not in left]
+    lost = Verdict.LEFT_BEHIND if allow_non_restored else Verdict.ONLY_IN_SNAPSHOT
+    counted = [
+        lost if verdict is Verdict.ONLY_IN_SNAPSHOT else verdict
+        for verdict in verdicts
+        if verdict is not Verdict.ONLY_IN_PROGRAM
+    ]
     return max(counted, key=_GRAVITY.index, default=Verdict.AS_IS)
