@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.api.checks import stateful_part
-from headgate.api.operator_state import declared_operator_state
+from headgate.api.operator_state import OperatorStateDescriptor, declared_operator_state
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
 from headgate.common.config import Config
@@ -23,8 +23,9 @@ from headgate.common.ports import Disk
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.graph.plan import edge_record_types
-from headgate.offline.keyed import StoredKeyed, add, judged, reason, told
+from headgate.offline.keyed import CONVERTED, StoredKeyed, add, in_short, judged, reason, told
 from headgate.offline.report import Item, OperatorReport, UpgradeReport, Verdict, gravest
+from headgate.offline.trial import operator_refusals
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.runtime.codec import ElementCodec
 from headgate.runtime.in_flight.elements import check_records
@@ -183,7 +184,18 @@ class Judgement:
             elif name not in declared:
                 yield Item("operator state", name, Verdict.ONLY_IN_SNAPSHOT, _schema_words(stored[name][0]))
             else:
-                yield _operator_item(OperatorStateBackend(declared), name, stored[name], words)
+                item = _operator_item(OperatorStateBackend(declared), name, stored[name], words)
+                yield self._on_trial(item, stored[name], declared[name])
+
+    def _on_trial(
+        self, item: Item, stored: Sequence[OperatorStateHandle], declared: OperatorStateDescriptor
+    ) -> Item:
+        """The item, after elements that would be converted were."""
+        refused = list(operator_refusals(self._disk, stored, declared)) if item.verdict in CONVERTED else []
+        if not refused:
+            return item
+        why = "; ".join(map(in_short, dict.fromkeys(refused)))
+        return msgspec.structs.replace(item, verdict=Verdict.INCOMPATIBLE, why=why)
 
     def _empty(self, uid: str, name: str, words: str | None) -> Item:
         """An operator state of which the snapshot holds no element; an empty one may be of any type."""

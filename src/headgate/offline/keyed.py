@@ -13,11 +13,14 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
-from headgate.api.state import declared_state
+from msgspec.structs import replace
+
+from headgate.api.state import StateDescriptor, declared_state
 from headgate.common.errors import UsageError
 from headgate.common.ports import Disk
 from headgate.offline.report import Item, Verdict, gravest
 from headgate.offline.stored import described_key, filled_natively, key_shapes, sections_of, too_large
+from headgate.offline.trial import NOT_TRIED, keyed_refusals, not_tried
 from headgate.offline.words import OPERATOR_STATE, state_words, type_words
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.state.canonical.keys import Shape
@@ -30,6 +33,7 @@ from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
 from headgate.state.targets import Target, target_of, timers_target
 from headgate.state.ttl.declared import with_stamps
 
+CONVERTED: Final = (Verdict.RECONFIGURED, Verdict.AFTER_MIGRATION)
 NOTHING_STORED: Final = "nothing is stored of it"
 KEYS_MAY_NOT: Final = (
     "keys decide where state is, so they may not change; `headgate savepoint migrate` rewrites them"
@@ -48,7 +52,7 @@ class StoredKeyed:
     """
 
     def __init__(self, disk: Disk, metadata: CheckpointMetadata, uid: str) -> None:
-        self._disk = disk
+        self._disk, self._max_parallelism = disk, metadata.max_parallelism
         subtasks = metadata.operators.get(uid, [])
         self.handles = [state.keyed for state in subtasks if state.keyed is not None]
         told = metadata.state_types.get(uid, {})
@@ -80,6 +84,10 @@ class StoredKeyed:
     def key_shapes(self) -> frozenset[Shape]:
         """The types of all keys that states are stored under. Reads the keys."""
         return key_shapes(self._disk, self.handles)
+
+    def refusals(self, state: StateDescriptor) -> Iterable[str]:
+        """Why values cannot be read as the program declares them, found by reading them."""
+        return keyed_refusals(self._disk, self.handles, state, self._max_parallelism)
 
     @property
     def only_in_heads(self) -> bool:
@@ -120,12 +128,26 @@ def judged(stored: StoredKeyed, function: object | None) -> list[Item]:
         # Serializers that a restore reconfigures remember it, so they are made anew.
         anew = {name: target for name, target in _fresh(function).items() if name not in TIMER_SECTIONS}
         items = _by_types(stored, anew, stored.schemas)
+    if function is not None:
+        items = [_on_trial(stored, item, function) for item in items]
     # A savepoint's tables are only there for what holds something.
     if any(keyed.tables != [] for keyed in stored.handles):
         verdict = Verdict.AS_IS if function is not None else Verdict.ONLY_IN_SNAPSHOT
         items.append(Item("timers", "timers", verdict))
         items += _keys(stored, function)
     return items
+
+
+def _on_trial(stored: StoredKeyed, item: Item, function: object) -> Item:
+    """The item, after values that would be converted were: some may not be what their types promise."""
+    if item.verdict not in CONVERTED:
+        return item
+    refused = list(stored.refusals(declared_state(function)[item.name]))
+    if refused:
+        return replace(item, verdict=Verdict.INCOMPATIBLE, why="; ".join(map(in_short, dict.fromkeys(refused))))
+    if any(map(not_tried, stored.handles)):
+        return replace(item, why=f"{item.why}; {NOT_TRIED}")
+    return item
 
 
 def _fresh(function: object | None) -> dict[str, Target]:
@@ -213,8 +235,16 @@ def told(compatibility: Compatibility) -> tuple[Verdict, str]:
 
 def reason(error: UsageError) -> str:
     """What of a restore's message is not said by the table already."""
-    _, found, rest = str(error).partition("as the program declares it: ")
-    return rest.partition("; declare the type as it was")[0] if found else str(error)
+    return in_short(str(error))
+
+
+def in_short(message: str) -> str:
+    """See :func:`reason`."""
+    for said in ("as the program declares it: ", "cannot be read: "):
+        _, found, rest = message.partition(said)
+        if found:
+            return rest.partition("; declare the type as it was")[0]
+    return message
 
 
 def _keys(stored: StoredKeyed, function: object | None) -> Iterable[Item]:

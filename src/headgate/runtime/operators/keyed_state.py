@@ -38,6 +38,24 @@ def open_backend(
         groups: first and last key group (inclusive).
         event_time: gives the watermark in force; for states that live by it.
     """
+    claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
+    backend = filled_backend(context, descriptors, groups, event_time, claims)
+    if claims is not None and claims.skipped:
+        _LOG.warning(
+            "%s, subtask %d: stored state %s is not declared any more and is skipped",
+            context.label, context.subtask, ", ".join(map(repr, sorted(claims.skipped))),
+        )  # fmt: skip
+    return backend
+
+
+def filled_backend(
+    context: OperatorContext,
+    descriptors: Mapping[str, StateDescriptor],
+    groups: tuple[int, int],
+    event_time: Callable[[], int],
+    claims: Claims | None,
+) -> KeyedBackend:
+    """The same, of those stored states that are claimed; None claims all."""
     backends: StateBackends = context.backends or HeapBackends()
     backend = backends.open(with_stamps(descriptors), groups, context.max_parallelism)
     if any(descriptor.ttl is not None for descriptor in descriptors.values()):
@@ -45,15 +63,9 @@ def open_backend(
     try:
         stored = [state.keyed for state in context.restored if state.keyed is not None]
         if stored:
-            claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
             backend.restore(
                 [_readable(context, backends, descriptors, groups, keyed, claims) for keyed in stored]
             )
-            if claims is not None and claims.skipped:
-                _LOG.warning(
-                    "%s, subtask %d: stored state %s is not declared any more and is skipped",
-                    context.label, context.subtask, ", ".join(map(repr, sorted(claims.skipped))),
-                )  # fmt: skip
     except BaseException:
         backend.close()
         raise
