@@ -1,4 +1,4 @@
-"""Elements of sets and keys of maps that a program cannot tell apart any more: check and restore refuse them."""
+"""Elements of sets and keys of dicts that became equal: check and restore refuse them."""
 
 from __future__ import annotations
 

@@ -144,7 +144,8 @@ def _on_trial(stored: StoredKeyed, item: Item, function: object) -> Item:
         return item
     refused = list(stored.refusals(declared_state(function)[item.name]))
     if refused:
-        return replace(item, verdict=Verdict.INCOMPATIBLE, why="; ".join(map(in_short, dict.fromkeys(refused))))
+        why = "; ".join(map(in_short, dict.fromkeys(refused)))
+        return replace(item, verdict=Verdict.INCOMPATIBLE, why=why)
     if any(map(not_tried, stored.handles)):
         return replace(item, why=f"{item.why}; {NOT_TRIED}")
     return item

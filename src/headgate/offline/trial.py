@@ -39,7 +39,7 @@ def not_tried(stored: KeyedStateHandle) -> bool:
 def keyed_refusals(
     disk: Disk, stored: Sequence[KeyedStateHandle], state: StateDescriptor, max_parallelism: int
 ) -> Iterator[str]:
-    """Why values of a keyed state cannot be read as declared, one sentence for each old subtask that has some.
+    """Why values of a keyed state cannot be read as declared, one sentence for each old subtask with some.
 
     Args:
         disk: where the files are.
