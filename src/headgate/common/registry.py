@@ -33,6 +33,7 @@ BUILT_IN: Final[Mapping[Kind, Mapping[str, str]]] = {
     Kind.EXECUTOR: {
         "spark": "headgate.deploy.spark.executor:SparkExecutor",
         "mini-cluster": "headgate.testing.mini_cluster:MiniCluster",
+        "process-cluster": "headgate.testing.process_cluster:ProcessCluster",
     },
     Kind.CONNECTOR: {
         "json_source": "headgate.connectors.files:json_source",

@@ -102,6 +102,14 @@ def run_worker(
     _Process(spec, gang, slot, abandon or _end_process, code).run()
 
 
+def limit_threads() -> None:
+    """One slot is one core: Arrow's own pools get one thread each."""
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+
+
 def _end_process(reason: str) -> None:
     sys.stderr.write(f"headgate: this worker stops: {reason}\n")
     sys.stderr.flush()

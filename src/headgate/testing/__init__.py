@@ -1,7 +1,8 @@
-"""The public test kit: one function by hand, a whole job in one process, a whole job in a simulation.
+"""The public test kit: one function by hand, a whole job in one process or several, or in a simulation.
 
 * :class:`OperatorHarness` drives one function with a :class:`ManualClock`;
 * :class:`MiniCluster` runs a job in this process, :class:`TestSource` tells it where to fail;
+* :class:`ProcessCluster` runs a job on processes of this machine, which can be killed;
 * :func:`simulate` runs a job under many schedules and faults, each repeatable by its seed.
 """
 
@@ -13,6 +14,7 @@ from headgate.runtime.queries.live_state import LiveState
 from headgate.testing.harness import OperatorHarness
 from headgate.testing.manual_clock import ManualClock
 from headgate.testing.mini_cluster import MiniCluster
+from headgate.testing.process_cluster import ProcessCluster
 from headgate.testing.simulate import SimulationError, SimulationReport, simulate
 from headgate.testing.sources import CRASH_ONCE, EOF, PAUSE, Marker, TestSource
 
@@ -27,6 +29,7 @@ __all__ = [
     "MiniCluster",
     "OperatorHarness",
     "PAUSE",
+    "ProcessCluster",
     "SimulationError",
     "SimulationReport",
     "TestSource",

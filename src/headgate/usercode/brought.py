@@ -18,7 +18,7 @@ from typing import Any, Final
 from headgate.common.config import Config
 from headgate.common.ports import BroughtCode
 from headgate.common.search_path import framework_path
-from headgate.usercode.bundle.brought import Brought, brought_by
+from headgate.usercode.bundle.brought import Brought, brought_along, brought_by
 from headgate.usercode.bundle.cache import Leased
 from headgate.usercode.bundle.contents import hash_of
 from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
@@ -102,13 +102,30 @@ def open_program(program: Path, config: Config) -> BroughtCode:
     """
     settings = UserCodeSettings.from_config(config)
     _refuse_if_full(program, settings)
-    brought = brought_by(program, config)
+    return _open(brought_by(program, config), settings)
+
+
+def open_along(program: str, paths: Sequence[Path], config: Config) -> BroughtCode:
+    """The code of a program that runs in another process of this machine, for a worker of the job's own.
+
+    Args:
+        program: its name, for messages.
+        paths: what the other process has brought; see `common.ports.BroughtCode`.
+        config: of the job.
+
+    Raises:
+        UserCodeLoadError: something is no longer there, or cannot be used.
+    """
+    return _open(brought_along(program, paths), UserCodeSettings.from_config(config))
+
+
+def _open(brought: Brought, settings: UserCodeSettings) -> BroughtCode:
     try:
         try:
             install()
         except NoIsolationError as error:
             said = "%s; program %r has this process and Python workers of its own"
-            _log.warning(said, error, str(program))
+            _log.warning(said, error, str(brought.program))
             return ProcessCode(brought, _of_realm(settings, _native(brought.folders, settings)[0]))
         return ProgramCode(brought, _opened(brought, settings), settings.data_plane)
     except BaseException:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.common.ports import UserCode
 from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.runtime.network.sockets import parse_address
-from headgate.runtime.worker_process import WorkerSpec, run_worker
+from headgate.runtime.worker_process import WorkerSpec, limit_threads, run_worker
 
 if TYPE_CHECKING:
     from headgate.deploy.spark.user_code.tasks import Body
@@ -77,14 +77,6 @@ def serve(
     if several_hosts and worker.bind_host not in _WILDCARDS:
         worker = dataclasses.replace(worker, bind_host=host_towards(worker.control_address))
     run_worker(worker, gang, slot, code=code)
-
-
-def limit_threads() -> None:
-    """One slot is one core: Arrow's own pools get one thread each."""
-    import pyarrow as pa
-
-    pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
 
 
 def host_towards(address: str) -> str:

@@ -76,19 +76,42 @@ def brought_by(program: Path, config: Config) -> Brought:
         UserCodeLoadError: something is not there, or cannot be used.
     """
     program = program.resolve()
-    cache = ArtifactCache(Path(tempfile.gettempdir()) / f"headgate-user-code-{os.getuid()}")
-    cache.sweep(UNUSED_S)
     locked = config.get(USER_CODE_REQUIREMENTS)
     wheels = () if locked is None else wheels_of(Path(locked), Path.home() / ".cache" / "headgate-wheels")
     others = [*(Path(text) for text in config.get(USER_CODE_PATH)), *wheels]
+    cache = _cache()
+    cache.sweep(UNUSED_S)
+    places, leased = _unpacked(others, cache)
+    return Brought(program, others, [str(program.parent), *places], leased)
+
+
+def brought_along(program: str, paths: Sequence[Path]) -> Brought:
+    """The same in another process of this machine, from the :attr:`Brought.paths` of the first.
+
+    Args:
+        program: its name, for messages.
+        paths: of the first, with the modules beside the program packed.
+
+    Raises:
+        UserCodeLoadError: something is no longer there, or cannot be used.
+    """
+    places, leased = _unpacked(paths, _cache())
+    return Brought(Path(program), paths, places, leased)
+
+
+def _cache() -> ArtifactCache:
+    return ArtifactCache(Path(tempfile.gettempdir()) / f"headgate-user-code-{os.getuid()}")
+
+
+def _unpacked(paths: Sequence[Path], cache: ArtifactCache) -> tuple[list[str], list[Leased]]:
+    """Entries for a path, and what keeps those that were unpacked."""
     leased: list[Leased] = []
     try:
-        places = [entry for path in others for entry in searched(_folder(path, cache, leased))]
+        return [entry for path in paths for entry in searched(_folder(path, cache, leased))], leased
     except BaseException:
         for one in leased:
             one.release()
         raise
-    return Brought(program, others, [str(program.parent), *places], leased)
 
 
 def _folder(path: Path, cache: ArtifactCache, leased: list[Leased]) -> Path:

@@ -1,0 +1,257 @@
+"""A whole job on processes of this machine: real sockets, real checkpoints, workers that can be killed.
+
+What Spark's barrier stage does for a job, without Spark: all workers start together, the death of one ends
+all others, and a cancelled gang gets no chance to do anything.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headgate.api.executor import JobResult, JobSpec
+from headgate.common.errors import UsageError
+from headgate.common.loader_options import LOADER_OPTIONS
+from headgate.runtime.driver import GangContext, run_job
+from headgate.runtime.events import JobListener
+from headgate.runtime.worker_process import EXIT_FENCED
+from headgate.testing.process_worker import EXIT_RAISED, FINISHED, REASON_SIZE_MAX, Order
+
+_PROGRAM: Final = (
+    "import sys; sys.path.append({root!r}); from headgate.testing.process_worker import main; main()"
+)
+_LEAVE_S: Final = 10.0
+
+
+class ProcessCluster:
+    """An executor whose workers are processes that it starts on this machine.
+
+    They are fresh interpreters: nothing of the program that runs the job is run again in them, so a script
+    needs no ``if __name__ == "__main__"``. They find Headgate and the modules on this process's import path.
+    What user code writes to its standard output or error appears on this process's standard error.
+
+    Args:
+        listener: is told what happens.
+        slots: how many workers it can have at most.
+
+    Example:
+        >>> import headgate as hg
+        >>> env = hg.Environment(parallelism=2, executor=ProcessCluster())
+        >>> doubled = env.from_collection([1, 2, 3]).map(lambda n: 2 * n)
+        >>> sorted(doubled.collect())
+        [2, 4, 6]
+    """
+
+    def __init__(self, listener: JobListener | None = None, slots: int | None = None) -> None:
+        self._listener, self._slots = listener or JobListener(), slots
+        self._gang: _ProcessGang | None = None
+
+    def execute(self, job: JobSpec) -> JobResult:
+        """Run a job to its end; see `api.executor.Executor`.
+
+        Raises:
+            UsageError: the job needs more workers than the cluster has slots.
+        """
+        refused = _refusal(job.plan.slots, self._slots)
+        if refused is not None:
+            raise UsageError(f"job {job.name!r} cannot run: {refused}; lower its parallelism or give it more")
+        with ExitStack() as scope:
+
+            def gang(context: GangContext) -> _ProcessGang:
+                self._gang = _ProcessGang(context, self._slots, job)
+                scope.callback(self._gang.close)
+                return self._gang
+
+            return run_job(job, gang, self._listener, answers_commands=False)
+
+    @property
+    def processes(self) -> dict[int, int]:
+        """Slot -> process id of the workers that live now; empty where no job runs.
+
+        Example:
+            >>> ProcessCluster().processes
+            {}
+        """
+        return {} if self._gang is None else self._gang.processes()
+
+    def kill(self, slot: int, number: int = signal.SIGKILL) -> bool:
+        """Send a signal to the worker of a slot; False where none lives there.
+
+        Args:
+            slot: the slot's number, from 0.
+            number: of the signal.
+
+        Example:
+            >>> ProcessCluster().kill(0)
+            False
+        """
+        return self._gang is not None and self._gang.kill(slot, number)
+
+
+def _refusal(slots: int, there: int | None) -> str | None:
+    if there is None or slots <= there:
+        return None
+    return f"it needs {slots} workers, and the process cluster has {there} slots"
+
+
+@dataclass(slots=True)
+class _Running:
+    """A gang: its processes by slot, and how it goes with them."""
+
+    workers: dict[int, _Process] = field(default_factory=dict)
+    watchers: list[threading.Thread] = field(default_factory=list)
+    given_up: bool = False
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class _Process:
+    """One worker, and the socket through which it says why it stops."""
+
+    slot: int
+    process: subprocess.Popen[bytes]
+    line: socket.socket
+
+    def end(self) -> None:
+        """Kill it; one that has ended already is left alone, whoever has its number now."""
+        self.process.kill()
+
+    def why(self) -> str | None:
+        """Why it ended; None where that was in order."""
+        code = self.process.wait()
+        try:
+            said = self.line.recv(REASON_SIZE_MAX, socket.MSG_DONTWAIT)
+        except OSError:
+            said = b""
+        self.line.close()
+        if said == FINISHED:
+            return None  # how the interpreter left after that matters to nobody
+        name, reason = f"the process of worker {self.slot}", said.decode(errors="replace")
+        if reason and code in (EXIT_FENCED, EXIT_RAISED):
+            return f"{name} {'stopped' if code == EXIT_FENCED else 'raised'}: {reason}"
+        return f"{name} {_killed_by(-code) if code < 0 else f'ended with exit code {code}'}"
+
+
+def _killed_by(number: int) -> str:
+    try:
+        return f"was killed by {signal.Signals(number).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"was killed by signal {number}"
+
+
+class _ProcessGang:
+    """Implements `common.ports.Gang`."""
+
+    def __init__(self, context: GangContext, slots: int | None, job: JobSpec) -> None:
+        self._context, self._slots, self._job = context, slots, job
+        self._gangs: dict[int, _Running] = {}
+        self._lock = threading.Lock()
+
+    def submit(self, gang: int, slots: int) -> None:
+        """Start one process per slot."""
+        running = self._gangs[gang] = _Running()
+        try:
+            for slot in range(slots):
+                running.workers[slot] = self._start(gang, slot)
+        except OSError as error:
+            running.reason = f"worker {len(running.workers)} could not be started: {error}"
+            self._end(running)
+        for worker in list(running.workers.values()):
+            watcher = threading.Thread(
+                target=self._watch,
+                args=(gang, worker),
+                name=f"headgate-gang-{gang}-{worker.slot}",
+                daemon=True,
+            )
+            running.watchers.append(watcher)
+            watcher.start()
+        if not running.watchers:
+            self._context.exited(gang, running.reason)
+
+    def refusal(self, slots: int) -> str | None:
+        """See `runtime.rescaling.KnowsSlots`."""
+        return _refusal(slots, self._slots)
+
+    def cancel(self, gang: int) -> None:
+        """Kill the gang's processes; they get no chance to do anything."""
+        running = self._gangs.get(gang)
+        if running is not None:
+            running.given_up = True
+            self._end(running)
+
+    def processes(self) -> dict[int, int]:
+        """Slot -> process id of those that live."""
+        with self._lock:
+            return {
+                slot: worker.process.pid
+                for running in self._gangs.values()
+                for slot, worker in running.workers.items()
+            }
+
+    def kill(self, slot: int, number: int) -> bool:
+        """Send a signal to the living worker of a slot."""
+        with self._lock:
+            found = [running.workers[slot] for running in self._gangs.values() if slot in running.workers]
+        for worker in found:
+            worker.process.send_signal(number)
+        return bool(found)
+
+    def close(self) -> None:
+        """Kill what still runs, and wait until it is gone."""
+        for gang in list(self._gangs):
+            self.cancel(gang)
+        for running in list(self._gangs.values()):
+            for watcher in running.watchers:
+                watcher.join(_LEAVE_S)
+
+    def _end(self, running: _Running) -> None:
+        with self._lock:
+            left = list(running.workers.values())
+        for worker in left:
+            worker.end()
+
+    def _start(self, gang: int, slot: int) -> _Process:
+        ours, its = socket.socketpair()
+        program = _PROGRAM.format(root=str(Path(__file__).parents[2]))
+        try:
+            with its:
+                # A session of its own: Ctrl-C in a terminal is the driver's, which ends its workers.
+                process = subprocess.Popen(  # noqa: S603 - our own program
+                    [sys.executable, "-P", "-c", program], stdin=its.fileno(), start_new_session=True
+                )
+        except BaseException:
+            ours.close()
+            raise
+        with suppress(OSError):  # it died at once; its watcher tells
+            ours.sendall(msgspec.msgpack.encode(self._order(gang, slot)))
+            ours.shutdown(socket.SHUT_WR)
+        return _Process(slot, process, ours)
+
+    def _order(self, gang: int, slot: int) -> Order:
+        code, worker = self._job.user_code, self._context.worker
+        if code is None:
+            return Order(worker, gang, slot)
+        texts = {key: text for key, text in self._job.config.texts().items() if key in LOADER_OPTIONS}
+        return Order(worker, gang, slot, self._job.name, [str(path) for path in code.paths], texts)
+
+    def _watch(self, gang: int, worker: _Process) -> None:
+        """Wait for the end of one; it is the end of all where it was not in order, as in a barrier stage."""
+        why, running = worker.why(), self._gangs[gang]
+        with self._lock:
+            del running.workers[worker.slot]
+            last = not running.workers
+            if why is not None and running.reason is None:
+                running.reason = "it was cancelled" if running.given_up else why
+        if why is not None:
+            self._end(running)
+        if last:
+            self._context.exited(gang, running.reason)
