@@ -27,6 +27,7 @@ from headgate.checkpoint.storage.base import TEMPORARY_PREFIX
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.ids import JobId
 from headgate.common.processes import process_lives
+from headgate.common.stored_paths import inside
 from headgate.state.snapshots import FileRange
 
 _LOG: Final = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class CopyFolder(LocalDisk):
 
     def whole_file(self, handle: FileRange) -> Path | None:
         """The file, where it is the handle's bytes and nothing else."""
-        path = self.root / handle.file
+        path = self._path(handle.file)
         return path if handle.offset == 0 and path.stat().st_size == handle.length else None
 
 
@@ -72,9 +73,13 @@ class LocalCopies:
             self._own.delete(name)
 
     def find(self, name: str) -> CopyFolder | None:
-        """Who has a copy of a file: this slot, or another of the machine."""
+        """Who has a copy of a file: this slot, or another of the machine.
+
+        Raises:
+            StrayPathError: the checkpoint refers to something else than a file of its storage.
+        """
         for folder in (self._own.root, *sorted(self._folder.glob("slot-*"))):
-            if (folder / name).is_file():
+            if inside(folder, name, "a local copy").is_file():
                 return CopyFolder(folder)
         return None
 
@@ -86,7 +91,7 @@ class LocalCopies:
             name: of the file in the storage.
             source: a local file that is the same and never changes; it is linked where that is possible.
         """
-        copy = _Copy(self._own.root / name, source)
+        copy = _Copy(inside(self._own.root, name, "a local copy"), source)
         try:
             yield copy
             copy.keep()
@@ -103,7 +108,7 @@ class LocalCopies:
     def delete(self, name: str) -> None:
         """The file is not wanted any more, as its checkpoint was given up."""
         with suppress(OSError):
-            (self._own.root / name).unlink(missing_ok=True)
+            inside(self._own.root, name, "a local copy").unlink(missing_ok=True)
 
     def completed(self, checkpoint: int) -> None:
         """`checkpoint` is the newest complete one: what neither it nor a later one refers to goes."""

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from headgate.checkpoint.data_files import check_present, verify_handle
 from headgate.checkpoint.layout import LOG, METADATA, checkpoint_number
 from headgate.checkpoint.metadata.registry import decode_metadata
-from headgate.checkpoint.savepoints import is_outside
+from headgate.checkpoint.savepoints import folder_of, is_outside
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.entries import Completed, digest
 from headgate.checkpoint.store.log import CompletedCheckpointLog, readable_entries
@@ -189,7 +189,7 @@ def open_logged(
 def _open_entry(disk: Disk, entry: Completed, disks: Disks) -> tuple[Disk, CheckpointMetadata]:
     place, name = disk, entry.metadata
     if is_outside(name):
-        place, name = disks(_cut(name)[0]), METADATA
+        place, name = disks(folder_of(name)), METADATA
     return place, load_metadata(place, name, entry.sha256 or None)
 
 

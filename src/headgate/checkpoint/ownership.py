@@ -211,7 +211,7 @@ def _release_savepoint(deed: Deed, disk: Disk) -> str | None:
 def _release_checkpoint(deed: Deed, disk: Disk, job: JobId, keep: Callable[[Deed], None]) -> str | None:
     log = CompletedCheckpointLog(disk, log_folder(job))
     told = f"the checkpoints of job {job!r} were claimed by somebody else since"
-    if log.generation() != deed.generation:
+    if not deed.generation or log.generation() != deed.generation:
         return told  # and whoever did is not disturbed
     permit = log.claim()
     if permit.generation != deed.generation + 1:

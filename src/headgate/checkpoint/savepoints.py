@@ -20,7 +20,7 @@ from headgate.checkpoint.metadata.registry import encode_metadata
 from headgate.checkpoint.storage import reachability
 from headgate.checkpoint.storage.base import KeepsTemporaries, UnsureWriteError
 from headgate.checkpoint.store.entries import digest
-from headgate.common.errors import StorageError
+from headgate.common.errors import StorageError, StrayPathError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
 from headgate.state.snapshots import CheckpointMetadata
@@ -103,6 +103,25 @@ def prepare(disk: Disk, job: JobId, token: bytes) -> SavepointFolder:
     """
     reachability.probe(disk)
     return SavepointFolder(disk, f"savepoint-{job[-6:]}-{token.hex()}")
+
+
+def folder_of(metadata: str) -> str:
+    """The URI of a savepoint's folder, by the metadata that a log names.
+
+    Raises:
+        StrayPathError: it is no metadata of a savepoint.
+
+    Example:
+        >>> folder_of("file:///backup/savepoint-x/_metadata")
+        'file:///backup/savepoint-x'
+    """
+    folder, _, name = metadata.rpartition("/")
+    if name != METADATA:
+        raise StrayPathError(
+            f"a log of checkpoints names {metadata!r:.500} as the metadata of a savepoint; expected "
+            f"<its folder>/{METADATA}; the log was written by somebody else or is damaged"
+        )
+    return folder
 
 
 def is_outside(name: str) -> bool:

@@ -16,7 +16,7 @@ from headgate.checkpoint.layout import METADATA, checkpoint_of, log_folder
 from headgate.checkpoint.metadata.registry import decode_metadata
 from headgate.checkpoint.opening import SAVEPOINT, referenced_ranges
 from headgate.checkpoint.ownership import MARK
-from headgate.checkpoint.savepoints import is_outside
+from headgate.checkpoint.savepoints import folder_of, is_outside
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.entries import Completed, Entry, decode_entry, digest
 from headgate.checkpoint.store.log import CompletedCheckpointLog
@@ -173,7 +173,7 @@ class _Verifying:
         disk, name = job.disk, entry.metadata
         try:
             if is_outside(name):
-                disk, name = open_disk(name.rpartition("/")[0]), METADATA
+                disk, name = open_disk(folder_of(name)), METADATA
                 if name not in disk.list(""):
                     self._report.notes.append(
                         f"the savepoint that job {job.job!r} was stopped with is not at {disk.describe()} "

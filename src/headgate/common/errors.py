@@ -11,7 +11,8 @@
     │   └── UserFunctionError     the user's function raised while processing a record
     ├── OperatingError        the world failed: a process, a disk, a peer, a damaged file
     │   ├── StorageError          a file cannot be written, read or trusted
-    │   │   └── DamagedFileError      a stored file is missing or is not what was written
+    │   │   ├── DamagedFileError      a stored file is missing or is not what was written
+    │   │   └── StrayPathError        stored bytes name a path that is none of theirs
     │   ├── BadRecordError        input that does not decode; names file and line
     │   ├── ProtocolError         a peer spoke out of turn, out of date or unauthenticated
     │   ├── FencedError           this process was replaced and must stop
@@ -98,6 +99,10 @@ class DamagedFileError(StorageError):
     """
 
 
+class StrayPathError(StorageError):
+    """Stored bytes name a path outside the folder that they belong to; it was not touched."""
+
+
 class BadRecordError(OperatingError):
     """Input does not decode; the message names file and line."""
 
@@ -125,10 +130,11 @@ class InternalError(HeadgateError):
 def restart_may_help(error: BaseException) -> bool:
     """Whether the same program may get further in another attempt.
 
-    A wrong program or setting stays wrong; user code may have met a passing condition.
+    A wrong program or setting stays wrong, and so does what is stored; user code may have met a passing
+    condition.
 
     Example:
         >>> restart_may_help(ConfigError("no such option")), restart_may_help(StorageError("disk full"))
         (False, True)
     """
-    return isinstance(error, UserFunctionError) or not isinstance(error, UsageError)
+    return isinstance(error, UserFunctionError) or not isinstance(error, UsageError | StrayPathError)

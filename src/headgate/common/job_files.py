@@ -24,6 +24,7 @@ import msgspec
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import StorageError
 from headgate.common.processes import process_lives
+from headgate.common.stored_paths import inside
 
 HOME_VARIABLE: Final = "HEADGATE_HOME"
 FORMAT_VERSION: Final = 1
@@ -119,7 +120,7 @@ class PublishedJob:
 
     def __init__(self, job: JobFile) -> None:
         folder = jobs_folder()
-        self._path = folder / f"{job.job_id}{_SUFFIX}"
+        self._path = inside(folder, f"{job.job_id}{_SUFFIX}", "the file of a job")
         unfinished = folder / f".{job.job_id}-{secrets.token_hex(4)}"
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

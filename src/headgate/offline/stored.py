@@ -19,6 +19,7 @@ from headgate.checkpoint.data_files import read_handle
 from headgate.checkpoint.storage.base import RandomAccess
 from headgate.common.errors import StorageError
 from headgate.common.ports import Disk
+from headgate.common.stored_paths import inside
 from headgate.runtime.operators.stored_state import StoredNativeState
 from headgate.serde.arrow_columns import RAW
 from headgate.state.backend import BlobReader
@@ -145,12 +146,14 @@ def _database(disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> Itera
     """The backend's own files, fetched and opened for reading."""
     from headgate.state.rocksdb.database import Access, Database
     from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+    from headgate.state.rocksdb.native_files import details_of
 
+    details_of(native)  # refuses what is no file of a database
     state = StoredNativeState(disk, keyed, native)
     with tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
         directory = Path(folder)
         for name in native.files:
-            state.fetch(name, directory / name)
+            state.fetch(name, inside(directory, name, "a file of RocksDB's"))
         database = Database(directory, (), RocksMemory(LIMIT_MIN), Access.READ_ONLY)
         try:
             yield database

@@ -76,7 +76,7 @@ def read(reader: Any, limit: int) -> list[int]:
 
 def test_rows_are_read_once_and_from_the_position_of_a_snapshot(tmp_path: Path) -> None:
     """Another driver, which never computes its own DataFrame, goes on in the staged files with the rest."""
-    source, shipped = staged(tmp_path / "in")
+    source, shipped = staged(tmp_path / ".headgate-staging" / "job" / "in" / "0123456789abcdef")
     context = SourceReaderContext("in", 0, 1)
     enumerator, reader = source.create_enumerator(None), shipped.create_reader(context)
     reader.add_splits(enumerator.next_splits(0) or [])
@@ -97,7 +97,7 @@ def test_rows_are_read_once_and_from_the_position_of_a_snapshot(tmp_path: Path) 
 
 def test_a_position_in_rows_that_are_gone_is_refused(tmp_path: Path) -> None:
     """The driver looks at what is not handed out yet, a reader at its own file; neither guesses."""
-    source, shipped = staged(tmp_path / "in")
+    source, shipped = staged(tmp_path / ".headgate-staging" / "job" / "in" / "0123456789abcdef")
     enumerator, reader = (
         source.create_enumerator(None),
         shipped.create_reader(SourceReaderContext("in", 0, 1)),
@@ -107,9 +107,9 @@ def test_a_position_in_rows_that_are_gone_is_refused(tmp_path: Path) -> None:
     rest = enumerator.snapshot()
     enumerator.next_splits(0)
     none_left = enumerator.snapshot()
-    shutil.rmtree(tmp_path / "in")
+    shutil.rmtree(tmp_path / ".headgate-staging")
     for state in (whole, rest):
-        with pytest.raises(UsageError, match=r"staged in '.*in', and .*\.arrow is not there"):
+        with pytest.raises(UsageError, match=r"staged in '.*/in/.*', and .*\.arrow is not there"):
             source.create_enumerator(state)
     assert source.create_enumerator(none_left).next_splits(0) is None
     with pytest.raises(StorageError, match="cannot read staged file"):
@@ -118,7 +118,7 @@ def test_a_position_in_rows_that_are_gone_is_refused(tmp_path: Path) -> None:
 
 def test_a_position_of_the_time_when_staged_rows_ended_with_their_run_is_refused(tmp_path: Path) -> None:
     """Such checkpoints exist; the message says what to do."""
-    source, _ = staged(tmp_path / "in")
+    source, _ = staged(tmp_path / ".headgate-staging" / "job" / "in" / "0123456789abcdef")
     with pytest.raises(UsageError, match=r"staged for one run only; .*read_parquet\(\)"):
         source.create_enumerator({"staged": "00ff", "files": ["/tmp/part-0.parquet"]})
 

@@ -130,7 +130,7 @@ class TestEpochs(SinkSuite):
     def new_sink(self, folder: Path) -> Sink[Any]:
         """A sink of its own for each program."""
         sink = spark_sink(Lines(folder / "out"))
-        sink.stage_in(str(folder / "staged"), Tables())
+        sink.stage_in(str(folder / ".headgate-to-spark"), Tables())
         return OfNumbers(sink)
 
     def read(self, sink: Sink[Any], folder: Path) -> list[Any]:
@@ -144,7 +144,7 @@ class TestParquetEpochs(SinkSuite):
     def new_sink(self, folder: Path) -> Sink[Any]:
         """A sink of its own for each program."""
         sink = spark_sink(parquet(folder / "out"))
-        sink.stage_in(str(folder / "staged"), Tables())
+        sink.stage_in(str(folder / ".headgate-to-spark"), Tables())
         return OfNumbers(sink)
 
     def read(self, sink: Sink[Any], folder: Path) -> list[Any]:
@@ -158,7 +158,7 @@ class Job:
 
     def __init__(self, folder: Path, write: Any, name: str = "a", generation: int = 1) -> None:
         self.sink, self.name, self.generation = spark_sink(write), name, generation
-        self.sink.stage_in(str(folder / "staged"), Tables())
+        self.sink.stage_in(str(folder / ".headgate-to-spark"), Tables())
         self.committer = self.sink.create_committer()
         assert isinstance(self.committer, SparkCommitter)
         self.committer.begin(SinkCommitterContext("out", name, generation, Lineage(name)))
@@ -208,7 +208,7 @@ def test_a_failed_write_is_repeated_with_the_same_number_and_rows(tmp_path: Path
     assert told.calls == [("a", 5, [1, 2]), ("a", 5, [1, 2]), ("a", 6, [3])]
     later.committer.commit(drawn)
     assert len(told.calls) == 3
-    assert not list((tmp_path / "staged").rglob("part-*"))
+    assert not list((tmp_path / ".headgate-to-spark").rglob("part-*"))
 
 
 def test_a_driver_that_was_replaced_writes_nothing_more(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_rows_that_are_gone_or_damaged_are_not_written(tmp_path: Path) -> None:
     told = Told()
     job = Job(tmp_path, told)
     drawn = job.draw(3, 1)
-    (path,) = (tmp_path / "staged").rglob("part-*")
+    (path,) = (tmp_path / ".headgate-to-spark").rglob("part-*")
     whole = path.read_bytes()
     path.write_bytes(whole[:-9] + b"x" + whole[-8:])
     with pytest.raises(OperatingError, match="CRC-32"):
@@ -273,7 +273,7 @@ def test_held_rows_stay_behind_their_epoch(tmp_path: Path) -> None:
     savepoint = job.draw(3, 1)
     job.committer.hold(savepoint, Fork("a", 1, 1, 3))
     job.committer.commit(savepoint)
-    assert len(list((tmp_path / "staged").rglob("part-*.parquet"))) == 1
+    assert len(list((tmp_path / ".headgate-to-spark").rglob("part-*.parquet"))) == 1
     elsewhere, told = tmp_path / "elsewhere", Told()
     other = Job(elsewhere, told, name="b")
     other.committer.commit(savepoint)
@@ -281,7 +281,7 @@ def test_held_rows_stay_behind_their_epoch(tmp_path: Path) -> None:
     unprepared = spark_sink(told).create_committer()
     unprepared.release(savepoint, Fork("a", 1, 1, 3))
     job.committer.abandon([])
-    assert not list((tmp_path / "staged").rglob("part-*"))
+    assert not list((tmp_path / ".headgate-to-spark").rglob("part-*"))
 
 
 def test_an_epoch_that_may_be_written_is_told_and_taken_back(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_a_damaged_journal_is_not_believed(tmp_path: Path) -> None:
     told = Told()
     job = Job(tmp_path, told)
     job.committer.commit(job.draw(1, 1))
-    path = max((tmp_path / "staged" / "journal" / "a+out").iterdir())
+    path = max((tmp_path / ".headgate-to-spark" / "journal" / "a+out").iterdir())
     whole = path.read_bytes()
     for place in range(len(whole) - 1):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])

@@ -146,9 +146,11 @@ def test_another_driver_takes_the_rows_over_and_removes_only_its_own(tmp_path: P
 def test_a_snapshot_whose_rows_are_gone_is_refused_unless_all_were_read(tmp_path: Path) -> None:
     """Files that were handed out may not have been read; where all subtasks have ended, they were."""
     source = StandIn()
-    gone = Staged(str(tmp_path / "gone"), ()).position()
+    gone = Staged(str(tmp_path / FOLDER / "job" / "rows" / "0123456789abcdef"), ()).position()
     for position, finished in ((gone, None), (gone, {"rows": [0]})):
-        with pytest.raises(UsageError, match=r"staged in '.*gone', and the folder is not there"):
+        with pytest.raises(
+            UsageError, match=r"staged in '.*rows/0123456789abcdef', and the folder is not there"
+        ):
             check_positions(snapshot(position, finished), {"rows": source})
     check_positions(snapshot(gone, {"rows": [0, 1]}), {"rows": source})
     check_positions(snapshot(gone), {"others": source})

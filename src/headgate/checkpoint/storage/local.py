@@ -12,6 +12,7 @@ from typing import Final
 
 from headgate.checkpoint.storage.base import TEMPORARY_PREFIX, UnsureWriteError, check_name
 from headgate.common.errors import StorageError
+from headgate.common.stored_paths import inside
 
 _ADVICE: Final = {
     errno.ENOSPC: "free space there or choose another storage folder",
@@ -132,7 +133,7 @@ class LocalDisk:
         Raises:
             StorageError: it cannot be removed.
         """
-        path = self._path(name, temporary_allowed=True)
+        path = self._path(name, temporary_allowed=True, linked=False)
         with self._refusing("delete", path), suppress(FileNotFoundError):
             path.unlink()
         self._remove_empty_above(path)
@@ -141,13 +142,13 @@ class LocalDisk:
         """The full URI, for messages."""
         return (self.root / name).as_uri() if name else self.root.as_uri()
 
-    def _path(self, name: str, *, temporary_allowed: bool = False) -> Path:
+    def _path(self, name: str, *, temporary_allowed: bool = False, linked: bool = True) -> Path:
+        """Where a file is; no link may lead out, `linked`: nor the file itself be one that does."""
         pieces = check_name(name, self.describe(), temporary_allowed=temporary_allowed)
-        path = self.root.joinpath(*pieces)
-        parent, root = os.path.realpath(path.parent), os.path.realpath(self.root)
-        if parent != root and not parent.startswith(root.rstrip(os.sep) + os.sep):
-            raise StorageError(f"{path} leads out of {root} through a symbolic link; remove the link")
-        return path
+        checked = pieces if linked else pieces[:-1]
+        if checked:
+            inside(self.root, "/".join(checked), f"a file of {self.describe()}")
+        return self.root.joinpath(*pieces)
 
     def _walk(self, prefix: str) -> Iterator[str]:
         top = self._path(prefix.rstrip("/")) if prefix.rstrip("/") else self.root

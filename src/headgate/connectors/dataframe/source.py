@@ -29,13 +29,14 @@ from headgate.api.source import (
     SplitEnumerator,
 )
 from headgate.common.errors import UsageError
+from headgate.common.stored_paths import inside
 from headgate.connectors.dataframe.connector import (
     DataFrameConnector,
     first_line,
     shown_columns,
     unprepared,
 )
-from headgate.connectors.dataframe.staged_files import StagedFile, read, stage
+from headgate.connectors.dataframe.staged_files import StagedFile, read, stage, staged_folder, whole_staging
 from headgate.connectors.dataframe.types import check_types
 
 if TYPE_CHECKING:
@@ -146,13 +147,16 @@ class Staged:
 
         Raises:
             UsageError: it was drawn when staged rows did not outlive their run.
+            StrayPathError: it names another folder than one of staged rows.
         """
         if "folder" not in position:
             raise UsageError(
                 "the checkpoint has a position in a DataFrame that was staged for one run only; write the "
                 f"DataFrame to Parquet and use read_parquet(), or {_INSTEAD}"
             )
-        return cls(position["folder"], tuple(StagedFile(*facts) for facts in position["files"]))
+        return cls(
+            str(whole_staging(position["folder"])), tuple(StagedFile(*facts) for facts in position["files"])
+        )
 
     def position(self) -> Plain:
         """For the checkpoint."""
@@ -163,8 +167,10 @@ class Staged:
 
         Raises:
             UsageError: they are not.
+            StrayPathError: they are said to be somewhere else.
         """
-        missing = [file.path for file in self.files if not (Path(self.folder) / file.path).is_file()]
+        staged = ((file.path, inside(self.folder, file.path, "a file of staged rows")) for file in self.files)
+        missing = [name for name, path in staged if not path.is_file()]
         if missing or not Path(self.folder).is_dir():
             raise UsageError(
                 f"the checkpoint has a position in a DataFrame whose rows were staged in {self.folder!r}, "
@@ -242,7 +248,8 @@ class DataFrameReader(SourceReader[Any]):
     def _open(self, split: Split) -> None:
         position = split.position
         self._row = position["row"]
-        self._batches = read(position["folder"], StagedFile(*position["file"]), self._row)
+        folder = str(staged_folder(position["folder"]))
+        self._batches = read(folder, StagedFile(*position["file"]), self._row)
 
     def _slice(self, rows: int) -> pa.RecordBatch:
         assert self._batch is not None

@@ -10,6 +10,7 @@ Does not remove anything: whoever chose the folder removes it.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from zlib import crc32
 
 from headgate.common.errors import StorageError
+from headgate.common.stored_paths import inside, made_folder
 from headgate.connectors.dataframe.types import arrow_schema
 
 if TYPE_CHECKING:
@@ -31,6 +33,14 @@ ROWS_PER_FILE: Final = 500_000
 BYTES_PER_FILE: Final = 64 << 20
 """A reader holds a whole file in memory, because it must see the last byte before it trusts the first."""
 
+STAGING: Final = ".headgate-staging"
+"""Below the root of all staging: what goes into a job and comes out of it."""
+
+TO_SPARK: Final = ".headgate-to-spark"
+"""Beside it: rows that wait for their epoch, and the journals of all jobs that stage there."""
+
+_TOKEN: Final = re.compile(r"[^/]+/[^/]+/[0-9a-f]{16}", re.DOTALL)
+_BELOW: Final = re.compile(r".+", re.DOTALL)
 _ROW_TYPES: Final = "path string, rows long, size long, crc32 long, partition int, attempt int"
 _UNFINISHED: Final = ".unfinished"
 
@@ -96,13 +106,14 @@ def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.Reco
 
     Raises:
         StorageError: the file is gone, or is not byte for byte what was written; nothing was decoded.
+        StrayPathError: it is said to be somewhere else; nothing was read.
 
     Yields:
         Record batches with at least one row.
     """
     import pyarrow as pa
 
-    path = Path(folder) / staged.path
+    path = inside(folder, staged.path, "a file of staged rows")
     file = pa.ipc.open_file(pa.py_buffer(_trusted_bytes(path, staged)))
     before = 0
     for number in range(file.num_record_batches):
@@ -116,6 +127,24 @@ def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.Reco
             f"staged file {str(path)!r} has {before} rows; expected {staged.rows}, as the task that wrote it "
             "said; restart the job from its last checkpoint"
         )
+
+
+def staged_folder(stored: object) -> Path:
+    """The folder of staged rows that a split names, which may come out of a snapshot.
+
+    Raises:
+        StrayPathError: it is none.
+    """
+    return made_folder(stored, STAGING, _BELOW, "a folder of staged rows")
+
+
+def whole_staging(stored: object) -> Path:
+    """The folder of one whole staging, of a job and a source, as a snapshot names it.
+
+    Raises:
+        StrayPathError: it is none.
+    """
+    return made_folder(stored, STAGING, _TOKEN, "a folder of staged rows")
 
 
 def _trusted_bytes(path: Path, staged: StagedFile) -> bytes:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from headgate.common.stored_paths import inside
+
 Log = dict[str, bytes]
 """Path below the query's folder -> the file's bytes, compressed."""
 
@@ -79,7 +81,7 @@ def damage(log: object) -> str | None:
 def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
     """Write a copied log, in which there is no :func:`damage`, into a fresh folder."""
     for name, data in log.items():
-        target = folder / name
+        target = inside(folder, name, "an entry of a Spark log")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(zlib.decompress(data))
 

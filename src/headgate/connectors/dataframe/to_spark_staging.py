@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 from zlib import crc32
 
@@ -18,7 +19,13 @@ from headgate.api.sink import Fork, Sink, SinkCommitter, SinkCommitterContext
 from headgate.api.source import Plain
 from headgate.common.errors import OperatingError, StorageError
 from headgate.common.registry import Kind, load
+from headgate.common.stored_paths import inside, made_folder
 from headgate.connectors.dataframe.connector import unprepared
+from headgate.connectors.dataframe.staged_files import TO_SPARK
+
+_ITSELF: Final = re.compile("")
+_PENDING: Final = re.compile(r"_pending/[^/]+/[^/]+", re.DOTALL)
+_ROWS: Final = "a file of staged rows"
 
 
 class Staging:
@@ -57,12 +64,12 @@ class Staging:
 
     def hold(self, committables: Sequence[Plain], savepoint: Fork) -> None:
         """See `SinkCommitter.hold`."""
-        for root, ready in _by_root(committables).items():
+        for root, ready in self._by_root(committables).items():
             self._files(root).hold(ready, savepoint)
 
     def release(self, committables: Sequence[Plain], savepoint: Fork) -> None:
         """See `SinkCommitter.release`."""
-        for root, ready in _by_root(committables).items():
+        for root, ready in self._by_root(committables).items():
             self._files(root).release(ready, savepoint)
 
     def abandon(self, committed_through: Sequence[Plain]) -> None:
@@ -75,6 +82,13 @@ class Staging:
             path = _path(self.root, ready)
             if not any(path.parent.glob(f"{path.name}*.held")):
                 path.unlink(missing_ok=True)
+
+    def _by_root(self, committables: Sequence[Plain]) -> dict[str, list[Plain]]:
+        found: dict[str, list[Plain]] = {}
+        for ready in committables:
+            root = ready["root"]
+            found.setdefault(root if root == self._folder else str(_elsewhere(root)), []).append(ready)
+        return found
 
     def _files(self, root: str) -> SinkCommitter:
         if root not in self._committers:
@@ -123,15 +137,19 @@ def verified_paths(root: str, committables: Sequence[Plain], checkpoint: int) ->
 
 def _path(root: str, ready: Plain) -> Path:
     """Where the rows of a committable are now: the folder may have been moved, or another was chosen."""
-    here = Path(root, ready["pending"])
-    return here if here.exists() else Path(ready["root"], ready["pending"])
+    here = inside(root, ready["pending"], _ROWS, _PENDING)
+    if here.exists() or ready["root"] == root:
+        return here
+    return inside(_elsewhere(ready["root"]), ready["pending"], _ROWS, _PENDING)
 
 
-def _by_root(committables: Sequence[Plain]) -> dict[str, list[Plain]]:
-    found: dict[str, list[Plain]] = {}
-    for ready in committables:
-        found.setdefault(ready["root"], []).append(ready)
-    return found
+def _elsewhere(root: object) -> Path:
+    """A staging folder that is not this program's, as a snapshot names it.
+
+    Raises:
+        StrayPathError: it is none.
+    """
+    return made_folder(root, TO_SPARK, _ITSELF, "a folder of rows for Spark")
 
 
 def _measured(path: Path) -> tuple[int, int]:

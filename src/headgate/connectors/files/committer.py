@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from typing_extensions import override
 
 from headgate.api.sink import Fork, SinkCommitter, SinkCommitterContext
 from headgate.api.source import Plain
 from headgate.common.errors import OperatingError, UsageError
+from headgate.common.stored_paths import inside
 from headgate.connectors.files.line import Line
 from headgate.connectors.files.names import (
     PENDING,
@@ -19,9 +22,13 @@ from headgate.connectors.files.names import (
     held_by,
     held_mark,
     pending_folder,
+    pending_path,
     safe,
 )
 from headgate.connectors.files.part_file import checksum, remove, storage_error, sync_folder
+
+_VISIBLE: Final = re.compile(r"[^/_.][^/]*", re.DOTALL)
+"""A name in the output directory itself that readers do not pass over."""
 
 
 class FilesCommitter(SinkCommitter):
@@ -101,7 +108,7 @@ class FilesCommitter(SinkCommitter):
         folders: set[Path] = set()
         try:
             for ready in committables:
-                pending = self._root / ready["pending"]
+                pending = self._pending(ready)
                 if pending.exists():
                     _mark(pending, savepoint).touch()
                     folders.add(pending.parent)
@@ -114,13 +121,13 @@ class FilesCommitter(SinkCommitter):
     def release(self, committables: Sequence[Plain], savepoint: Fork) -> None:
         try:
             for ready in committables:
-                _mark(self._root / ready["pending"], savepoint).unlink(missing_ok=True)
+                _mark(self._pending(ready), savepoint).unlink(missing_ok=True)
         except OSError as problem:
             raise storage_error(self._root / PENDING, problem) from problem
 
     @override
     def abandon(self, committed_through: Sequence[Plain]) -> None:
-        keep = {self._root / ready["pending"] for ready in committed_through}
+        keep = {self._pending(ready) for ready in committed_through}
         self._clear({self._own_folder()}, keep)
         line = self._line()
         try:
@@ -135,14 +142,14 @@ class FilesCommitter(SinkCommitter):
     def _publish_all(self, committables: Sequence[Plain]) -> list[Plain]:
         """Publish durably; gives what was not published before."""
         renamed = [ready for ready in committables if self._publish(ready)]
-        folders = {(self._root / ready["pending"]).parent for ready in renamed}
+        folders = {self._pending(ready).parent for ready in renamed}
         for folder in [self._root, *sorted(folders)] if renamed else []:
             sync_folder(folder)
         return renamed
 
     def _publish(self, ready: Plain) -> bool:
         """Rename one file; False when that was done before."""
-        pending, final = self._root / ready["pending"], self._root / ready["final"]
+        pending, final = self._pending(ready), self._final(ready)
         expected = (ready["size"], ready["crc32"])
         if final.exists():
             self._check_published(pending, final, ready)
@@ -178,7 +185,7 @@ class FilesCommitter(SinkCommitter):
 
     def _remove_marks(self, renamed: Sequence[Plain]) -> None:
         """What is published for good is held by nobody any more."""
-        published = {self._root / ready["pending"] for ready in renamed}
+        published = {self._pending(ready) for ready in renamed}
         for folder in {pending.parent for pending in published}:
             for path in folder.glob("*"):
                 held = held_by(path.name)
@@ -190,10 +197,26 @@ class FilesCommitter(SinkCommitter):
         for ready in renamed:
             # Who takes back may have been faster.
             with suppress(FileNotFoundError):
-                (self._root / ready["final"]).rename(self._root / ready["pending"])
+                self._final(ready).rename(self._pending(ready))
         sync_folder(self._root)
 
     # -- whose files
+
+    def _pending(self, ready: Plain) -> Path:
+        """Where a prepared file lies.
+
+        Raises:
+            StrayPathError: somewhere else than prepared files do.
+        """
+        return pending_path(self._root, ready["pending"])
+
+    def _final(self, ready: Plain) -> Path:
+        """Where it is published.
+
+        Raises:
+            StrayPathError: not beside the other output.
+        """
+        return inside(self._root, ready["final"], "an output file", _VISIBLE)
 
     def _begun(self) -> SinkCommitterContext:
         if self._context is None:
@@ -207,7 +230,7 @@ class FilesCommitter(SinkCommitter):
         return f"{PENDING}/{pending_folder(self._begun().job, self._begun().uid)}"
 
     def _is_own(self, ready: Plain) -> bool:
-        return bool(ready["pending"].rpartition("/")[0] == self._own_folder())
+        return self._pending(ready).parent == self._root / self._own_folder()
 
     def _folders_of_ancestors(self, line: Line) -> set[str]:
         """Pending folders of jobs of the line; once this job is its last, they publish nothing any more."""

@@ -1,4 +1,4 @@
-"""What the files of a sink are called, before and after they are published. Does no I/O."""
+"""What the files of a sink are called, before and after they are published. Opens none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import hashlib
 import re
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
+
+from headgate.common.stored_paths import inside
 
 PENDING: Final = "_pending"
 """Below the output directory; readers of directories skip names that begin with ``_``."""
@@ -19,6 +22,8 @@ _HELD: Final = ".held"
 
 _SHOWN_MAX: Final = 60
 _HOLDER: Final = re.compile(r"~[0-9a-f]{16}")
+
+_PREPARED: Final = re.compile(rf"{PENDING}/[^/]+/[^/]+", re.DOTALL)
 
 _PART: Final = re.compile(
     r"part-(?P<owner>[^+]+\+[^+]+)\+[0-9]+-(?P<generation>[0-9]+)\.(?P<attempt>[0-9]+)-[0-9]+"
@@ -42,6 +47,19 @@ def safe(name: str) -> str:
 def pending_folder(job: str, uid: str) -> str:
     """The folder below the pending one that belongs to one sink of one job."""
     return f"{safe(job)}+{safe(uid)}"
+
+
+def pending_path(root: str | Path, stored: object) -> Path:
+    """Where a prepared file lies, of which a snapshot may say anything.
+
+    Raises:
+        StrayPathError: it is no file below the folder of prepared files.
+
+    Example:
+        >>> pending_path("/out", "_pending/job+out/part-1").as_posix()
+        '/out/_pending/job+out/part-1'
+    """
+    return inside(root, stored, "a prepared file", _PREPARED)
 
 
 def part_name(

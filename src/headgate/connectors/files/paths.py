@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from headgate.common.errors import UsageError
+from headgate.common.errors import StrayPathError, UsageError
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -84,6 +84,50 @@ def local_path(path: str | os.PathLike[str]) -> str:
     if uri.scheme != "file" or uri.netloc not in ("", "localhost"):
         raise UsageError(f"{text!r} is not a local file; expected a local path or a file:/// URI")
     return os.path.normpath(unquote(uri.path))
+
+
+def tops(paths: Paths) -> tuple[str, ...]:
+    """The files and folders below which all files that are meant lie, whenever they are looked for.
+
+    Example:
+        >>> tops(["/data/in/*.json", "/more/a.json"])
+        ('/data/in', '/more/a.json')
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    whole = [local_path(path) for path in given]
+    return tuple(
+        _fixed_part(path) if glob.has_magic(path) and not os.path.lexists(path) else path for path in whole
+    )
+
+
+def check_meant(stored: object, below: Sequence[str], source: str) -> str:
+    """A file that a snapshot names, once it is certain that the program names it, too.
+
+    Args:
+        stored: its path.
+        below: as :func:`tops` gives them.
+        source: describes the source, for the message.
+
+    Raises:
+        StrayPathError: it is no file that the source would read.
+
+    Example:
+        >>> check_meant("/data/in/a.json", ["/data/in"], "JSON files /data/in")
+        '/data/in/a.json'
+    """
+    if isinstance(stored, str) and "\0" not in stored and stored == os.path.normpath(stored):
+        real = os.path.realpath(stored)
+        for top in below:
+            if _is_below(stored, top) or _is_below(real, os.path.realpath(top)):
+                return stored
+    raise StrayPathError(
+        f"the snapshot has a position in file {stored!r:.500}, which is none of {source}; it was not opened: "
+        "give the source the paths that it had, or begin from another snapshot"
+    )
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path == top or path.startswith(top.rstrip(os.sep) + os.sep)
 
 
 def _files_of(path: str) -> Iterator[str]:

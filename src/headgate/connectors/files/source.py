@@ -6,6 +6,7 @@ import os
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -23,10 +24,10 @@ from headgate.api.source import (
     Split,
     SplitEnumerator,
 )
-from headgate.common.errors import OperatingError, StorageError
+from headgate.common.errors import OperatingError, StorageError, UsageError
 from headgate.connectors.files.bad_records import OnError, check_on_error
 from headgate.connectors.files.bytestreams import open_stream
-from headgate.connectors.files.paths import Paths, expand
+from headgate.connectors.files.paths import Paths, check_meant, expand, tops
 from headgate.connectors.files.text_cursor import TextCursor, TextDecoder
 
 T = TypeVar("T", default=Any)
@@ -62,6 +63,10 @@ class FilesSource(Source[T]):
     def __init__(self, paths: Paths, file_format: str, on_error: OnError = "fail") -> None:
         self.paths = paths if isinstance(paths, str | os.PathLike) else list(paths)
         self.file_format, self.on_error = file_format, on_error
+        # Settled in the driver: workers have working folders of their own.
+        self._tops: tuple[str, ...] = ()
+        with suppress(UsageError):  # validate() says it
+            self._tops = tops(self.paths)
 
     @abstractmethod
     def open_cursor(self, path: str, position: Plain) -> FileCursor:
@@ -73,7 +78,9 @@ class FilesSource(Source[T]):
 
     @override
     def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:
-        return FilesEnumerator(expand(self.paths, self.file_format) if restored is None else restored)
+        if restored is None:
+            return FilesEnumerator(expand(self.paths, self.file_format))
+        return FilesEnumerator([self.check_meant(path) for path in restored])
 
     @override
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T]:
@@ -83,6 +90,15 @@ class FilesSource(Source[T]):
     def validate(self) -> None:
         check_on_error(self.on_error)
         expand(self.paths, self.file_format)
+        self._tops = tops(self.paths)
+
+    def check_meant(self, path: object) -> str:
+        """A path that may come out of a snapshot, if it is one of the source's.
+
+        Raises:
+            StrayPathError: it is not.
+        """
+        return check_meant(path, self._tops, self.describe())
 
     @override
     def describe(self) -> str:
@@ -183,7 +199,7 @@ class FilesReader(SourceReader[T]):
     def _opened(self) -> FileCursor:
         if self._cursor is None:
             split = self._splits[0]
-            self._cursor = self._source.open_cursor(split.id, split.position)
+            self._cursor = self._source.open_cursor(self._source.check_meant(split.id), split.position)
         return self._cursor
 
     def _unreadable(self, problem: OSError) -> StorageError:

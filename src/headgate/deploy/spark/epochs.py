@@ -8,18 +8,15 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from headgate.api.executor import JobSpec
 from headgate.common import options as o
 from headgate.common.errors import UsageError
 from headgate.connectors.dataframe import DataFrameConnector
+from headgate.connectors.dataframe.staged_files import TO_SPARK
 from headgate.connectors.dataframe.to_spark import SparkSink
 from headgate.deploy.spark.session import sql_session
 from headgate.deploy.spark.staging import staging_root
-
-EPOCHS: Final = ".headgate-to-spark"
-"""Below the staging root: rows that wait for their epoch, and the journals of all jobs that stage there."""
 
 
 def check_epochs(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
@@ -55,7 +52,7 @@ def epochs_ready(job: JobSpec, connectors: Mapping[str, DataFrameConnector], loc
     root = staging_root(job, local)
     # Without checkpoints nothing goes on behind this run, and nobody will ask for what it had staged.
     lasts = root != Path(tempfile.gettempdir())
-    folder = root / (EPOCHS if lasts else f"{EPOCHS}-{secrets.token_hex(6)}")
+    folder = root / (TO_SPARK if lasts else f"{TO_SPARK}-{secrets.token_hex(6)}")
     try:
         for sink in sinks:
             sink.prepare(sql_session(job.spark), str(folder))

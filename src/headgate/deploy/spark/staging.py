@@ -25,13 +25,14 @@ from headgate.common import options as o
 from headgate.common.errors import FencedError, OperatingError, TerminatedError, UsageError
 from headgate.connectors.dataframe import DataFrameConnector, DataFrameSource
 from headgate.connectors.dataframe.source import Staged
+from headgate.connectors.dataframe.staged_files import STAGING
 from headgate.core.checkpoint.properties import JobEnd
 from headgate.deploy.spark.session import lend, sql_session
 from headgate.runtime.job_settings import job_settings
 from headgate.runtime.master_ports import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
 
-FOLDER: Final = ".headgate-staging"
+FOLDER: Final = STAGING
 """Below the root: ``<job>/<source>/<token>`` of inputs, and with a suffix that of one process's outputs."""
 
 

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.stored_paths import inside
 from headgate.state.backend import NativeState
 from headgate.state.heap.blob import Header, Section, read_header
 from headgate.state.heap.restore import Target, readers_of
@@ -59,7 +60,7 @@ class Source:
         except OSError as error:
             raise local_error("make", directory, error) from error
         for name in self.state.native.files:
-            self.state.fetch(name, directory / name)
+            self.state.fetch(name, inside(directory, name, "a file of RocksDB's"))
 
 
 def sources_of(states: Sequence[NativeState], groups: tuple[int, int]) -> list[Source]:

@@ -1,0 +1,92 @@
+"""Paths that come out of stored bytes, which a stranger may have written: below their folder, or refused.
+
+Whoever can write into a checkpoint decides what it names. So a stored name never becomes a path by being
+joined: it is resolved here below the folder that it belongs to, symbolic links included.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from headgate.common.errors import StrayPathError
+
+
+def inside(
+    root: str | os.PathLike[str], name: object, what: str, shape: re.Pattern[str] | None = None
+) -> Path:
+    """The path of a stored name, once it is certain that it lies below the root.
+
+    Args:
+        root: the folder; it may itself be a link, or not exist.
+        name: as it was stored, with ``/`` between its parts.
+        what: names it, for the message.
+        shape: what else the name must match, whole.
+
+    Raises:
+        StrayPathError: it is empty, absolute or climbs, or a symbolic link leads out of the root.
+
+    Example:
+        >>> inside("/srv/out", "_pending/a/part-1", "a prepared file").as_posix()
+        '/srv/out/_pending/a/part-1'
+        >>> inside("/srv/out", "../.bashrc", "a prepared file")
+        Traceback (most recent call last):
+            ...
+        headgate.common.errors.StrayPathError: a prepared file is stored as '../.bashrc', which is no path \
+below '/srv/out'; nothing was done with it: the snapshot was written by somebody else or is damaged, begin \
+from another one
+    """
+    if not isinstance(name, str) or not is_relative(name):
+        raise _stray(what, name, root, "which is no path below")
+    if shape is not None and not shape.fullmatch(name):
+        raise _stray(what, name, root, "which is none of its kind in")
+    path = Path(root, name)
+    top, found = os.path.realpath(root), os.path.realpath(path)
+    if not found.startswith(top.rstrip(os.sep) + os.sep):
+        raise _stray(what, name, root, "which a symbolic link leads out of")
+    return path
+
+
+def is_relative(name: str) -> bool:
+    """Whether a name has one part or more, none of which is empty or climbs.
+
+    Example:
+        >>> is_relative("a/b"), is_relative("/a"), is_relative("a/../b"), is_relative("a//b"), is_relative("")
+        (True, False, False, False, False)
+    """
+    return "\0" not in name and all(part not in ("", ".", "..") for part in name.split("/"))
+
+
+def made_folder(stored: object, kind: str, below: re.Pattern[str], what: str) -> Path:
+    """A whole path that was stored, once it is certain that it is a folder which only Headgate makes.
+
+    Where it is does not matter: it may be on a disk that the job uses no more.
+
+    Args:
+        stored: the path.
+        kind: what the folder of all such folders is called; one with random digits behind it counts, too.
+        below: what the path must be from there on; an empty text is the folder itself.
+        what: names it, for the message.
+
+    Raises:
+        StrayPathError: it is another path, or a symbolic link leads out of it.
+
+    Example:
+        >>> made_folder("/srv/.made-0a1b/x", ".made", re.compile("x"), "a folder").as_posix()
+        '/srv/.made-0a1b/x'
+    """
+    if isinstance(stored, str) and stored.startswith("/") and is_relative(stored[1:]):
+        parts = stored.split("/")
+        for place in range(len(parts) - 1, 0, -1):
+            name, rest = parts[place], "/".join(parts[place + 1 :])
+            if re.fullmatch(re.escape(kind) + "(-[0-9a-f]+)?", name) and below.fullmatch(rest):
+                return inside("/".join(parts[: place + 1]), rest, what) if rest else Path(stored)
+    raise _stray(what, stored, kind, "which is no folder that Headgate makes in a")
+
+
+def _stray(what: str, name: object, root: str | os.PathLike[str], why: str) -> StrayPathError:
+    return StrayPathError(
+        f"{what} is stored as {name!r:.500}, {why} {os.fspath(root)!r}; nothing was done with it: the "
+        "snapshot was written by somebody else or is damaged, begin from another one"
+    )
