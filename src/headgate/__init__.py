@@ -69,6 +69,7 @@ from headgate.api.serializers import (
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
+from headgate.api.showing import Preview
 from headgate.api.sink import (
     Fork,
     Lineage,
@@ -164,6 +165,7 @@ __all__ = [
     "DataInputView",
     "DataOutputView",
     "DataStream",
+    "Preview",
     "DescribedSnapshot",
     "END_OF_INPUT",
     "Edge",

@@ -34,8 +34,9 @@ def run(storage: Path, slow: bool = False) -> History:
     env.checkpoints(every="100ms", storage=str(storage))
     counts = env.from_source(collection_source(WORDS, splits=4), uid="words").key_by(lambda w: w)
     shared = counts.process(Count(), uid="count").rebalance()
-    result = (shared.map(linger, uid="linger") if slow else shared).collect()
-    assert len(result) == len(WORDS)
+    result = (shared.map(linger, uid="linger") if slow else shared).collect_later()
+    env.execute("collect")
+    assert len(result.records) == len(WORDS)
     assert env.result is not None
     (file,) = find_histories(str(storage))
     history = read_history(file)

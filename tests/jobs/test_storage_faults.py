@@ -72,7 +72,9 @@ def run(storage: str, source: hg.Source[Any], **config: Any) -> list[tuple[str, 
     env = environment(2, settings)
     env.checkpoints(every="10ms", storage=storage)
     keyed = env.from_source(source, uid="words").key_by(lambda word: word)
-    return sorted(keyed.process(Count(), uid="count").collect())
+    counts = keyed.process(Count(), uid="count").collect_later()
+    env.execute("collect")
+    return sorted(counts.records)
 
 
 def crashing_once() -> Halting:
@@ -176,4 +178,5 @@ def test_a12_too_much_for_memory_says_what_to_do() -> None:
     env.checkpoints(every="10ms", storage="memory://hoard")
     keyed = env.from_source(crashing_once(), uid="words").key_by(lambda word: word)
     with pytest.raises((hg.HeadgateError, StorageError), match=r"checkpointing\.dir .*max-state-size"):
-        keyed.process(Hoard(), uid="hoard").collect()
+        keyed.process(Hoard(), uid="hoard").collect_later()
+        env.execute()

@@ -5,6 +5,7 @@ The parameters are typed for the type checker; these are for everybody who runs 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from headgate.api.functions import is_blocking
@@ -62,6 +63,35 @@ def path_uid(verb: str, path: object) -> str:
     text = " ".join(map(str, path)) if isinstance(path, (list, tuple)) else str(path)
     words = "".join(c if c.isalnum() or c in "._-" else " " for c in text).split()
     return f"{verb}:{'-'.join(words)}"[:200]
+
+
+def check_count(verb: str, count: object) -> None:
+    """Refuse what is no number of records.
+
+    Raises:
+        PlanError: not a whole number of at least 1.
+    """
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise PlanError(
+            f"{verb}() ({user_site()}) got {count!r}; expected how many records, a whole number of at least 1"
+        )
+
+
+def check_seconds(verb: str, seconds: object) -> None:
+    """Refuse what is no time limit.
+
+    Raises:
+        PlanError: neither None nor a number above 0.
+    """
+    if seconds is None or (
+        isinstance(seconds, int | float)
+        and not isinstance(seconds, bool)
+        and 0 < seconds < threading.TIMEOUT_MAX
+    ):
+        return
+    raise PlanError(
+        f"timeout_s of {verb}() ({user_site()}) is {seconds!r}; expected a number of seconds above 0, or None"
+    )
 
 
 def check_timestamp(timestamp: object) -> None:

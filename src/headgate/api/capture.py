@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from headgate.api import launch
 from headgate.common import errors
@@ -103,14 +103,21 @@ def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict
     return {"inspection": getattr(importlib.import_module(module), function)(request, nodes, plan, config)}
 
 
-def write_captured(file: Path, facts: Mapping[str, Any]) -> NoReturn:
-    """Write the plan and end the program; called by ``execute()`` in the child.
+def write_captured(file: Path, facts: Mapping[str, Any], *, ends: bool = True) -> None:
+    """Write the plan; called in the child.
+
+    Args:
+        file: where to.
+        facts: the plan.
+        ends: whether this is ``execute()``, which ends the program. A look at a stream before it counts only
+            where the program comes to none.
 
     Raises:
-        CaptureComplete: always.
+        CaptureComplete: it ends.
     """
     file.write_text(json.dumps({"format": CAPTURE_FORMAT, **facts}), encoding="utf-8")
-    raise CaptureComplete
+    if ends:
+        raise CaptureComplete
 
 
 def child_main() -> None:
@@ -122,6 +129,8 @@ def child_main() -> None:
     except CaptureComplete:
         return
     except BaseException as error:  # the program may raise anything, SystemExit included
+        if file.exists() and not isinstance(error, HeadgateError):
+            return  # it looked at a stream, of which nothing is known here, and could do nothing with that
         facts = {
             "type": type(error).__name__,
             "message": str(error),

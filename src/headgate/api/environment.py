@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,16 +12,17 @@ from typing_extensions import override
 from headgate.api import launch
 from headgate.api.arguments import check_job_name
 from headgate.api.checks import check_connectors, check_program, committing_sinks, states_of
-from headgate.api.executor import Executor, JobResult, JobSpec
+from headgate.api.executor import Executor, JobControl, JobResult, JobSpec
 from headgate.api.job_handle import JobHandle
 from headgate.api.program import Program
 from headgate.api.reading import Readers
+from headgate.api.site import user_site
 from headgate.api.source import Source
 from headgate.api.state_types import check_state_types
 from headgate.api.stream import DataStream
 from headgate.common import options as o
 from headgate.common.config import Config, Origin, validate
-from headgate.common.errors import ConfigError, PlanError
+from headgate.common.errors import ConfigError, PlanError, UsageError
 from headgate.common.loader_options import BEGINNINGS
 from headgate.common.registry import Kind, load
 from headgate.graph.explain import describe, render
@@ -32,7 +33,10 @@ from headgate.graph.plan import edge_record_types, physical_plan
 
 
 class Environment(Readers):
-    """One program: its streams, its settings, and its one execution.
+    """One program: its streams, its settings, and the jobs that run it.
+
+    It stays open: streams can be looked at (``preview``, ``take``, ``collect``) and added at any time, and
+    each :meth:`execute` runs the sinks that no job has run before.
 
     Args:
         parallelism: subtasks of every operator that sets none.
@@ -59,6 +63,7 @@ class Environment(Readers):
     ) -> None:
         self.program = Program()
         self.collecting: dict[str, Any] = {}
+        self.collected: dict[str, list[Any]] = {}
         self.result: JobResult | None = None
         self._spark, self._executor = spark, executor
         settings = Config().with_command_line(launch.command_line_options())
@@ -81,9 +86,7 @@ class Environment(Readers):
 
         Raises:
             ConfigError: no such option, or a wrong value; names the nearest option.
-            PlanError: the job was executed already.
         """
-        self.program.demand_open(f"set {key}")
         self._settings = self._settings.with_program({key: value})
         return self
 
@@ -111,7 +114,6 @@ class Environment(Readers):
         Raises:
             ConfigError: a value is wrong. That two options contradict each other is found by
                 :meth:`plan` and :meth:`execute`, when all are known.
-            PlanError: the job was executed already.
 
         Example:
             >>> import headgate as hg
@@ -138,12 +140,10 @@ class Environment(Readers):
         """The job as it will run, after every check that needs neither a disk nor a worker.
 
         Raises:
-            PlanError: the program cannot run as written.
+            PlanError: the program cannot run as written, or jobs have run all of it.
             ConfigError: two options contradict each other.
         """
-        plan = self._checked(name)
-        check_state_types(self.program.nodes(), self._settings)
-        return plan
+        return self._planned(name, self._pending(name), self._settings)
 
     def explain(
         self,
@@ -166,15 +166,13 @@ class Environment(Readers):
 
     def describe(self, name: str = "job") -> dict[str, Any]:
         """What :meth:`explain` shows, as plain values."""
-        nodes = self.program.nodes()
-        reserved = self._settings.get(o.RESERVED_SLOTS)
-        checkpointing = self._checkpointing(nodes)
-        return describe(name, nodes, self._physical(nodes), states_of(nodes), reserved, checkpointing)
+        nodes = self.program.remaining()
+        return self._described(name, nodes, self._settings)
 
     # -- running
 
     def execute(self, name: str = "job", restore_from: str | None = None) -> JobResult:
-        """Run the program to its end; the Environment takes no further steps afterwards.
+        """Run all sinks that no job has run before, and what feeds them, to the end of the input.
 
         Args:
             name: of the job, for people and logs.
@@ -187,11 +185,18 @@ class Environment(Readers):
         """
         job = self._prepared(name, restore_from)
         executor = self._find_executor()
-        self.program.close(f"job {name!r} was executed already")
-        return self._finished(executor.execute(job))
+        begun: list[JobControl] = []
+        self.program.note_run(name, job.nodes)
+        try:
+            result = executor.execute(replace(job, begins=begun.append))
+        except UsageError:
+            if not begun:
+                self.program.note_refused(job.nodes)
+            raise
+        return self._finished(job, result)
 
     def execute_async(self, name: str = "job", restore_from: str | None = None) -> JobHandle:
-        """Run the program and go on at once; the handle is how the job is asked for things, and waited for.
+        """As :meth:`execute`, but go on at once; the handle asks the job for things, and waits for it.
 
         Args:
             name: of the job, for people and logs.
@@ -202,8 +207,13 @@ class Environment(Readers):
         """
         job = self._prepared(name, restore_from)
         executor = self._find_executor()
-        self.program.close(f"job {name!r} was executed already")
-        handle = JobHandle(executor, job, self._finished)
+        self.program.note_run(name, job.nodes)
+        handle = JobHandle(
+            executor,
+            job,
+            lambda result: self._finished(job, result),
+            lambda: self.program.note_refused(job.nodes),
+        )
         launch.note_started(handle)
         return handle
 
@@ -216,33 +226,84 @@ class Environment(Readers):
             uid = f"{stem}-{count}"
         return uid
 
+    # -- for the streams
+
+    def _query(
+        self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
+    ) -> JobSpec | None:
+        """A job beside the program, after every check; None where only the plan was asked for.
+
+        Args:
+            name: of the job.
+            nodes: what it runs.
+            settings: makes its settings of the program's.
+        """
+        config = settings(self._settings)
+        self._capture(name, nodes, config, ends=False)
+        return None if launch.capture_file() is not None else self._spec(name, nodes, config)
+
+    def _run(self, job: JobSpec) -> JobResult:
+        """Run a job of :meth:`_query` to its end."""
+        result = self._find_executor().execute(job)
+        if job.told is None:  # more than a glance
+            self.result = result
+        return result
+
     # -- inside
+
+    def _pending(self, name: str) -> tuple[Node, ...]:
+        """What an execution runs.
+
+        Raises:
+            PlanError: nothing, because jobs have run all sinks, or there is none.
+        """
+        nodes = self.program.pending()
+        if nodes or not self.program.nodes():
+            return nodes
+        last = self.program.last_job
+        why = "the program has no sink" if last is None else f"job {last!r} has run the last of its sinks"
+        raise PlanError(
+            f"there is nothing to execute as {name!r} ({user_site()}): {why}; give a stream a sink such as "
+            "write_json() or print(), or look at it with preview() or collect()"
+        )
 
     def _prepared(self, name: str, restore_from: str | None) -> JobSpec:
         """The job, after every check."""
-        from headgate.api import capture, shipping
+        check_job_name(name)
+        nodes = self._pending(name)
+        self._capture(name, nodes, self._settings, ends=True)
+        job = self._spec(name, nodes, self._settings)
+        return replace(job, restore_from=restore_from or launch.restore_from())
 
-        self.program.demand_open(f"execute {name!r}")
-        if (file := launch.capture_file()) is not None:
-            # Not yet judged are the types of state: who looks at a program is shown which are refused.
-            checked = self._checked(name)
-            launch.note_execution(name)
-            found = capture.inspected(self.program.nodes(), checked, self._settings)
-            capture.write_captured(file, self.describe(name) | {"config": self.settings} | found)
-        self._refuse_late_options()
-        plan = self.plan(name)
+    def _capture(self, name: str, nodes: tuple[Node, ...], config: Config, *, ends: bool) -> None:
+        """Where only the plan is asked for, write it; this ends the program or not."""
+        from headgate.api import capture
+
+        if (file := launch.capture_file()) is None:
+            return
+        # Not yet judged are the types of state: who looks at a program is shown which are refused.
+        checked = self._checked(name, nodes, config)
         launch.note_execution(name)
-        nodes = self.program.nodes()
+        found = capture.inspected(nodes, checked, config)
+        facts = self._described(name, nodes, config) | {"config": config.texts()} | found
+        capture.write_captured(file, facts, ends=ends)
+
+    def _spec(self, name: str, nodes: tuple[Node, ...], config: Config) -> JobSpec:
+        from headgate.api import shipping
+
+        self._refuse_late_options()
+        plan = self._planned(name, nodes, config)
+        launch.note_execution(name)
         check_connectors(nodes)
         shipping.check_shippable(nodes)
+        uids = {node.uid for node in nodes}
         return JobSpec(
             name=name,
             nodes=nodes,
             plan=plan,
-            config=self._settings,
+            config=config,
             record_types=edge_record_types(nodes, plan),
-            collected=tuple(self.collecting),
-            restore_from=restore_from or launch.restore_from(),
+            collected=tuple(uid for uid in self.collecting if uid in uids),
             spark=self._spark,
             user_code=launch.user_code(),
         )
@@ -255,29 +316,26 @@ class Environment(Readers):
                     "already; give it to who runs the program: headgate run --with PATH, or -D"
                 )
 
-    def _finished(self, result: JobResult) -> JobResult:
-        collected = {uid: list(sink.results) for uid, sink in self.collecting.items()}
+    def _finished(self, job: JobSpec, result: JobResult) -> JobResult:
+        collected = {uid: list(self.collecting[uid].results) for uid in job.collected}
+        self.collected |= collected
         self.result = replace(result, collected=collected)
         return self.result
 
-    def _checked(self, name: str) -> PhysicalPlan:
+    def _planned(self, name: str, nodes: tuple[Node, ...], config: Config) -> PhysicalPlan:
+        plan = self._checked(name, nodes, config)
+        check_state_types(nodes, config)
+        return plan
+
+    def _checked(self, name: str, nodes: tuple[Node, ...], config: Config) -> PhysicalPlan:
         check_job_name(name)
-        validate(self._settings)
-        nodes = self.program.nodes()
-        check_program(nodes, self._settings)
-        return self._physical(nodes)
+        validate(config)
+        check_program(nodes, config)
+        return _physical(nodes, config)
 
-    def _physical(self, nodes: tuple[Node, ...]) -> PhysicalPlan:
-        groups = self._settings.get(o.MAX_PARALLELISM)
-        return physical_plan(
-            nodes, self._settings.get(o.PARALLELISM_DEFAULT), None if groups == -1 else groups
-        )
-
-    def _checkpointing(self, nodes: tuple[Node, ...]) -> Checkpointing:
-        get = self._settings.get
-        if get(o.CHECKPOINTING_INTERVAL) is None:
-            return Checkpointing()
-        return Checkpointing(get(o.CHECKPOINTING_MODE), get(o.UNALIGNED), committing_sinks(nodes))
+    def _described(self, name: str, nodes: tuple[Node, ...], config: Config) -> dict[str, Any]:
+        facts = _physical(nodes, config), states_of(nodes), config.get(o.RESERVED_SLOTS)
+        return describe(name, nodes, *facts, _checkpointing(nodes, config))
 
     @override
     def _begin(self, source: Source[Any], name: str, uid: str | None, record_type: Any) -> DataStream[Any]:
@@ -289,6 +347,17 @@ class Environment(Readers):
             return self._executor
         found: Executor = load(Kind.EXECUTOR, self._executor)()
         return found
+
+
+def _physical(nodes: tuple[Node, ...], config: Config) -> PhysicalPlan:
+    groups = config.get(o.MAX_PARALLELISM)
+    return physical_plan(nodes, config.get(o.PARALLELISM_DEFAULT), None if groups == -1 else groups)
+
+
+def _checkpointing(nodes: tuple[Node, ...], config: Config) -> Checkpointing:
+    if config.get(o.CHECKPOINTING_INTERVAL) is None:
+        return Checkpointing()
+    return Checkpointing(config.get(o.CHECKPOINTING_MODE), config.get(o.UNALIGNED), committing_sinks(nodes))
 
 
 def _spark_settings(spark: Any) -> dict[str, str]:

@@ -177,6 +177,8 @@ class JobSpec:
         spark: the user's ``SparkSession``, or None.
         begins: called by whoever runs the job, when it can be asked for something.
         user_code: where the program's own code lives apart; None where it lives among everything else.
+        told: called by whoever runs the job, in its loop, with what a writer tells the driver beside all
+            checkpoints: uid of its sink, its number, and bytes.
         given_up: asked by a driver that waits until it may lead the job, whether it shall stop waiting.
     """
 
@@ -190,6 +192,7 @@ class JobSpec:
     spark: Any = None
     begins: Callable[[JobControl], None] | None = None
     given_up: Callable[[], bool] | None = None
+    told: Callable[[str, int, bytes], None] | None = None
     user_code: BroughtCode | None = None
 
 
@@ -226,7 +229,7 @@ class Executor(Protocol):
     """Runs jobs."""
 
     def execute(self, job: JobSpec) -> JobResult:
-        """Run a job to its end; called once per executor, from the user's thread.
+        """Run a job to its end; called for one job after another, or for several in threads.
 
         Raises:
             UsageError: the job cannot run here (too few slots, storage out of reach); nothing started.

@@ -31,7 +31,13 @@ class JobHandle:
         (0, 'finished', [1, 2, 3])
     """
 
-    def __init__(self, executor: Executor, job: JobSpec, finished: Callable[[JobResult], JobResult]) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        job: JobSpec,
+        finished: Callable[[JobResult], JobResult],
+        refused: Callable[[], None],
+    ) -> None:
         self.name = job.name
         self._control: Future[JobControl] = Future()
         self._result: Future[JobResult] = Future()
@@ -46,6 +52,8 @@ class JobHandle:
                 self._result.set_result(finished(ended))
                 self._refuse_questions(OperatingError("another driver has brought it to its end"))
             except BaseException as error:
+                if isinstance(error, UsageError) and not self._control.done():
+                    refused()
                 self._result.set_exception(error)
                 self._refuse_questions(error)
 

@@ -1,18 +1,19 @@
-"""The nodes a program has written so far, by number, until the program is closed.
+"""The nodes a program has written so far, by number, and which of them have run.
 
 Streams hold a number, not a node: a later ``uid()`` replaces the node, and whoever was built on it
-sees the new one.
+sees the new one. Numbers are never given twice, so that what a program adds later changes no name that
+was made of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headgate.api.site import user_site
+from headgate.api.site import interactive, user_site
 from headgate.common.errors import PlanError
-from headgate.graph.logical import Node
+from headgate.graph.logical import Node, SinkNode
 
 _UID_LENGTH_MAX = 200
 
@@ -22,15 +23,16 @@ class Program:
 
     def __init__(self) -> None:
         self._nodes: dict[int, Node] = {}
-        self._closed: str | None = None
+        self._sinks_run: dict[int, str] = {}
+        self._run: set[int] = set()
+        self._looked_at: set[int] = set()
 
     def add(self, kind: type[Node], name: str, inputs: Iterable[int] = (), **fields: Any) -> int:
         """Append a node and return its number.
 
         Raises:
-            PlanError: the program is closed, or the node's uid or parallelism is not one.
+            PlanError: the node's uid or parallelism is not one.
         """
-        self.demand_open(f"add {name!r}")
         _check_fields(name, fields)
         number = len(self._nodes)
         sources = tuple(self._nodes[key] for key in inputs)
@@ -41,10 +43,14 @@ class Program:
         """Replace fields of a node.
 
         Raises:
-            PlanError: as :meth:`add`.
+            PlanError: as :meth:`add`, or the node is a sink that has run, so that nothing would come of it.
         """
         node = self._nodes[number]
-        self.demand_open(f"change {node.name!r}")
+        if (job := self._sinks_run.get(number)) is not None:
+            raise PlanError(
+                f"cannot change {node.name!r} ({user_site()}): job {job!r} has written it already, and it is "
+                "not run again; change it before execute(), or give the stream another sink"
+            )
         _check_fields(node.name, fields)
         self._nodes[number] = replace(node, **fields)
 
@@ -59,21 +65,68 @@ class Program:
             fresh[number] = replace(node, inputs=tuple(fresh[source.id] for source in node.inputs))
         return tuple(fresh.values())
 
-    def close(self, reason: str) -> None:
-        """Refuse every later change, giving `reason`."""
-        self._closed = reason
+    # -- parts of it
 
-    def demand_open(self, action: str) -> None:
-        """Refuse `action` when the program is closed.
+    def above(self, *numbers: int) -> tuple[Node, ...]:
+        """These nodes and everything that feeds them, in the order of the program."""
+        return closure(self.nodes(), numbers)
 
-        Raises:
-            PlanError: the program is closed.
+    def remaining(self) -> tuple[Node, ...]:
+        """What is left to look at: all that no job has run, with what feeds it; all if there is no such."""
+        fresh = self.nodes()
+        left = [node.id for node in fresh if node.id not in self._run]
+        return closure(fresh, left) if left else fresh
+
+    def pending(self) -> tuple[Node, ...]:
+        """What the next execution runs: sinks that no job has run, with what feeds them.
+
+        A stream that leads nowhere is among them, for the check that refuses it, unless somebody has looked
+        at it, or writes the program step by step and may have left it for another.
         """
-        if self._closed is not None:
-            raise PlanError(
-                f"cannot {action} ({user_site()}): {self._closed}; write the whole program before that, "
-                "or make another Environment"
-            )
+        fresh = self.nodes()
+        fed = {source.id for node in fresh for source in node.inputs}
+        wanted = [node.id for node in fresh if isinstance(node, SinkNode) and node.id not in self._sinks_run]
+        if not interactive():
+            known = fed | self._looked_at | self._run
+            wanted += [node.id for node in fresh if node.id not in known and not isinstance(node, SinkNode)]
+        return closure(fresh, wanted)
+
+    # -- what has run
+
+    @property
+    def last_job(self) -> str | None:
+        """Name of the job that ran the sink that ran last; None before the first."""
+        return next(reversed(self._sinks_run.values()), None)
+
+    def has_run(self, number: int) -> bool:
+        """Whether a job has run, or runs, this sink."""
+        return number in self._sinks_run
+
+    def looked_at(self, nodes: Iterable[Node]) -> None:
+        """Somebody was shown what these give."""
+        self._looked_at.update(node.id for node in nodes)
+
+    def note_run(self, job: str, nodes: Iterable[Node]) -> None:
+        """A job runs these: their sinks are not run again."""
+        for node in nodes:
+            self._run.add(node.id)
+            if isinstance(node, SinkNode):
+                self._sinks_run[node.id] = job
+
+    def note_refused(self, nodes: Iterable[Node]) -> None:
+        """It did not begin: its sinks are still to be run."""
+        for node in nodes:
+            if self._sinks_run.pop(node.id, None) is not None:
+                self._run.discard(node.id)
+
+
+def closure(nodes: Sequence[Node], wanted: Collection[int]) -> tuple[Node, ...]:
+    """Those of `nodes` that are wanted or feed one that is; inputs stand before what they feed."""
+    found = set(wanted)
+    for node in reversed(nodes):
+        if node.id in found:
+            found.update(source.id for source in node.inputs)
+    return tuple(node for node in nodes if node.id in found)
 
 
 def _check_fields(name: str, fields: dict[str, Any]) -> None:

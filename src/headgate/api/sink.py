@@ -12,7 +12,7 @@ snapshot's history is told by its :class:`Lineage`; `docs/sinks.md` has the rule
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -91,6 +91,8 @@ class SinkWriterContext:
         job: the job's id.
         generation: of the job's driver. A driver that goes on with a job counts attempts from 1 again,
             so only generation, attempt and subtask together make a name that no other writer has.
+        tell: sends bytes to the driver at once, beside all checkpoints, so that they may come again after a
+            failure; None where nobody listens.
     """
 
     uid: str
@@ -99,6 +101,7 @@ class SinkWriterContext:
     attempt: int
     job: str
     generation: int = 1
+    tell: Callable[[bytes], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,14 @@ def user_site() -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
+def interactive() -> bool:
+    """Whether somebody writes the program line by line, in a shell or a notebook, and runs parts of it."""
+    if hasattr(sys, "ps1") or sys.flags.interactive:
+        return True
+    shell = sys.modules.get("IPython")
+    return shell is not None and shell.get_ipython() is not None
+
+
 def _is_ours(frame: FrameType) -> bool:
     name = frame.f_code.co_filename
     if name == "<string>":  # the generated __init__ of a dataclass

@@ -1,7 +1,8 @@
 """Streams: what a program calls to say how records are transformed and where they go.
 
-Nothing here runs anything; every call adds a node to the environment's program. The exception is
-:meth:`DataStream.collect`, which executes the program that is written so far.
+Nothing here runs anything; every call adds a node to the environment's program. The exceptions are those
+that look at a stream: :meth:`DataStream.preview`, `take`, `collect` and `to_dataframe` run what feeds it, and
+leave the program as it is.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from headgate.api import inference
+from headgate.api import inference, queries
 from headgate.api.arguments import (
     check_callable,
     check_columns,
@@ -19,6 +20,7 @@ from headgate.api.arguments import (
     refuse_blocking,
 )
 from headgate.api.functions import OutputTag, ProcessFunction, is_blocking
+from headgate.api.showing import Preview
 from headgate.api.sink import Sink
 from headgate.api.site import user_site
 from headgate.api.time import WatermarkStrategy
@@ -333,16 +335,89 @@ class DataStream(Operator, Generic[T]):
         """
         return self._write("parquet_sink", "write_parquet", path, uid, options)
 
-    def collect(self, job_name: str = "collect") -> list[T]:
-        """Execute the program written so far, other sinks included, and return this stream's records.
+    def print(self, uid: str | None = None) -> StreamSink:
+        """Have ``execute()`` print every record, as soon as it comes; after a failure some come again.
 
-        The stream must be bounded and its records must fit into the driver's memory. The Environment
-        takes no further steps afterwards. To collect several streams of one job use
-        :meth:`collect_later`.
+        It is shown as what user code prints is, see ``docs/cli.md``: with the subtask that printed it, above
+        the line of progress.
+
+        Args:
+            uid: names the sink.
         """
-        collected = self.collect_later()
-        self._environment.execute(job_name)
-        return collected.records
+        return self.sink_to(load(Kind.CONNECTOR, "print_sink")(), uid=uid, name="print")
+
+    def collect(self, job_name: str = "collect") -> list[T]:
+        """All records of this stream. Runs only what feeds it, and leaves the program open.
+
+        The program's sinks are not run, nothing is restored, and no checkpoints are drawn. The stream must
+        be bounded and its records must fit into the driver's memory. To collect several streams of one job,
+        or beside its sinks, use :meth:`collect_later`.
+
+        Args:
+            job_name: of the job.
+
+        Raises:
+            UsageError: what feeds the stream cannot run as written; nothing was started.
+            UserFunctionError: the program's code failed.
+            JobFailedError: anything else failed.
+
+        Example:
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=2, executor=MiniCluster())
+            >>> numbers = env.from_collection([1, 2, 3])
+            >>> sorted(numbers.collect()), sorted(numbers.map(lambda n: n * n).collect())
+            ([1, 2, 3], [1, 4, 9])
+        """
+        return queries.collected(self._environment, self._number, job_name)
+
+    def take(self, n: int, timeout_s: float | None = None) -> list[T]:
+        """The first `n` records that come, of whichever subtask; also of a stream that never ends.
+
+        Runs only what feeds the stream, as :meth:`collect` does, and ends as soon as they are there.
+
+        Args:
+            n: how many; fewer where the stream has no more.
+            timeout_s: return what has come by then; None: wait for all of them.
+
+        Raises:
+            PlanError: `n` or `timeout_s` is not above 0.
+            UsageError: what feeds the stream cannot run as written; nothing was started.
+            UserFunctionError: the program's code failed.
+            JobFailedError: anything else failed.
+
+        Example:
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> env.from_collection(range(1000)).map(lambda n: n * n).take(4)
+            [0, 1, 4, 9]
+        """
+        return queries.taken(self._environment, self._number, n, timeout_s, "take")
+
+    def preview(self, n: int = 10, timeout_s: float | None = None) -> Preview:
+        """As :meth:`take`, but what it gives shows itself as a table, in a shell and in a notebook.
+
+        Args:
+            n: how many records; fewer where the stream has no more.
+            timeout_s: show what has come by then; None: wait for all of them.
+
+        Raises:
+            UsageError: as :meth:`take`.
+
+        Example:
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> authors = [{"author": "ada", "commits": 3}, {"author": "bob", "commits": 12}]
+            >>> env.from_collection(authors).preview()
+            author | commits
+            -------+--------
+            ada    |       3
+            bob    |      12
+            2 records
+        """
+        return Preview(queries.taken(self._environment, self._number, n, timeout_s, "preview"))
 
     def collect_later(self, uid: str | None = None) -> Collected[T]:
         """Have this stream's records brought to the driver by ``execute()``."""
@@ -354,20 +429,19 @@ class DataStream(Operator, Generic[T]):
         return Collected(self._environment, uid)
 
     def to_dataframe(self, schema: Any = None, job_name: str = "to_dataframe") -> Any:
-        """Execute the program written so far, and return this stream's records as a Spark DataFrame.
+        """This stream's records as a Spark DataFrame. Runs only what feeds it, as :meth:`collect` does.
 
         The stream must be bounded. The rows are staged as files that live as long as this process.
-        To get several streams of one job, or to name the job's checkpoint, use
-        :meth:`to_dataframe_later`.
+        To get several streams of one job, or beside its sinks, use :meth:`to_dataframe_later`.
 
         Args:
             schema: a ``StructType`` or its text, such as ``"author string, commits long"``; None
                 takes the columns of the first records.
             job_name: of the job.
         """
-        later = self.to_dataframe_later(schema)
-        self._environment.execute(job_name)
-        return later.dataframe
+        sink = load(Kind.CONNECTOR, "dataframe_sink")(schema)
+        queries.run_query(self._environment, self._number, sink, "to_dataframe", job_name)
+        return sink.dataframe
 
     def to_spark(self, write: Any, uid: str | None = None, schema: Any = None) -> StreamSink:
         """Hand the records to Spark epoch by epoch: what each checkpoint completes is one DataFrame.
@@ -394,8 +468,8 @@ class DataStream(Operator, Generic[T]):
         """Have this stream's committed records made a Spark DataFrame by ``execute()``."""
         uid = uid or self._environment.free_uid("to_dataframe")
         sink = load(Kind.CONNECTOR, "dataframe_sink")(schema)
-        self.sink_to(sink, uid=uid, name="to_dataframe")
-        return DataFrameLater(self._environment, sink)
+        number = self.sink_to(sink, uid=uid, name="to_dataframe")._number
+        return DataFrameLater(self._environment, sink, number)
 
     def _write(
         self, connector: str, verb: str, path: str, uid: str | None, options: dict[str, Any]
@@ -427,18 +501,19 @@ class Collected(Generic[T]):
         Raises:
             PlanError: the job was not executed yet.
         """
-        if self._environment.result is None:
+        found = self._environment.collected.get(self._uid)
+        if found is None:
             raise PlanError(
                 f"nothing was collected yet ({user_site()}); call execute() on the Environment first"
             )
-        return self._environment.result.collected[self._uid]
+        return found
 
 
 class DataFrameLater:
     """A DataFrame that ``execute()`` will have made."""
 
-    def __init__(self, environment: Environment, sink: Any) -> None:
-        self._environment, self._sink = environment, sink
+    def __init__(self, environment: Environment, sink: Any, number: int) -> None:
+        self._environment, self._sink, self._number = environment, sink, number
 
     @property
     def dataframe(self) -> Any:
@@ -448,7 +523,7 @@ class DataFrameLater:
             PlanError: the job was not executed yet.
             UsageError: no record came and no schema was given.
         """
-        if self._environment.result is None:
+        if not self._environment.program.has_run(self._number):
             raise PlanError(
                 f"there is no DataFrame yet ({user_site()}); call execute() on the Environment first"
             )

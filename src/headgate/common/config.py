@@ -133,6 +133,15 @@ class Config:
             values[key.strip()] = value
         return self._layered(values, Origin.COMMAND_LINE)
 
+    def without(self, *beginnings: str, but: ConfigOption[Any] | None = None) -> Config:
+        """These settings without those whose keys begin so, `but` for one of them."""
+        kept = {
+            key: setting
+            for key, setting in self._settings.items()
+            if not key.startswith(beginnings) or (but is not None and key == but.key)
+        }
+        return Config(kept)
+
     def _layered(self, values: Mapping[str, object], origin: Origin) -> Config:
         settings = dict(self._settings)
         for key, value in values.items():

@@ -243,20 +243,24 @@ class CollectCommitter(SinkCommitter):
             kept, records = self._collected.records, unpack(ready["records"])
             if len(kept) + len(records) > self._limit:
                 raise over_limit(self._limit)
-            kept.extend(records if self._record_type is None else self._rebuilt(records))
+            kept.extend(records if self._record_type is None else rebuilt(self._record_type, records))
 
-    def _rebuilt(self, records: list[Any]) -> list[Any]:
-        import msgspec
 
-        from headgate.common.decoders import converter
+def rebuilt(record_type: type, records: list[Any]) -> list[Any]:
+    """Plain values as records of a type.
 
-        try:
-            return list(converter(list[self._record_type])(records))  # type: ignore[name-defined]
-        except msgspec.ValidationError as problem:
-            name = getattr(self._record_type, "__name__", repr(self._record_type))
-            raise UsageError(
-                f"a collected record is not a {name}: {problem}; correct record_type"
-            ) from problem
+    Raises:
+        UsageError: one of them is none.
+    """
+    import msgspec
+
+    from headgate.common.decoders import converter
+
+    try:
+        return list(converter(list[record_type])(records))  # type: ignore[valid-type]
+    except msgspec.ValidationError as problem:
+        name = getattr(record_type, "__name__", repr(record_type))
+        raise UsageError(f"a collected record is not a {name}: {problem}; correct record_type") from problem
 
 
 def over_limit(limit: int) -> UsageError:

@@ -22,7 +22,7 @@ from headgate.records.row_batch import RowBatch
 from headgate.runtime.beside import AtOnce, Beside, Collected, Runner
 from headgate.runtime.chain import build_chain
 from headgate.runtime.codec import ElementCodec
-from headgate.runtime.control.messages import Deploy
+from headgate.runtime.control.messages import Deploy, Told
 from headgate.runtime.elements import Event
 from headgate.runtime.gate_task import GateTask, InputChannel
 from headgate.runtime.in_flight.catalog import StreamCatalog
@@ -325,9 +325,13 @@ class _Assembler:
                 backends=self._backends,
                 ignore_unclaimed=self._program.settings.ignore_unclaimed,
                 generation=self._deploy.generation,
+                tell=self._tell,
             )
 
         return context
+
+    def _tell(self, uid: str, subtask: int, data: bytes) -> None:
+        self._ports.link.send(Told(self._deploy.attempt, uid, subtask, data))
 
 
 def edge_ends(plan: PhysicalPlan, edge: Edge) -> EdgeEnds:

@@ -107,7 +107,7 @@ class _Driver:
         self._leading: HighAvailability | None = None
         self._submitted: JobMaster | None = None
         self._clock, self._mailbox, self._interrupts = SystemClock(), Mailbox(), Interrupts()
-        self._statistics = JobStatistics(job.plan, listener)
+        self._statistics = JobStatistics(job.plan, listener, job.told)
         self._links: dict[WorkerKey, Link] = {}
         self._secret = secrets.token_bytes(SECRET_BYTES)
         self._marker: str | None = secrets.token_hex(8)

@@ -47,6 +47,9 @@ class JobListener:
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         """An attempt failed; None means that there will be no other."""
 
+    def told(self, uid: str, subtask: int, data: bytes) -> None:
+        """The writer of a sink tells the driver something; see `SinkWriterContext.tell`."""
+
     def note(self, text: str) -> None:
         """Something worth a line in the log."""
 

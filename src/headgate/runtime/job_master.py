@@ -85,7 +85,7 @@ class JobMaster:
         self.checkpoints = CheckpointMaster(
             job, name, plan, coordinator, service, permit, self, ports, settings
         )
-        self._said = WorkerMessages(self, self._attempts, self.checkpoints, ports.clock)
+        self._said = WorkerMessages(self, self._attempts, self.checkpoints, ports.clock, ports.listener)
         self._recovery = Recovery(
             self, self._gang, self._attempts, self.checkpoints, ports, settings.redeploy_timeout_ms
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headgate.api.executor import JobControl
 from headgate.common.errors import HeadgateError
@@ -24,8 +24,10 @@ class JobStatistics(JobListener):
         counters: last running totals of the present attempt's subtasks.
     """
 
-    def __init__(self, plan: PhysicalPlan, listener: JobListener) -> None:
-        self._plan, self._next = plan, listener
+    def __init__(
+        self, plan: PhysicalPlan, listener: JobListener, told: Callable[[str, int, bytes], None] | None = None
+    ) -> None:
+        self._plan, self._next, self._told = plan, listener, told
         self.checkpoints = 0
         self.counters: dict[tuple[int, int], Counters] = {}
 
@@ -104,6 +106,12 @@ class JobStatistics(JobListener):
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         """See :class:`JobListener`."""
         self._next.failed(attempt, error, restart_in_ms)
+
+    def told(self, uid: str, subtask: int, data: bytes) -> None:
+        """See :class:`JobListener`."""
+        if self._told is not None:
+            self._told(uid, subtask, data)
+        self._next.told(uid, subtask, data)
 
     def note(self, text: str) -> None:
         """See :class:`JobListener`."""

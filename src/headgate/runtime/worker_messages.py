@@ -10,6 +10,7 @@ from headgate.core.execution import JobState
 from headgate.runtime.attempts import Attempts
 from headgate.runtime.checkpoint_master import CheckpointMaster
 from headgate.runtime.control import messages as m
+from headgate.runtime.events import JobListener
 from headgate.runtime.worker import rebuild_error
 
 CAUSE_WAIT_MS = 500
@@ -45,12 +46,19 @@ class WorkerMessages:
         attempts: its deployments.
         checkpoints: its checkpoints.
         clock: time.
+        listener: hears what sinks tell.
     """
 
     def __init__(
-        self, host: WorkerMessagesHost, attempts: Attempts, checkpoints: CheckpointMaster, clock: Clock
+        self,
+        host: WorkerMessagesHost,
+        attempts: Attempts,
+        checkpoints: CheckpointMaster,
+        clock: Clock,
+        listener: JobListener,
     ) -> None:
         self._host, self._attempts, self._checkpoints, self._clock = host, attempts, checkpoints, clock
+        self._listener = listener
         self._suspicion: tuple[HeadgateError, int] | None = None
 
     def obey(self, slot: int, message: Any) -> None:
@@ -66,6 +74,8 @@ class WorkerMessages:
         elif isinstance(message, m.RequestSplits):
             # Workers do not wait for each other: one may read, or be done, before the last is deployed.
             self._assign_splits(slot, message)
+        elif isinstance(message, m.Told):
+            self._listener.told(message.uid, message.subtask, message.data)
         elif isinstance(message, m.Recovered):
             self._checkpoints.recovered(message.vertex, message.subtask)
         elif isinstance(message, m.DataEnded):

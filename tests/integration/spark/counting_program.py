@@ -67,7 +67,9 @@ def main() -> None:
         counts.write_json(str(scratch / "out"))
         env.execute("counting")
     else:
-        last = max(counts.collect("counting"))
+        found = counts.collect_later()
+        env.execute("counting")
+        last = max(found.records)
         print(f"last {last} restarts {env.result.restarts}", flush=True)
 
 

@@ -39,8 +39,9 @@ config.update(json.loads(sys.argv[3]))
 env = hg.Environment(parallelism=2, config=config)
 env.checkpoints(every="20ms", storage=sys.argv[1])
 keyed = env.from_collection(list(range(1000)), uid="numbers").key_by(lambda n: n % 7)
-found = sorted(keyed.process(Count(), uid="count").collect())
-print("RESULT", json.dumps(found))
+found = keyed.process(Count(), uid="count").collect_later()
+env.execute()
+print("RESULT", json.dumps(sorted(found.records)))
 """
 
 

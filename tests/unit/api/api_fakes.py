@@ -56,6 +56,17 @@ class RecordingExecutor:
         return hg.JobResult(job_id="j1", name=job.name)
 
 
+class Refusing(RecordingExecutor):
+    """Refuses what it is given, as long as it is told to."""
+
+    refuses = True
+
+    def execute(self, job: JobSpec) -> hg.JobResult:
+        if self.refuses:
+            raise hg.UsageError("too few slots")
+        return super().execute(job)
+
+
 class Count(hg.KeyedProcessFunction[str, int, tuple[str, int]]):
     """Counts per key."""
 

@@ -1,4 +1,4 @@
-"""The Environment: settings, refusals before anything starts, one execution, late changes refused."""
+"""The Environment: settings, refusals before anything starts, executions, looks at streams."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from api_fakes import Count, Numbers, Plain, RecordingExecutor, Safe, Shelf, Split, Ticking
+from api_fakes import Count, Numbers, Plain, RecordingExecutor, Refusing, Safe, Shelf, Ticking
 
 import headgate as hg
 from headgate.api import launch
 from headgate.common import options as o
 
 STORED = {"execution.checkpointing.interval": "1s", "execution.checkpointing.dir": "/checkpoints"}
+
+
+def shape(env: hg.Environment) -> list[list[str | None]]:
+    """The chains that a program would run as."""
+    return [[node.uid for node in vertex.chain] for vertex in env.plan().vertices]
 
 
 def small(env: hg.Environment | None = None) -> hg.Environment:
@@ -240,45 +245,113 @@ def test_nothing_starts_when_a_function_cannot_be_shipped() -> None:
     assert executor.jobs == []
 
 
-def test_after_execute_every_builder_method_refuses() -> None:
-    """A change that could no longer have an effect is an error that says why."""
-    env = hg.Environment(executor=RecordingExecutor())
-    tag = hg.OutputTag[int]("late")
-    stream = env.from_source(Numbers(), uid="in")
-    processed = stream.process(Split())
-    keyed = stream.key_by(str)
-    keyed.process(Count()).sink_to(Shelf())
-    sink = processed.sink_to(Shelf())
+def test_a_second_execute_runs_only_what_was_added_since() -> None:
+    """Each sink runs once, with all that feeds it, also what an earlier job has run for another sink."""
+    executor = RecordingExecutor()
+    env = hg.Environment(executor=executor)
+    numbers = env.from_source(Numbers(), uid="in")
+    numbers.map(str).sink_to(Shelf(), uid="first")
+    env.execute("one")
+    numbers.filter(bool).sink_to(Shelf(), uid="second")
+    env.from_source(Numbers(), uid="other").sink_to(Shelf(), uid="third")
+    env.execute("two")
+    run = [[node.uid for node in job.nodes if node.uid] for job in executor.jobs]
+    assert run == [["in", "first"], ["in", "second", "other", "third"]]
+
+
+@pytest.mark.parametrize("start", ["execute", "execute_async", "plan"])
+def test_an_execute_with_nothing_left_is_refused(start: str) -> None:
+    """It says which job has run the last sink, and what to do."""
+    env = small(hg.Environment(executor=RecordingExecutor()))
     env.execute("done")
-    late = [
-        lambda: env.config("parallelism.default", 2),
-        lambda: env.checkpoints(every="1s"),
-        lambda: env.from_source(Numbers()),
-        lambda: env.from_collection([1]),
-        lambda: env.generate(str),
-        lambda: env.execute(),
-        lambda: stream.map(str),
-        lambda: stream.flat_map(str),
-        lambda: stream.filter(bool),
-        lambda: stream.select("a"),
-        lambda: stream.process(Split()),
-        lambda: stream.union(stream),
-        lambda: stream.rebalance(),
-        lambda: stream.broadcast(),
-        lambda: stream.key_by("a"),
-        lambda: stream.with_event_time("a"),
-        lambda: processed.side_output(tag),
-        lambda: stream.sink_to(Shelf()),
-        lambda: stream.collect(),
-        lambda: keyed.process(Count()),
-        lambda: stream.uid("x"),
-        lambda: stream.name("x"),
-        lambda: stream.set_parallelism(2),
-        lambda: sink.uid("x"),
+    with pytest.raises(hg.PlanError, match=r"'again' \(.*py:\d+\): job 'done' has run the last of its sinks"):
+        getattr(env, start)("again")
+    small(env)
+    getattr(env, start)("again")
+
+
+def test_only_a_sink_that_has_run_cannot_be_changed() -> None:
+    """Nothing would come of it; all else may still be run."""
+    env = hg.Environment(executor=RecordingExecutor())
+    stream = env.from_source(Numbers())
+    sink = stream.sink_to(Shelf())
+    env.execute("done")
+    for change in (lambda: sink.uid("x"), lambda: sink.name("x"), lambda: sink.set_parallelism(2)):
+        with pytest.raises(hg.PlanError, match=r"job 'done' has written it already.*another sink"):
+            change()
+    stream.uid("later").sink_to(Shelf())
+    env.config("parallelism.default", 3).execute("more")
+
+
+def test_a_refused_job_has_run_nothing() -> None:
+    """What did not begin can be executed when the reason is mended."""
+    executor = Refusing()
+    env = small(hg.Environment(executor=executor))
+    with pytest.raises(hg.UsageError, match="too few slots"):
+        env.execute("one")
+    with pytest.raises(hg.UsageError, match="too few slots"):
+        env.execute_async("one").result()
+    executor.refuses = False
+    assert env.execute("one").name == "one"
+
+
+def test_looking_at_a_stream_leaves_the_program_as_it_is() -> None:
+    """Neither its plan nor a uid made of a position changes, and streams looked at may lead nowhere."""
+    executor = RecordingExecutor()
+    config = STORED | {"execution.checkpointing.unaligned.enabled": "true"}
+    env = hg.Environment(executor=executor, config=config)
+    numbers = env.from_source(Numbers(), uid="in")
+    numbers.sink_to(Shelf(), uid="out")
+    before = shape(env)
+    looked = numbers.map(str)
+    assert (looked.collect(), looked.take(3), list(looked.preview())) == ([], [], [])
+    looked.map(len).sink_to(Shelf(), uid="more")
+    other = hg.Environment(executor=RecordingExecutor(), config=config)
+    same = other.from_source(Numbers(), uid="in")
+    same.sink_to(Shelf(), uid="out")
+    assert before == shape(other)
+    same.map(str).map(len).sink_to(Shelf(), uid="more")
+    env.execute()
+    other.execute()
+    uids = [[node.uid for vertex in job.plan.vertices for node in vertex.chain] for job in executor.jobs]
+    assert uids[:3] == [["in", "map-2", end] for end in ("collect", "take", "preview")]
+    assert uids[3] == ["in", "out", "map-2", "map-3", "more"]
+    lasting = ("execution.checkpointing.", "execution.state-recovery.")
+    looks = [key for job in executor.jobs[:3] for key in job.config.texts() if key.startswith(lasting)]
+    assert looks == ["execution.checkpointing.dir"] * 3
+    assert executor.jobs[3].config.get(o.CHECKPOINTING_INTERVAL) == 1000
+
+
+def test_a_program_without_any_sink_says_so() -> None:
+    """A script that only looks has nothing to execute."""
+    env = hg.Environment(executor=RecordingExecutor())
+    env.from_source(Numbers()).take(1)
+    with pytest.raises(hg.PlanError, match="the program has no sink; give a stream a sink such as"):
+        env.execute()
+
+
+def test_in_a_shell_a_stream_may_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell that is run again leaves the streams of its last run behind; a script has forgotten a sink."""
+    env = small(hg.Environment(executor=RecordingExecutor()))
+    env.from_source(Numbers()).map(str)
+    with pytest.raises(hg.PlanError, match="leads nowhere"):
+        env.plan()
+    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
+    assert [node.name for vertex in env.plan().vertices for node in vertex.chain] == [
+        "Numbers",
+        "map",
+        "Shelf",
     ]
-    for build in late:
-        with pytest.raises(hg.PlanError, match="job 'done' was executed already"):
-            build()
+
+
+@pytest.mark.parametrize("n", [0, -1, True, "3", 2.0])
+def test_a_number_of_records_that_is_none_is_refused(n: object) -> None:
+    """Before anything runs."""
+    numbers = hg.Environment(executor=RecordingExecutor()).from_source(Numbers())
+    with pytest.raises(hg.PlanError, match=r"take\(\) \(.*\) got .*at least 1"):
+        numbers.take(n)  # type: ignore[arg-type]
+    with pytest.raises(hg.PlanError, match=r"timeout_s of preview\(\)"):
+        numbers.preview(timeout_s=n if n != 2.0 and n != "3" else -1)  # type: ignore[arg-type]
 
 
 def test_an_unknown_executor_is_refused() -> None:
@@ -333,6 +406,7 @@ def test_collect_runs_the_job_and_collect_later_waits_for_it() -> None:
     with pytest.raises(hg.PlanError, match="nothing was collected yet"):
         _ = later.records
     assert numbers.collect() == []
+    with pytest.raises(hg.PlanError, match="nothing was collected yet"):
+        _ = later.records
+    assert env.execute().collected == {"collect": []}
     assert later.records == []
-    assert env.result is not None
-    assert env.result.collected == {"collect": [], "collect-2": []}

@@ -180,6 +180,15 @@ class TaskFailed(msgspec.Struct, frozen=True, tag="task-failed"):
     lost_peer: int | None
 
 
+class Told(msgspec.Struct, frozen=True, tag="told"):
+    """Worker: the writer of a sink tells the driver this, beside all checkpoints."""
+
+    attempt: int
+    uid: str
+    subtask: int
+    data: bytes
+
+
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """Job master: drop the attempt's subtasks; the process stays."""
 
@@ -264,6 +273,7 @@ FromWorker = (
     | Idle
     | Heartbeat
     | StateAnswer
+    | Told
 )
 ToWorker = (
     Deploy

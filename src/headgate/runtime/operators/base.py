@@ -110,6 +110,7 @@ class OperatorContext:
         generation: of the job master; with the attempt it tells deployments apart.
         backends: makes the backend of keyed state, a `runtime.state_backends.StateBackends`; None: on
             the heap.
+        tell: sends bytes to the driver, with the uid and the number of the subtask; None: nobody listens.
         step_target_ms: how long timers may fire before others get their turn, in ms; None: any time.
     """
 
@@ -127,6 +128,7 @@ class OperatorContext:
     backends: Any = None
     ignore_unclaimed: bool = False
     generation: int = 1
+    tell: Callable[[str, int, bytes], None] | None = None
 
     @property
     def label(self) -> str:

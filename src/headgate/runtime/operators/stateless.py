@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -137,7 +138,13 @@ class SinkOperator(Operator):
         where = self.context
         restored = [entry for state in where.restored for entry in state.list_state.get("writer", [])]
         context = SinkWriterContext(
-            where.uid, where.subtask, where.parallelism, where.attempt, where.job, where.generation
+            where.uid,
+            where.subtask,
+            where.parallelism,
+            where.attempt,
+            where.job,
+            where.generation,
+            where.tell and functools.partial(where.tell, where.uid, where.subtask),
         )
         self._writer = self._sink.create_writer(context, restored)
         self._write, self._columns = self._writer.write, self._writer.accepts_columns

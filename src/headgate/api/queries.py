@@ -1,0 +1,169 @@
+"""Looking at one stream: a job of only what feeds it, beside the program, which stays open.
+
+Such a job has none of the program's sinks and draws no checkpoints, begins from nothing, and leaves no trace
+in the program: its own end of the stream is no node of it, so uids made of positions stay as they are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.api import inference
+from headgate.api.arguments import check_count, check_seconds
+from headgate.api.executor import JobControl
+from headgate.api.site import user_site
+from headgate.common import options as o
+from headgate.common.config import Config
+from headgate.common.errors import JobCancelledError
+from headgate.common.registry import Kind, load
+from headgate.graph.logical import SinkNode
+
+if TYPE_CHECKING:
+    from headgate.api.environment import Environment
+
+_OF_LASTING_JOBS: Final = (
+    "execution.checkpointing.",
+    "execution.state-recovery.",
+    "execution.sinks.",
+    "state.changelog.",
+    "high-availability.",
+)
+"""Settings of what a look at a stream has not."""
+
+
+def collected(environment: Environment, number: int, name: str) -> list[Any]:
+    """All records of a stream; runs a job to its end."""
+    sink = load(Kind.CONNECTOR, "collect_sink")(record_type=_rebuilt(environment, number))
+    run_query(environment, number, sink, "collect", name)
+    return list(sink.results)
+
+
+def taken(environment: Environment, number: int, count: int, timeout_s: float | None, verb: str) -> list[Any]:
+    """The first records that come; ends the job as soon as they are there.
+
+    Raises:
+        PlanError: `count` is below 1, or `timeout_s` not above 0.
+    """
+    check_count(verb, count)
+    check_seconds(verb, timeout_s)
+    sink = load(Kind.CONNECTOR, "sample_sink")(count, _rebuilt(environment, number))
+    watch = _Watch(sink)
+    with watch.limited(timeout_s):
+        run_query(environment, number, sink, verb, verb, watch)
+    return list(sink.results)
+
+
+def run_query(
+    environment: Environment, number: int, sink: Any, end: str, name: str, watch: _Watch | None = None
+) -> None:
+    """Run what feeds a stream, into `sink`.
+
+    Args:
+        environment: whose program it is.
+        number: of the stream.
+        sink: takes its records.
+        end: what the sink is called.
+        name: of the job.
+        watch: ends the job early.
+    """
+    above = environment.program.above(number)
+    uid = environment.free_uid(end)
+    last = SinkNode(
+        id=1 + max(node.id for node in environment.program.nodes()),
+        name=end,
+        inputs=(above[-1],),
+        uid=uid,
+        site=user_site(),
+        sink=sink,
+    )
+    environment.program.looked_at(above)
+    job = environment._query(name, (*above, last), lambda config: query_settings(config, watch is not None))
+    if job is None:  # only the plan is asked for
+        return
+    if watch is None:
+        environment._run(job)
+        return
+    try:
+        environment._run(replace(job, begins=watch.begins, told=watch.told))
+    except JobCancelledError:
+        if not watch.ended:
+            raise
+
+
+def query_settings(config: Config, short: bool) -> Config:
+    """The settings for looking: without checkpoints and all that needs them.
+
+    Args:
+        config: those of the program.
+        short: whether it is but a glance, that is not shown while it runs and never tried again.
+    """
+    # DataFrames are staged below that directory where driver and workers share no other.
+    config = config.without(*_OF_LASTING_JOBS, but=o.CHECKPOINTING_DIR)
+    if short or not config.is_set(o.RESTART_STRATEGY):
+        config = config.without("restart-strategy.")
+    if not short:
+        return config
+    beside = {o.REST_ENABLED.key: False, o.PROGRESS.key: o.ProgressDisplay.OFF}
+    return config.without("rest.", *beside).with_program(beside)
+
+
+def _rebuilt(environment: Environment, number: int) -> Any:
+    return inference.rebuildable(environment.program.node(number).record_type)
+
+
+@dataclass
+class _Watch:
+    """Ends a job once enough has come, or the time is over.
+
+    Attributes:
+        sink: gets what writers tell, and says when it is enough.
+        ended: whether this ended the job.
+    """
+
+    sink: Any
+    ended: bool = False
+    _control: JobControl | None = None
+    _over: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begins(self, control: JobControl) -> None:
+        """The job can be ended from now on."""
+        with self._lock:
+            self._control = control
+            if self._over:
+                self._end()
+
+    def told(self, uid: str, subtask: int, data: bytes) -> None:
+        """A writer has records."""
+        if self.sink.told(data):
+            self.end()
+
+    def end(self) -> None:
+        """It is enough."""
+        with self._lock:
+            self._over = True
+            if self._control is not None:
+                self._end()
+
+    def _end(self) -> None:
+        assert self._control is not None
+        self.ended = True
+        self._control.cancel()
+
+    @contextmanager
+    def limited(self, timeout_s: float | None) -> Iterator[None]:
+        """End the job after a time."""
+        if timeout_s is None:
+            yield
+            return
+        timer = threading.Timer(timeout_s, self.end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()

@@ -1,0 +1,157 @@
+"""What objects of a program look like to who types their name: one line as text, a small table as HTML.
+
+No package is needed for it, and nothing is loaded from anywhere. Text of records is cut and escaped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any, Final, overload
+
+from typing_extensions import override
+
+CELL_LENGTH_MAX: Final = 60
+COLUMNS_MAX: Final = 20
+ROWS_MAX: Final = 50
+_STYLE: Final = "text-align:left;vertical-align:top;padding:2px 10px"
+
+
+class Preview(Sequence[Any]):
+    """The first records of a stream; shows itself as a table, and is a sequence of them.
+
+    Attributes:
+        records: as a list.
+
+    Example:
+        >>> Preview([{"name": "ada", "lines": 3}, {"name": "bob", "lines": 12}])
+        name | lines
+        -----+------
+        ada  |     3
+        bob  |    12
+        2 records
+    """
+
+    def __init__(self, records: Iterable[Any]) -> None:
+        self.records = list(records)
+
+    @override
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Any]: ...
+    @override
+    def __getitem__(self, index: int | slice) -> Any:
+        return self.records[index]
+
+    @override
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.records)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Preview | list) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @override
+    def __repr__(self) -> str:
+        columns, rows = table(self.records[:ROWS_MAX])
+        if not rows:
+            return counted(0)
+        shown = [[cell(value) for value in row] for row in rows]
+        widths = [max(map(len, (name, *(row[at] for row in shown)))) for at, name in enumerate(columns)]
+        right = [all(isinstance(row[at], int | float) for row in rows) for at in range(len(columns))]
+        lines = [
+            " | ".join(name.ljust(width) for name, width in zip(columns, widths)).rstrip(),
+            "-+-".join("-" * width for width in widths),
+        ]
+        for row in shown:
+            cells = zip(row, widths, right)
+            line = " | ".join(
+                text.rjust(wide) if to_right else text.ljust(wide) for text, wide, to_right in cells
+            )
+            lines.append(line.rstrip())
+        return "\n".join([*lines, self._foot()])
+
+    def _repr_html_(self) -> str:
+        columns, rows = table(self.records[:ROWS_MAX])
+        if not rows:
+            return f"<div>{counted(0)}</div>"
+        body = [[cell(value) for value in row] for row in rows]
+        return html_table(columns, body) + f"<div>{escape(self._foot())}</div>"
+
+    def _foot(self) -> str:
+        more = len(self.records) - ROWS_MAX
+        return counted(len(self.records)) + (f", {ROWS_MAX} shown" if more > 0 else "")
+
+
+def counted(count: int) -> str:
+    """How many records, in words.
+
+    Example:
+        >>> counted(1), counted(12000)
+        ('1 record', '12,000 records')
+    """
+    return f"{count:,} record{'' if count == 1 else 's'}"
+
+
+def table(records: Sequence[Any]) -> tuple[list[str], list[list[Any]]]:
+    """Records as columns and rows; what has no fields is one column."""
+    found = [_fields(record) for record in records]
+    names: dict[str, None] = {}
+    for fields in found:
+        names |= dict.fromkeys(fields)
+    columns = list(names)[:COLUMNS_MAX]
+    if len(names) > COLUMNS_MAX:
+        columns.append(f"... {len(names) - COLUMNS_MAX} more")
+    return columns, [[fields.get(name, "") for name in columns] for fields in found]
+
+
+def cell(value: Any) -> str:
+    """A value in one short line."""
+    text = value if isinstance(value, str) else repr(value)
+    text = "".join(char if char.isprintable() else " " for char in text[: 2 * CELL_LENGTH_MAX])
+    return text if len(text) <= CELL_LENGTH_MAX else text[: CELL_LENGTH_MAX - 3] + "..."
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of texts, which are escaped."""
+    head = "".join(f'<th style="{_STYLE}">{escape(cell(name))}</th>' for name in columns)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{_STYLE}">{escape(text)}</td>' for text in row) + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def html_facts(title: str, facts: Mapping[str, Any]) -> str:
+    """A thing and what is known of it, which is escaped."""
+    body = "".join(
+        f'<tr><th style="{_STYLE}">{escape(str(name))}</th>'
+        f'<td style="{_STYLE}">{escape(cell(value))}</td></tr>'
+        for name, value in facts.items()
+    )
+    return f"<div><b>{escape(title)}</b><table><tbody>{body}</tbody></table></div>"
+
+
+def html_line(text: str) -> str:
+    """One line of text, which is escaped."""
+    return f"<code>{escape(text)}</code>"
+
+
+def _fields(record: Any) -> Mapping[str, Any]:
+    if isinstance(record, Mapping):
+        return {str(name): value for name, value in record.items()}
+    if isinstance(record, tuple):
+        names = getattr(record, "_fields", None) or [f"_{at}" for at in range(1, len(record) + 1)]
+        return dict(zip(names, record))
+    if dataclasses.is_dataclass(record) and not isinstance(record, type):
+        return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    if (names := getattr(type(record), "__struct_fields__", None)) is not None:
+        return {name: getattr(record, name) for name in names}
+    return {"record": record}

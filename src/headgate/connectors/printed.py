@@ -1,0 +1,52 @@
+"""Prints records, as user code may: what becomes of that is the worker's to say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from typing_extensions import override
+
+from headgate.api.sink import Sink, SinkWriter, SinkWriterContext
+from headgate.api.source import Plain
+
+
+def print_sink() -> PrintSink:
+    """A sink that prints every record in its subtask, as soon as it comes.
+
+    Example:
+        >>> writer = print_sink().create_writer(SinkWriterContext("p", 0, 1, 1, "job"), [])
+        >>> writer.write([{"author": "ada"}, 7])
+        {'author': 'ada'}
+        7
+    """
+    return PrintSink()
+
+
+class PrintSink(Sink[Any]):
+    """See :func:`print_sink`."""
+
+    guarantee = "at-least-once"
+
+    @override
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[Any]:
+        return PrintWriter()
+
+    @override
+    def describe(self) -> str:
+        return "print"
+
+
+class PrintWriter(SinkWriter[Any]):
+    """Writes records to the standard output, line by line."""
+
+    @override
+    def write(self, records: Any) -> None:
+        if hasattr(records, "to_pylist"):
+            records = records.to_pylist()
+        sys.stdout.write("".join(f"{record}\n" for record in records))
+
+    @override
+    def prepare_commit(self) -> list[Plain]:
+        return []

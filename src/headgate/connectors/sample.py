@@ -1,0 +1,83 @@
+"""The first records of a stream, told to the driver as they come: for a look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from typing_extensions import override
+
+from headgate.api.sink import Sink, SinkWriter, SinkWriterContext
+from headgate.api.source import Plain
+from headgate.connectors.collection import pack, plain_record, rebuilt, unpack
+from headgate.connectors.committed import DriverResults
+
+
+def sample_sink(count: int, record_type: type | None = None) -> SampleSink:
+    """A sink for the first `count` records that come, of whichever subtask; all others it ignores.
+
+    They must be made as those of `collect_sink`. Nothing of them is in a checkpoint: after a failure some
+    may be there twice.
+
+    Args:
+        count: how many are enough.
+        record_type: what to rebuild records as.
+    """
+    return SampleSink(count, record_type)
+
+
+class Sample(DriverResults):
+    """The records that reached the driver, as plain values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[Any] = []
+
+
+class SampleSink(Sink[Any]):
+    """See :func:`sample_sink`."""
+
+    def __init__(self, count: int, record_type: type | None) -> None:
+        self.count, self.record_type = count, record_type
+        self._sample = Sample()
+
+    @property
+    def results(self) -> list[Any]:
+        """What has come, at most `count`; only meaningful in the driver."""
+        found = self._sample.records[: self.count]
+        return found if self.record_type is None else rebuilt(self.record_type, found)
+
+    def told(self, data: bytes) -> bool:
+        """Take what a writer told; whether it is enough now."""
+        self._sample.records.extend(unpack(data))
+        return len(self._sample.records) >= self.count
+
+    @override
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[Any]:
+        return SampleWriter(context, self.count)
+
+    @override
+    def describe(self) -> str:
+        return "sample"
+
+
+class SampleWriter(SinkWriter[Any]):
+    """Tells the first records at once: who looks does not wait for a checkpoint."""
+
+    def __init__(self, context: SinkWriterContext, count: int) -> None:
+        self._tell, self._left = context.tell, count
+
+    @override
+    def write(self, records: Any) -> None:
+        if self._left <= 0:
+            return
+        first = records[: self._left]
+        if hasattr(first, "to_pylist"):
+            first = first.to_pylist()
+        self._left -= len(first)
+        if self._tell is not None and first:
+            self._tell(pack([plain_record(record) for record in first]))
+
+    @override
+    def prepare_commit(self) -> list[Plain]:
+        return []
