@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,7 @@ class WorkerPorts:
         post: hands a callback to the loop, from any thread.
         beside: name -> a thread for the user code of one subtask.
         code: where that code lives in this process.
+        threads: those of which user code may have left some behind.
     """
 
     clock: Clock
@@ -88,6 +89,7 @@ class WorkerPorts:
     post: Callable[[Callable[[], None]], None]
     beside: Callable[[str], SideThread]
     code: UserCode = SAME_INTERPRETER
+    threads: Callable[[], Iterable[threading.Thread]] = threading.enumerate
 
 
 class Worker:
@@ -221,7 +223,7 @@ class Worker:
         self._idle_until = None
         stray = [
             thread.name
-            for thread in threading.enumerate()
+            for thread in self.ports.threads()
             if thread.ident not in self._threads_before and not thread.name.startswith("headgate-")
         ]
         stray += [f"blocking function of {task.head.context.label}" for task in self._left_behind]

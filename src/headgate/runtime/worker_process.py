@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -80,6 +80,7 @@ def run_worker(
     slot: int,
     abandon: Callable[[str], None] | None = None,
     code: UserCode = SAME_INTERPRETER,
+    threads: Callable[[], Iterable[threading.Thread]] = threading.enumerate,
 ) -> None:
     """Be the worker of a slot until the job master says that the job is over.
 
@@ -90,6 +91,7 @@ def run_worker(
         abandon: called, possibly from another thread, when this worker must not go on; by default it
             ends the process at once.
         code: where the job's user code lives here.
+        threads: of this worker and its user code; all of the process, unless others live in it.
 
     Raises:
         OperatingError: the job master cannot be reached.
@@ -99,7 +101,7 @@ def run_worker(
         set_up_logging(spec.log_json)
         use_storage_settings(spec.storage)
     sys.path.extend(path for path in spec.sys_path if path not in sys.path)
-    _Process(spec, gang, slot, abandon or _end_process, code).run()
+    _Process(spec, gang, slot, abandon or _end_process, code, threads).run()
 
 
 def limit_threads() -> None:
@@ -123,10 +125,11 @@ class _Process:
         gang: int,
         slot: int,
         abandon: Callable[[str], None],
-        code: UserCode = SAME_INTERPRETER,
+        code: UserCode,
+        threads: Callable[[], Iterable[threading.Thread]],
     ) -> None:
         self._spec, self._gang, self._slot, self._abandon = spec, gang, slot, abandon
-        self._code = code
+        self._code, self._threads = code, threads
         self._clock, self._mailbox = SystemClock(), Mailbox()
         self._lease = Lease(spec.lease_ms, self._clock.monotonic_ms())
         self._over = threading.Event()
@@ -146,7 +149,8 @@ class _Process:
             probe = load_probe(self._spec.probe)
             disks = disks_with(self._spec.storage)
             post, beside = self._mailbox.post, functools.partial(UserThread, call=call)
-            ports = WorkerPorts(self._clock, background, data, link, disks, probe, post, beside, self._code)
+            mine = self._code, self._threads
+            ports = WorkerPorts(self._clock, background, data, link, disks, probe, post, beside, *mine)
             self._worker, self._link = Worker(JobId(self._spec.job), self._slot, ports), link
             opened.callback(self._worker.close)
             # The last totals, before the subtasks are gone.

@@ -33,6 +33,7 @@ from headgate.state.snapshots import (
 )
 from headgate.state.targets import target_of
 from headgate.stateprocessor.ranges import GROUP, in_ranges
+from headgate.stateprocessor.spark_errors import told
 from headgate.stateprocessor.writing_base import (
     Kept,
     check_there,
@@ -205,9 +206,8 @@ class _Writing:
         try:
             found = [row.asDict() for row in rows.mapInArrow(lambda batches: task(batches), RESULT).collect()]
         except PySparkException as error:
-            first = str(error).strip().splitlines()
             raise OperatingError(
-                f"Spark could not compute the state of operator {uid!r}: {first[0] if first else error!r}"
+                f"Spark could not compute the state of operator {uid!r}: {told(error)}"
             ) from error
         for row in found:
             if row["error"] is not None:

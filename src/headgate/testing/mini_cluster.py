@@ -14,6 +14,7 @@ from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.runtime.driver import GangContext, run_job
 from headgate.runtime.events import JobListener
 from headgate.runtime.worker_process import run_worker
+from headgate.testing.thread_children import children_of, make_root, noting_children
 
 
 class MiniCluster:
@@ -40,7 +41,8 @@ class MiniCluster:
         def gang(context: GangContext) -> _ThreadGang:
             return _ThreadGang(context, self._slots, job.user_code or SAME_INTERPRETER)
 
-        return run_job(job, gang, self._listener, dies_with_parent=False, answers_commands=False)
+        with noting_children():
+            return run_job(job, gang, self._listener, dies_with_parent=False, answers_commands=False)
 
 
 class _ThreadGang:
@@ -56,9 +58,11 @@ class _ThreadGang:
         """Start one thread per slot."""
         self._running[gang] = slots
         for slot in range(slots):
-            threading.Thread(
+            thread = threading.Thread(
                 target=self._work, args=(gang, slot), name=f"headgate-worker-{gang}-{slot}", daemon=True
-            ).start()
+            )
+            make_root(thread, self)
+            thread.start()
 
     def refusal(self, slots: int) -> str | None:
         """See `runtime.rescaling.KnowsSlots`."""
@@ -72,7 +76,8 @@ class _ThreadGang:
     def _work(self, gang: int, slot: int) -> None:
         try:
             leave = functools.partial(self._note, gang)
-            run_worker(self._context.worker, gang, slot, leave, self._code)
+            mine = functools.partial(children_of, self)
+            run_worker(self._context.worker, gang, slot, leave, self._code, mine)
         except Exception as error:
             self._note(gang, f"{type(error).__name__}: {error}")
         with self._lock:

@@ -148,6 +148,32 @@ def test_what_is_no_state_leaves_nothing(spark: SparkSession, tmp_path: Path) ->
         assert not [file for file in (tmp_path / "none").rglob("*") if file.is_file()]
 
 
+def test_what_spark_says_of_a_failed_column_is_told_whole(spark: SparkSession, tmp_path: Path) -> None:
+    """An error of the frame's own Python function and one of Spark's: the cause comes first."""
+    from pyspark.sql.functions import udf
+
+    def rate(value: int) -> int:
+        return 1 // (value - 7)
+
+    frame = spark.range(10).selectExpr("concat('user', id) AS user", "id AS value")
+    wrong = {
+        "ZeroDivisionError: ": frame.withColumn("value", udf(rate, "long", useArrow=False)("value")),
+        "not a number of mine": frame.selectExpr(
+            "user", "if(value = 7, raise_error('not a number of mine'), value) AS value"
+        ),
+    }
+    for cause, column in wrong.items():
+        writer = SavepointWriter.new(GROUPS, 2)
+        writer = writer.with_state("visits", "count", column, key="user", value="value", declared=Visits)
+        with pytest.raises(hg.OperatingError) as caught:
+            writer.write(str(tmp_path / "none"))
+        first, *rest = str(caught.value).splitlines()
+        assert first.startswith("Spark could not compute the state of operator 'visits': ")
+        assert cause in first
+        assert not any(line.lstrip().startswith("at org.apache") for line in rest)
+    assert not [file for file in (tmp_path / "none").rglob("*") if file.is_file()]
+
+
 def test_a_column_that_does_not_fit_is_refused_at_once(spark: SparkSession) -> None:
     """The types are compared where the state is declared; nothing is computed for it."""
     frame = spark.sql("SELECT 'ada' AS user, raise_error('computed') AS value, 1.5d AS rate")
