@@ -91,7 +91,8 @@ def test_two_forks_at_once_into_one_directory(tmp_path: Path) -> None:
     with first.started() as handle:
         uri = handle.stop()
         handle.result()
-    one, other = Job(tmp_path, 4407, 20, **SLOW), Job(tmp_path, 4408, 20, **SLOW)
+    config = {**SLOW, "execution.allow-second": True}
+    one, other = Job(tmp_path, 4407, 20, **config), Job(tmp_path, 4408, 20, **config)
     with ExitStack() as running:
         winner, loser = running.enter_context(one.started(uri)), running.enter_context(other.started(uri))
         one.valve.open_to()

@@ -264,6 +264,14 @@ class Sink(ABC, Generic[T]):
         """A live committer, or None when writing is all there is to it."""
         return None
 
+    def place(self) -> str | None:
+        """The local folder that the output goes to, where a second living job must not write unasked.
+
+        Returns:
+            None where no folder of this machine, or none that only one job may write to, is meant.
+        """
+        return None
+
     def validate(self) -> None:
         """Check the description before anything starts.
 

@@ -90,6 +90,9 @@ def run(
     ] = False,
     brings: Brings = None,
     requirements: Requirements = None,
+    allow_second: Annotated[
+        bool, typer.Option("--allow-second", help="Also beside a running job of its name, or in its output.")
+    ] = False,
 ) -> None:
     """Run a program and show its job until it ends."""
     request = RunRequest(
@@ -105,6 +108,7 @@ def run(
         ha,
         brings or (),
         requirements,
+        allow_second,
     )
     raise typer.Exit(run_request(request))
 

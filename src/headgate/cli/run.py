@@ -45,6 +45,7 @@ class RunRequest:
         ha: type of high availability; None leaves it to the settings.
         brings: folders, archives and wheels that the program brings beside its own folder.
         requirements: a locked requirements file whose wheels it brings, too.
+        allow_second: whether to begin beside a running job of its name, or one that writes to its output.
     """
 
     program: str
@@ -59,6 +60,7 @@ class RunRequest:
     ha: str | None = None
     brings: Sequence[str] = ()
     requirements: str | None = None
+    allow_second: bool = False
 
 
 def assignments(request: RunRequest) -> list[str]:
@@ -77,6 +79,8 @@ def assignments(request: RunRequest) -> list[str]:
         found.append(f"{o.SPARK_MASTER.key}={request.master}")
     if request.allow_non_restored:
         found.append(f"{o.IGNORE_UNCLAIMED_STATE.key}=true")
+    if request.allow_second:
+        found.append(f"{o.ALLOW_SECOND.key}=true")
     if request.ha is not None:
         found.append(f"{o.HIGH_AVAILABILITY.key}={request.ha}")
     if request.brings:

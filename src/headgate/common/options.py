@@ -206,6 +206,12 @@ CLAIM_MODE: Final = ConfigOption(
     "first checkpoint is full; with CLAIM the job owns it, may build upon it, and deletes it when newer "
     "checkpoints have replaced it.",
 )
+ALLOW_SECOND: Final = ConfigOption(
+    "execution.allow-second",
+    Boolean(),
+    False,
+    "Whether a job begins beside a running one of its name on the same storage, or in the same output.",
+)
 FALLBACK_TO_OLDER: Final = ConfigOption(
     "execution.state-recovery.fallback-to-older",
     Boolean(),

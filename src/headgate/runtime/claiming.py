@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from headgate.checkpoint.opening import SAVEPOINT
 from headgate.checkpoint.ownership import Disks, check_newest, claim, goes_on_as
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.uris import open_disk
@@ -16,6 +17,25 @@ from headgate.runtime.master_ports import RestorePoint
 from headgate.runtime.signs_of_life import refuse_running
 
 
+def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks: Disks = open_disk) -> None:
+    """Refuse to begin from a checkpoint of another job that is seen to run, whatever the claim mode.
+
+    Args:
+        config: validated.
+        point: what the user wants to begin from.
+        job: that begins; its own checkpoints are its own.
+        disks: opens the disk below a root.
+
+    Raises:
+        UsageError: it runs, and what is wanted is not to begin beside it.
+        StorageError: the storage cannot be read.
+    """
+    if point is None or point.storage is None or point.checkpoint.kind == SAVEPOINT:
+        return
+    if point.checkpoint.job != job and (_claims(config) or not config.get(o.ALLOW_SECOND)):
+        refuse_running(config, disks(point.storage), point.checkpoint)
+
+
 def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None) -> JobId | None:
     """The job that this one goes on as, because it claims its newest checkpoint; None: it is one of its own.
 
@@ -25,7 +45,7 @@ def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None)
         point: what the user wants to begin from.
 
     Raises:
-        UsageError: the snapshot is to be claimed, but checkpoints are off, or its job runs.
+        UsageError: the snapshot is to be claimed, but checkpoints are off.
         StorageError: the log of that job cannot be read.
     """
     if point is None or not _claims(config):
@@ -35,10 +55,7 @@ def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None)
             f"{o.CLAIM_MODE.key} is CLAIM, but checkpoints are off, and nothing would ever replace the "
             f"snapshot; set {o.CHECKPOINTING_INTERVAL.key}, or choose NO_CLAIM"
         )
-    job = goes_on_as(disk, point.storage or "", point.checkpoint)
-    if job is not None:
-        refuse_running(config, disk, point.checkpoint)
-    return job
+    return goes_on_as(disk, point.storage or "", point.checkpoint)
 
 
 def taken_over(
@@ -65,10 +82,7 @@ def taken_over(
         return point
     if point.checkpoint.job == service.job and point.checkpoint.kind == "checkpoint":
         check_newest(service.completed(), point.checkpoint)
-    source = disks(point.storage or "")
-    if point.checkpoint.kind == "checkpoint" and point.checkpoint.job != service.job:
-        refuse_running(config, source, point.checkpoint)
-    service.own(claim(source, point.checkpoint, service.job))
+    service.own(claim(disks(point.storage or ""), point.checkpoint, service.job))
     return dataclasses.replace(point, claimed=True)
 
 

@@ -25,7 +25,7 @@ from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.common.search_path import framework_path
 from headgate.core.execution import JobState
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.claiming import continued_job, taken_over
+from headgate.runtime.claiming import continued_job, refuse_in_use, taken_over
 from headgate.runtime.control.server import ControlServer, WorkerKey
 from headgate.runtime.endpoint.served import ServedJob
 from headgate.runtime.endpoint.serving import Endpoint
@@ -43,6 +43,7 @@ from headgate.runtime.program import Program
 from headgate.runtime.queries.live_state import LiveState
 from headgate.runtime.replanning import replanner
 from headgate.runtime.restore import check_compatible
+from headgate.runtime.second_jobs import take_places
 from headgate.runtime.statistics import JobStatistics
 from headgate.runtime.system import BackgroundThread, Mailbox, SystemClock, SystemRandomness
 from headgate.runtime.worker_process import WorkerSpec, load_probe
@@ -120,8 +121,11 @@ class _Driver:
             if self._leading is not None and store is None:
                 return JobResult(self._id, self._job.name, duration_ms=self._clock.monotonic_ms() - began)
             explicit = self._restore_point() if store is None else None
+            refuse_in_use(self._job.config, explicit, self._id, self._disks)
             plan = adopt_key_groups(self._job, explicit)
             self._id = continued_job(self._job.config, disk, explicit) or self._id
+            second = self._job.config.get(o.ALLOW_SECOND)
+            take_places(self._id, self._job.name, plan, disk, opened, allow_second=second)
             service, permit = self._claim(disk, store, opened)
             point = taken_over(self._job.config, service, explicit, self._disks)
             if store is not None and service is not None:
@@ -268,7 +272,12 @@ class _Driver:
         return self._statistics.note if self._settings.fallback_to_older else None
 
     def _claimed_point(self, service: CheckpointService) -> Callable[[], RestorePoint | None]:
-        return lambda: taken_over(self._job.config, service, self._restore_point(), self._disks)
+        def claimed() -> RestorePoint | None:
+            point = self._restore_point()
+            refuse_in_use(self._job.config, point, self._id, self._disks)
+            return taken_over(self._job.config, service, point, self._disks)
+
+        return claimed
 
     def _lead(self, disk: Disk | None, opened: ExitStack) -> CompletedCheckpointStore | None:
         """With high availability: wait until this driver leads; None also when the job has ended since."""

@@ -1,10 +1,11 @@
-"""Whether another driver still runs the job whose checkpoint is to be claimed.
+"""Whether another driver still runs the job from whose checkpoint one is to begin.
 
 A sign proves that it runs; that there is none proves nothing, because a driver may be where nobody can see
-it. So a claim is refused on a sign only. Without one it goes on, and fences whoever still runs.
+it. So a restore is refused on a sign only. Without one it goes on, and a claim fences whoever still runs.
 
-Signs are: the file of a job that answers commands, locked by a driver of this machine, and the beat of a
-leader on files, if it goes on while it is watched.
+Signs are: the file of a job that answers commands, locked by a driver of this machine; the file that a driver
+locks in a checkpoint storage on local files; and the beat of a leader on files, if it goes on while it is
+watched.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from headgate.common.job_files import known_jobs
 from headgate.common.ports import Clock, Disk
 from headgate.runtime.elections import FileElection
 from headgate.runtime.high_availability import LEADERS, election_key, job_id
+from headgate.runtime.second_jobs import running_in
 from headgate.runtime.system import SystemClock
 from headgate.state.snapshots import CheckpointMetadata
 
@@ -36,12 +38,12 @@ def refuse_running(
     clock: Clock | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Refuse to claim a checkpoint whose job runs, where that can be seen.
+    """Refuse to begin from a checkpoint whose job runs, where that can be seen.
 
     Args:
-        config: of the job that claims; its `high-availability.lease` is how long a silent leader is watched.
+        config: of the job that begins; its `high-availability.lease` is how long a silent leader is watched.
         disk: the storage that the checkpoint is in.
-        checkpoint: what is to be claimed; no savepoint, which no job needs.
+        checkpoint: what is to be restored; no savepoint, which no job needs.
         clock: this driver's.
         pause: waits so many seconds.
 
@@ -50,13 +52,22 @@ def refuse_running(
         StorageError: the storage cannot be read.
     """
     job = JobId(checkpoint.job)
-    where = _answering(job, disk) or _leading(config, disk, checkpoint, clock or SystemClock(), pause)
-    if where is not None:
-        raise UsageError(
-            f"checkpoint {checkpoint.checkpoint} of job {job!r} cannot be claimed, because the job is "
-            f"running ({where}) and would be stopped by that; end it first, with `headgate stop {job}` or "
-            f"`headgate cancel {job}`, or begin with {o.CLAIM_MODE.key}=NO_CLAIM"
-        )
+    where = _answering(job, disk) or running_in(disk, job)
+    where = where or _leading(config, disk, checkpoint, clock or SystemClock(), pause)
+    if where is None:
+        return
+    claims = config.get(o.CLAIM_MODE) is o.ClaimMode.CLAIM
+    what = (
+        "cannot be claimed, because the job is running"
+        if claims
+        else "cannot be begun from, because the job is running, and deletes it when newer ones replace it"
+    )
+    beside = "" if claims else ", or begin beside it with --allow-second (execution.allow-second=true)"
+    raise UsageError(
+        f"checkpoint {checkpoint.checkpoint} of job {job!r} {what} ({where}); end it first, with `headgate "
+        f"stop {job}` or `headgate cancel {job}`, or take a savepoint (`headgate savepoint {job}`) and begin "
+        f"from that{beside}"
+    )
 
 
 def _answering(job: JobId, disk: Disk) -> str | None:

@@ -97,6 +97,10 @@ class SparkSink(Sink[Any], DataFrameConnector):
         return SparkCommitter(Staging(self._folder), self._writer, self._frames)
 
     @override
+    def place(self) -> str | None:
+        return None if self._writer is None else self._writer.place()
+
+    @override
     def validate(self) -> None:
         assert self._writer is not None, "only the program's own object is checked"
         self._writer.check()

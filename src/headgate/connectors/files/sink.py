@@ -158,6 +158,10 @@ class FilesSink(Sink[Any]):
         return FilesCommitter(self.path)
 
     @override
+    def place(self) -> str:
+        return self.path
+
+    @override
     def validate(self) -> None:
         root = Path(self.path)
         if os.path.lexists(root) and not root.is_dir():

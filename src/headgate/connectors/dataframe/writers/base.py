@@ -70,6 +70,10 @@ class EpochWriter(ABC):
     takes_back: ClassVar[bool] = False
     own_session: ClassVar[bool] = False
 
+    def place(self) -> str | None:
+        """See :meth:`headgate.Sink.place`."""
+        return None
+
     def check(self) -> None:  # noqa: B027 - optional hook
         """Look at the world before the job starts.
 

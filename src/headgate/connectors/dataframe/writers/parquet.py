@@ -63,6 +63,10 @@ class ParquetWriter(EpochWriter):
         self.path, self.partition_by = path, partition_by
 
     @override
+    def place(self) -> str:
+        return self.path
+
+    @override
     def check(self) -> None:
         folder = Path(self.path)
         if os.path.lexists(folder) and not folder.is_dir():

@@ -1,0 +1,129 @@
+"""Who uses a folder: living drivers only, seen by whoever enters, whatever became of the others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headgate.common.occupants import Occupancy, Occupant, occupants_of, this_driver_as
+
+ENTERING = """
+import sys, time
+from pathlib import Path
+from headgate.common.occupants import Occupancy, this_driver_as
+Occupancy(Path(sys.argv[1]), this_driver_as("other-1", "other")).enter(lambda others: None)
+if sys.argv[2] == "forks":
+    import os
+    if os.fork() == 0:
+        time.sleep(60)
+print("in", flush=True)
+time.sleep(60)
+"""
+
+
+class RefusedError(Exception):
+    """Somebody is there."""
+
+
+def refusing(others: Sequence[Occupant]) -> None:
+    """Let in nobody beside another."""
+    if others:
+        raise RefusedError(others[0].job_id)
+
+
+def entered(folder: Path, how: str = "alone") -> subprocess.Popen[str]:
+    """Another process that uses the folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENTERING, str(folder), how],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "in\n"
+    return process
+
+
+def test_who_is_in_is_seen_until_it_leaves(tmp_path: Path) -> None:
+    """Also within one process; the folder goes with the last."""
+    folder = tmp_path / "users"
+    first, second = (Occupancy(folder, this_driver_as(f"job-{n}", "words")) for n in (1, 2))
+    first.enter(refusing)
+    with pytest.raises(RefusedError, match="job-1"):
+        second.enter(refusing)
+    assert [each.job_id for each in occupants_of(folder)] == ["job-1"]
+    first.leave()
+    second.enter(refusing)
+    second.leave()
+    second.leave()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("how", ["alone", "forks"])
+def test_who_was_killed_is_gone(tmp_path: Path, how: str) -> None:
+    """Its lock dies with it, or lives on in a child that it has forked: the process counts."""
+    process = entered(tmp_path, how)
+    try:
+        with pytest.raises(RefusedError, match="other-1"):
+            Occupancy(tmp_path, this_driver_as("mine", "words")).enter(refusing)
+        process.kill()
+        process.wait()
+        Occupancy(tmp_path, this_driver_as("mine", "words")).enter(refusing)
+        assert [each.job_id for each in occupants_of(tmp_path)] == ["mine"]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_a_file_of_another_machine_is_believed_only_while_it_is_locked(tmp_path: Path) -> None:
+    """Its process cannot be seen; what nobody holds proves nothing, and stays."""
+    far = Occupant("far-1", "words", os.getpid(), "far-away")
+    (tmp_path / "far-1.json").write_bytes(msgspec.json.encode(far))
+    assert occupants_of(tmp_path) == []
+    assert (tmp_path / "far-1.json").exists()
+    holder = Occupancy(tmp_path, far)
+    holder.enter(refusing)
+    assert occupants_of(tmp_path) == [far]
+    holder.leave()
+
+
+def test_what_is_no_file_of_an_occupant_is_passed_over(tmp_path: Path) -> None:
+    """Nobody is refused because of it, and it is not touched."""
+    (tmp_path / "broken.json").write_bytes(b"{")
+    (tmp_path / "note.txt").write_text("mine")
+    (tmp_path / "link.json").symlink_to("note.txt")
+    assert occupants_of(tmp_path) == []
+    assert len([*tmp_path.iterdir()]) == 3
+
+
+def test_of_many_that_enter_at_once_one_is_in(tmp_path: Path) -> None:
+    """Looking and entering are one step."""
+    results: list[str] = []
+    start = threading.Barrier(8)
+
+    def enter(number: int) -> None:
+        occupancy = Occupancy(tmp_path / "users", this_driver_as(f"job-{number}", "words"))
+        start.wait()
+        try:
+            occupancy.enter(refusing)
+        except RefusedError:
+            results.append("refused")
+        else:
+            results.append("in")
+
+    threads = [threading.Thread(target=enter, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == ["in"] + ["refused"] * 7
