@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.common.children import hide
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import StorageError
 from headgate.common.processes import process_lives
@@ -140,6 +141,11 @@ class PublishedJob:
                 f"{self._path} cannot be written ({error}), so no command could reach the job; set "
                 f"{HOME_VARIABLE} to a folder that can be written, or rest.enabled to false"
             ) from None
+        hide(self)  # a child that holds the lock would say that the driver lives
+
+    def fileno(self) -> int:
+        """The locked descriptor."""
+        return self._descriptor
 
     def withdraw(self) -> None:
         """The job is over, or another driver's: remove the file, unless it is that driver's by now."""

@@ -18,6 +18,7 @@ from headgate.checkpoint.storage.settings import storage_settings
 from headgate.checkpoint.storage.uris import disks_with
 from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
 from headgate.common import options as o
+from headgate.common.children import OwnProcess
 from headgate.common.errors import JobCancelledError, TerminatedError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk, Gang, Link
@@ -108,6 +109,7 @@ class _Driver:
         self._leading: HighAvailability | None = None
         self._submitted: JobMaster | None = None
         self._clock, self._mailbox, self._interrupts = SystemClock(), Mailbox(), Interrupts()
+        self._process = OwnProcess()
         self._statistics = JobStatistics(job.plan, listener, job.told)
         self._links: dict[WorkerKey, Link] = {}
         self._secret = secrets.token_bytes(SECRET_BYTES)
@@ -189,7 +191,7 @@ class _Driver:
         if self._leading is not None:
             self._leading.on_lost(lambda error: self._mailbox.post(lambda: master.fenced(error)))
         self._submitted = master
-        master.submit()
+        self._process.call(master.submit)
         try:
             with self._interrupts.remembered():
                 while not master.state.terminal:
@@ -230,8 +232,9 @@ class _Driver:
         )
 
     def _turn(self, wait_max_ms: float) -> None:
-        self._mailbox.drain()
-        self._master.tick()
+        # Enumerators are user code.
+        self._process.call(self._mailbox.drain)
+        self._process.call(self._master.tick)
         if self._master.state.terminal:
             return
         due = self._master.next_wakeup()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from headgate.common.children import at_exit
 from headgate.common.ports import Clock
 from headgate.runtime.progress import phrases, sentence
 from headgate.runtime.progress_json import END_EVENTS
@@ -44,6 +44,7 @@ class LiveDisplay:
         self._status, self._clock = status, clock
         self._console = console or Console(stderr=True, highlight=False)
         self._live: Live | None = None
+        self._take_back: Callable[[], None] | None = None
 
     def show(self, event: str, facts: Mapping[str, Any]) -> None:
         """See :class:`headgate.runtime.progress.Display`."""
@@ -78,13 +79,14 @@ class LiveDisplay:
         )
         self._live.start()
         # A program that ends without the job's end must not leave a terminal without its cursor.
-        atexit.register(self._end)
+        self._take_back = at_exit(self._end)
 
     def _end(self) -> None:
         live, self._live = self._live, None
         if live is not None:
             live.stop()
-            atexit.unregister(self._end)
+        if self._take_back is not None:
+            self._take_back()
 
     def _lasting(self, event: str, facts: Mapping[str, Any]) -> None:
         text = Text()

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from headgate.common.children import OwnProcess
+
 
 class SystemClock:
     """The machine's clocks; implements `common.ports.Clock`."""
@@ -51,7 +53,7 @@ class BackgroundThread:
     """
 
     def __init__(self, name: str, call: Callable[[Callable[[], Any]], Any] | None = None) -> None:
-        self._call = _plainly if call is None else call
+        self._call, self._process = _plainly if call is None else call, OwnProcess()
         self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -69,7 +71,7 @@ class BackgroundThread:
         while (item := self._queue.get()) is not None:
             work, done = item
             try:
-                result, failure = self._call(work), None
+                result, failure = self._process.call(self._call, work), None
             except BaseException as error:
                 result, failure = None, error
             done(result, failure)

@@ -25,6 +25,7 @@ from typing import Any
 from headgate.api.source import Split
 from headgate.checkpoint.storage.reachability import NotSharedError, check_marker
 from headgate.common import errors
+from headgate.common.children import OwnProcess
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.ports import Background, Clock, Disk, Link, Probe, UserCode
 from headgate.common.same_interpreter import SAME_INTERPRETER
@@ -103,6 +104,7 @@ class Worker:
 
     def __init__(self, job: JobId, slot: int, ports: WorkerPorts) -> None:
         self.job, self.slot, self.ports = job, slot, ports
+        self._process = OwnProcess()
         self.clock = ports.clock
         self.state = WorkerState.IDLE
         self.progress, self.attempt = 0, 0
@@ -244,7 +246,7 @@ class Worker:
         self.ports.data.close_attempt()
         for task in assembly.tasks.values():
             try:
-                self.ports.code.call(task.close)
+                self._process.call(self.ports.code.call, task.close)
             except Exception as error:
                 _LOG.warning("closing subtask %s raised %r", task.id, error)
             if task.left_behind:
@@ -296,7 +298,7 @@ class Worker:
     def _guarded(self, action: Callable[[], Any], subtask: SubtaskId | None) -> bool:
         """Run part of an attempt; an exception ends the attempt, not the worker."""
         try:
-            return bool(self.ports.code.call(action))
+            return bool(self._process.call(self.ports.code.call, action))
         except (Exception, SystemExit) as error:
             self._fail(error, subtask)
             return True

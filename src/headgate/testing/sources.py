@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 import time
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from headgate.api.source import (
     Split,
     SplitEnumerator,
 )
+from headgate.common.children import when_forgotten
 from headgate.common.errors import OperatingError, UsageError
 
 
@@ -85,7 +85,7 @@ class TestSource(Source[Any]):
         if memory is None:
             memory = tempfile.mkdtemp(prefix="headgate-test-")
             # Bound to this very object: copies in workers do not clean up.
-            weakref.finalize(self, shutil.rmtree, memory, ignore_errors=True)
+            when_forgotten(self, shutil.rmtree, memory, ignore_errors=True)
         self.memory = os.fspath(memory)
 
     @override

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from headgate.common.children import at_exit
 from headgate.common.errors import UsageError
 from headgate.usercode.realm import context
 from headgate.usercode.realm.loader import Realm
@@ -23,7 +23,7 @@ def register(name: str, hook: Callable[[], Any]) -> None:
         with _lock:
             if name not in _of_process:
                 _of_process.add(name)
-                atexit.register(hook)
+                at_exit(hook)
         return
     if not isinstance(realm, Realm) or realm.closed:
         raise UsageError(f"release hook {name!r} came after its job has ended; register it in open()")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from headgate.common.children import OwnProcess, hide
 from headgate.common.errors import StorageError
 
 
@@ -24,11 +25,11 @@ class PartFile(io.RawIOBase):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path, self.size, self.crc32 = path, 0, 0
-        self._discarded = False
+        self._discarded, self._process = False, OwnProcess()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Exclusive: two writers of one name would be a broken rule, never to be papered over.
-            self._file = open(path, "xb")  # noqa: SIM115 - closed by close()
+            self._file = hide(open(path, "xb"))  # noqa: SIM115 - closed by close()
         except OSError as problem:
             raise storage_error(path, problem) from problem
 
@@ -67,11 +68,15 @@ class PartFile(io.RawIOBase):
             raise storage_error(self.path, problem) from problem
 
     def discard(self) -> None:
-        """Close and remove the file; failures to do so leave it to the committer's cleaning."""
+        """Close and remove the file; failures to do so leave it to the committer's cleaning.
+
+        In a child of the process that made it, it stays.
+        """
         self._discarded = True
         with suppress(OSError):
             self._file.close()
-        remove(self.path)
+        if self._process.is_here:
+            remove(self.path)
 
 
 def storage_error(path: Path, problem: OSError) -> StorageError:

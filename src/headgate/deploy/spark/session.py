@@ -7,7 +7,6 @@ only; the SQL session on top of it takes another two seconds and is made when a 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import subprocess
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.common import options as o
+from headgate.common.children import at_exit
 from headgate.common.config import Config
 from headgate.common.errors import OperatingError, UsageError
 from headgate.common.loader_options import JVM_RESOLVE_ORDER, ResolveOrder
@@ -97,7 +97,7 @@ def _acquired(given: Any, name: str, config: Config, slots: int) -> SparkContext
         return context
     opened = _open(name, config, slots)
     if _own is None:
-        atexit.register(_end)
+        at_exit(_end)
     _own = _Own(opened)
     return opened
 

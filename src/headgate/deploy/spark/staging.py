@@ -7,7 +7,6 @@ Output belongs to the program, and goes with its process.
 
 from __future__ import annotations
 
-import atexit
 import secrets
 import shutil
 import tempfile
@@ -22,6 +21,7 @@ from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.storage.settings import storage_settings
 from headgate.checkpoint.storage.uris import disks_with, local_path, scheme_of
 from headgate.common import options as o
+from headgate.common.children import at_exit
 from headgate.common.errors import FencedError, OperatingError, TerminatedError, UsageError
 from headgate.connectors.dataframe import DataFrameConnector, DataFrameSource
 from headgate.connectors.dataframe.source import Staged
@@ -217,7 +217,7 @@ def outputs_ready(job: JobSpec, outputs: list[DataFrameConnector], root: Path) -
     finally:
         if kept:
             lend()
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            at_exit(shutil.rmtree, folder, ignore_errors=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.common import options as o
+from headgate.common.children import hide
 from headgate.common.config import Config
 from headgate.common.errors import ConfigError
 
@@ -86,7 +87,7 @@ def listening(settings: EndpointSettings) -> socket.socket:
         ConfigError: it cannot; says why.
     """
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    made = hide(socket.socket(family, socket.SOCK_STREAM))
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((settings.bind, settings.port))

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from headgate.common.children import hide
 from headgate.common.errors import OperatingError
 from headgate.runtime.network.handshake import NONCE_SIZE, Hello, Refusal, ServerHandshake
 from headgate.runtime.network.sockets import Listener, tune
@@ -86,7 +87,7 @@ class Acceptor:
         self._statistics = AcceptorStatistics()
         self._closing = False
         self._close_lock = threading.Lock()
-        self._wake, self._woken = socket.socketpair()
+        self._wake, self._woken = map(hide, socket.socketpair())
         self._selector = selectors.DefaultSelector()
         for sock in (*listener.sockets, self._woken):
             sock.setblocking(False)
@@ -148,7 +149,7 @@ class Acceptor:
 
     def _accept(self, listening: socket.socket) -> None:
         try:
-            sock, _ = listening.accept()
+            sock = hide(listening.accept()[0])
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError:

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from headgate.common.children import hide
 from headgate.common.errors import ConfigError, ProtocolError
 from headgate.runtime.network.frames import Frame, FrameHeader, FrameReader, Part
 
@@ -139,7 +140,7 @@ def listen(bind_host: str, advertise_host: str | None = None) -> Listener:
     """
     try:
         info = socket.getaddrinfo(bind_host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        tcp = socket.socket(info[0], socket.SOCK_STREAM)
+        tcp = hide(socket.socket(info[0], socket.SOCK_STREAM))
     except OSError as error:
         raise _unbindable(bind_host, error) from error
     listener = Listener([tcp], "")
@@ -170,7 +171,7 @@ def _listen_unix(listener: Listener) -> Endpoint:
     else:
         listener.folder = tempfile.mkdtemp(prefix="headgate-")
         target = f"{listener.folder}/socket"
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock = hide(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     listener.sockets.append(sock)
     sock.bind(target)
     sock.listen(_BACKLOG)
@@ -209,8 +210,8 @@ def connect(address: str, timeout_ms: int) -> socket.socket:
 
 def _connect_endpoint(endpoint: Endpoint, timeout_s: float) -> socket.socket:
     if isinstance(endpoint.target, tuple):
-        return socket.create_connection(endpoint.target, timeout_s)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        return hide(socket.create_connection(endpoint.target, timeout_s))
+    sock = hide(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
         sock.settimeout(timeout_s)
         sock.connect(endpoint.target)

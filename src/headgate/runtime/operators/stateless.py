@@ -10,6 +10,7 @@ import numpy as np
 
 from headgate.api.functions import ProcessFunction
 from headgate.api.sink import Sink, SinkWriter, SinkWriterContext
+from headgate.common.children import OwnProcess
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.records.row import make_row
@@ -131,6 +132,7 @@ class SinkOperator(Operator):
         super().__init__(context)
         self._sink = sink
         self._writer: SinkWriter[Any] | None = None
+        self._process = OwnProcess()
         self._unconfirmed: list[tuple[int, list[Any]]] = []
 
     def open(self) -> None:
@@ -151,6 +153,7 @@ class SinkOperator(Operator):
 
     def process(self, batch: Batch) -> None:
         """See :class:`Operator`."""
+        self._process.end_if_child()  # before it writes what its parent writes, too
         with blamed(self.context, "in write()"):
             if self._columns and isinstance(batch, ArrowBatch):
                 self._write(batch.columns)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from headgate.api.state import StateDescriptor
+from headgate.common.children import OwnProcess
 from headgate.common.errors import InternalError, StorageError
 from headgate.core.timers import TimerQueue
 from headgate.state.backend import (
@@ -101,7 +102,7 @@ class RocksKeyedBackend:
         self.groups = (first_group, last_group)
         self._states = {name: target_of(descriptor) for name, descriptor in descriptors.items()}
         self._directory, self._memory = directory, memory
-        self._snapshots = count(1)
+        self._snapshots, self._process = count(1), OwnProcess()
         self._incremental, self._uploads = incremental, Uploads()
         self._database = Database(directory / "db", [*self._states, *TIMER_KINDS], memory)
         self._tables: dict[str, RocksTable | RocksMapTable] = {}
@@ -323,8 +324,11 @@ class RocksKeyedBackend:
     def close(self) -> None:
         """Close the database and remove its directory; safe to call again.
 
-        Snapshots that are still being written keep their own files and remove them when released.
+        Snapshots that are still being written keep their own files and remove them when released. A child of
+        the process that opened it removes nothing.
         """
+        if not self._process.is_here:
+            return
         self._database.close()
         remove_tree(self._directory / "db")
         for directory in (self._directory / "snapshots", self._directory):

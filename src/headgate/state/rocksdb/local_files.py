@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from headgate.common.children import hide, when_forgotten
 from headgate.common.errors import StorageError
 
 _PIECE_BYTES: Final = 1 << 20
@@ -61,7 +61,7 @@ class Spool:
         except OSError as error:
             raise local_error("write", folder, error) from error
         self.size = 0
-        self._closed = weakref.finalize(self, self._file.close)
+        self._closed = when_forgotten(self, hide(self._file).close)
 
     def append(self, parts: Iterable[bytes | memoryview]) -> None:
         """Add to the body.

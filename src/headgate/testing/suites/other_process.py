@@ -5,7 +5,6 @@ This file is also its program: run as a script, it imports neither the test kit 
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
 import struct
@@ -16,6 +15,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from headgate.common.children import at_exit
 from headgate.common.decoders import msgpack_decoder
 from headgate.runtime.program import received, shipped
 from headgate.serde.serializer import TypeSerializer
@@ -48,7 +48,7 @@ class OtherProcess:
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter and this file
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
-        atexit.register(self._end)
+        at_exit(self._end)
 
     def rewritten(
         self, serializer: TypeSerializer[Any], values: Sequence[Any]

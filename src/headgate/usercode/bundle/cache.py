@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
+from headgate.common.children import hide
 from headgate.usercode.bundle.unpacking import remove
 from headgate.usercode.errors import UserCodeLoadError
 
@@ -148,7 +149,7 @@ class ArtifactCache:
         """A shared lock on a folder's lease file, which must still be there once it is ours."""
         path = self._root / f"{key}.lease"
         while True:
-            lock = path.open("ab")
+            lock = hide(path.open("ab"))
             fcntl.flock(lock, fcntl.LOCK_SH)
             if _is_still(path, lock):
                 return lock

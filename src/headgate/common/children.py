@@ -1,0 +1,162 @@
+"""Processes that user code makes of this one by fork: they end with its code, and touch nothing of ours.
+
+Such a child has a copy of everything: open files, connections, what is to be done at the end. Who cleans up,
+commits or answers is the process that made a thing, and no copy of it. So each place that calls user code
+ends a child that comes back out of it, and what a child could reach through a descriptor leads to nowhere
+there. Programs that are started anew (`subprocess`, `multiprocessing` by "spawn") inherit nothing of ours.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import traceback
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, NoReturn, Protocol, TypeVar
+
+T = TypeVar("T")
+
+EXIT_CAME_BACK: Final = 1
+"""Exit code of a child that came back out of the function that made it."""
+
+
+class HasDescriptor(Protocol):
+    """A file or a socket."""
+
+    def fileno(self) -> int:
+        """The descriptor; below 0 or a ValueError once it is closed."""
+        ...
+
+
+_hidden: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+
+R = TypeVar("R", bound=HasDescriptor)
+
+
+def hide(resource: R) -> R:
+    """Have children by fork not share a file or a socket; gives it back.
+
+    What a child does to its copy then reaches neither the disk nor the peer: bytes that both have buffered
+    are not written twice, and the end of this process ends the connection though a child lives on.
+    """
+    _hidden.add(resource)
+    return resource
+
+
+def _lead_nowhere() -> None:
+    """In a child, before anything else runs there."""
+    resources = [resource for resource in _hidden if _descriptor(resource) >= 0]
+    if not resources:
+        return
+    with suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for resource in resources:
+            with suppress(OSError):
+                os.dup2(nowhere, _descriptor(resource), inheritable=False)
+        os.close(nowhere)
+
+
+def _descriptor(resource: HasDescriptor) -> int:
+    try:
+        return resource.fileno()
+    except (OSError, ValueError):
+        return -1
+
+
+os.register_at_fork(after_in_child=_lead_nowhere)
+
+
+class OwnProcess:
+    """The process in which this was made.
+
+    Example:
+        >>> own = OwnProcess()
+        >>> own.call(divmod, 7, 2), own.is_here
+        ((3, 1), True)
+    """
+
+    __slots__ = ("pid",)
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process itself, and no child of it."""
+        return os.getpid() == self.pid
+
+    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call what may lead to user code; a child that comes back from there ends here."""
+        try:
+            result = function(*arguments)
+        except BaseException as error:
+            if os.getpid() != self.pid:
+                end_child(error)
+            raise
+        if os.getpid() != self.pid:
+            end_child(None)
+        return result
+
+    def end_if_child(self) -> None:
+        """Go no further in a child."""
+        if os.getpid() != self.pid:
+            end_child(None)
+
+
+def end_child(error: BaseException | None) -> NoReturn:
+    """End this process as Python would, but with nothing of what its parent has still to do.
+
+    Args:
+        error: with which it left user code; None: it returned.
+    """
+    code = EXIT_CAME_BACK
+    with suppress(Exception):
+        if isinstance(error, SystemExit):
+            code = _exit_code(error.code)
+        elif error is not None:
+            traceback.print_exception(error)
+        else:
+            sys.stderr.write(
+                f"headgate: process {os.getpid()}, which user code has forked, came back out of the user's "
+                "function and ends here: the job goes on in its parent alone; end such a process by "
+                "os._exit() or sys.exit() in the function\n"
+            )
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code)
+
+
+def _exit_code(given: Any) -> int:
+    if given is None:
+        return 0
+    if isinstance(given, int):
+        return given & 0xFF
+    sys.stderr.write(f"{given}\n")
+    return 1
+
+
+def at_exit(action: Callable[..., Any], *arguments: Any, **named: Any) -> Callable[[], None]:
+    """Do something at the end of this process, and of no child; gives what takes that back."""
+    own = OwnProcess()
+
+    def end() -> None:
+        if own.is_here:
+            action(*arguments, **named)
+
+    atexit.register(end)
+    return lambda: atexit.unregister(end)
+
+
+def when_forgotten(owner: Any, action: Callable[..., Any], *arguments: Any, **named: Any) -> weakref.finalize:  # type: ignore[type-arg]
+    """`weakref.finalize`, but children clean up nothing."""
+    own = OwnProcess()
+
+    def end() -> None:
+        if own.is_here:
+            action(*arguments, **named)
+
+    return weakref.finalize(owner, end)
