@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.common.children import hide
 from headgate.common.config import Config
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.ports import UserCode
@@ -75,7 +76,7 @@ def main() -> None:
 
 def _take_standard_input() -> socket.socket:
     """The socket that was the standard input, where no child of user code inherits it."""
-    line = socket.socket(fileno=os.dup(0))
+    line = hide(socket.socket(fileno=os.dup(0)))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
