@@ -21,7 +21,7 @@ from headgate.offline.judging import Judgement
 from headgate.offline.report import UpgradeReport, Verdict
 
 WORDS = ["ant", "bee", "cow", "bee"] * 20
-OTHER_KEYS = "keys of type str, and the function declares keys of type int"
+OTHER_KEYS = "keys of type str, and function ByNumber declares keys of type int"
 STOP = 40
 """How many words of each split the old program has counted when it stops."""
 

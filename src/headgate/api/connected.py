@@ -86,7 +86,8 @@ class KeyedBroadcastConnectedStream(Generic[K, I, B]):
                 "expected a KeyedBroadcastProcessFunction"
             )
         kind = KeyedBroadcastProcessNode
-        return _added(self._environment, kind, self._inputs, function, uid, key=self._key)
+        keys = inference.declared_keys(function, self._key, self._environment.program.node(self._inputs[0]))
+        return _added(self._environment, kind, self._inputs, function, uid, key=self._key, keys=keys)
 
 
 def checked_broadcast(environment: Environment, broadcast: object) -> BroadcastStream[Any]:

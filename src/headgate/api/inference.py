@@ -18,6 +18,9 @@ import typing_extensions
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
 from headgate.api.source import Source
+from headgate.common.key_types import DeclaredKeys, says_nothing
+from headgate.graph.logical import Node
+from headgate.records.selectors import KeySelector
 
 _SCALARS = (int, str, float, bytes, bool)
 _PROCESS_FUNCTIONS = (
@@ -67,6 +70,47 @@ def process_output(function: object) -> Any:
         hints.pop()
     kinds = [_element(hint) for hint in hints]
     return kinds[0] if all(kind == kinds[0] for kind in kinds) else None
+
+
+def declared_keys(function: object, selector: KeySelector, records: Node) -> DeclaredKeys | None:
+    """The type of keys that a program declares for a keyed function; None where it leaves that open.
+
+    The first that says something counts: the type argument of the function's class, what the key function
+    is annotated to return, the fields of the records' type that the key is made of.
+
+    Args:
+        function: of the operator.
+        selector: gives the key of a record.
+        records: the node whose records are partitioned.
+    """
+    for base in (KeyedProcessFunction, KeyedBroadcastProcessFunction):
+        arguments = generic_arguments(type(function), base) if isinstance(function, base) else None
+        if arguments and _tells_keys(arguments[0]):
+            return DeclaredKeys(arguments[0], f"function {type(function).__name__}")
+    if callable(selector):
+        name = getattr(selector, "__qualname__", type(selector).__name__)
+        hint, teller = map_output(selector), f"key function {name.rpartition('.')[2]}"
+    else:
+        names = (selector,) if isinstance(selector, str) else selector
+        hints = [_field_hint(records.record_type, name) for name in names]
+        hint = hints[0] if isinstance(selector, str) else tuple[tuple(hints)]  # type: ignore[misc]
+        of = getattr(records.record_type, "__name__", "the records")
+        teller = f"field{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))} of {of}"
+    return DeclaredKeys(hint, teller) if _tells_keys(hint) else None
+
+
+def _tells_keys(hint: Any) -> bool:
+    return _known(hint) is not None and not says_nothing(hint)
+
+
+def _field_hint(record_type: Any, name: str) -> Any:
+    """What a class of records says of a field."""
+    if not isinstance(record_type, type):
+        return Any
+    try:
+        return get_type_hints(record_type).get(name, Any)
+    except Exception:  # an annotation is arbitrary code of the user's; it only hints
+        return Any
 
 
 def source_output(source: object) -> Any:

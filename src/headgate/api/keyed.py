@@ -70,6 +70,7 @@ class KeyedStream(Generic[K, T]):
             (self._number,),
             function=function,
             key=self._key,
+            keys=inference.declared_keys(function, self._key, self._environment.program.node(self._number)),
             uid=uid,
             blocking=is_blocking(function),
             record_type=inference.process_output(function),

@@ -11,6 +11,7 @@ Keys that are equal in Python hash equal, because a dict holds them as one key: 
 from __future__ import annotations
 
 import datetime as dt
+import enum
 import struct
 import uuid
 from collections.abc import Callable, Sequence
@@ -54,7 +55,9 @@ def key_hash(key: Any) -> int:
     """
     hasher = _HASHERS.get(type(key))
     if hasher is None:
-        raise UsageError(f"a key is {shortened(key)} of type {type_name(key)}; expected {ALLOWED_KEYS}")
+        raise UsageError(
+            f"a key is {shortened(key)} of type {type_name(key)}; expected {ALLOWED_KEYS}{_plain_form(key)}"
+        )
     return hasher(key)
 
 
@@ -235,6 +238,13 @@ def type_name(value: object) -> str:
     """A value's type for a message, with its module unless it is built in."""
     cls = type(value)
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _plain_form(key: object) -> str:
+    """What helps with a key of a subclass of an allowed type."""
+    if isinstance(key, enum.Enum):
+        return "; make the key selector give the member's value"
+    return "; make the key selector give tuple(...) of it" if isinstance(key, tuple) else ""
 
 
 def _hash_int(key: int) -> int:

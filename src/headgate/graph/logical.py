@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from headgate.common.key_types import DeclaredKeys
 from headgate.records.selectors import KeySelector
 
 
@@ -94,10 +95,15 @@ class ProcessNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class KeyedProcessNode(Node):
-    """An `api.functions.KeyedProcessFunction`; the input is partitioned by `key`."""
+    """An `api.functions.KeyedProcessFunction`; the input is partitioned by `key`.
+
+    Attributes:
+        keys: the type of keys that the program declares; None where it leaves that open.
+    """
 
     function: Any = None
     key: KeySelector = ""
+    keys: DeclaredKeys | None = None
 
 
 @dataclass(frozen=True, eq=False)

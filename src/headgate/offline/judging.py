@@ -152,7 +152,8 @@ class Judgement:
         uid = node.uid or ""
         function = getattr(node, "function", None)
         keyed = function if isinstance(node, KeyedProcessNode) else None
-        items = judged(StoredKeyed(self._disk, self._metadata, uid), keyed)
+        declared = node.keys if isinstance(node, KeyedProcessNode) else None
+        items = judged(StoredKeyed(self._disk, self._metadata, uid), keyed, declared)
         items += self._operator_state(uid, function)
         items += self._ends(uid, node)
         items += self._in_flight(uid, node, vertex)

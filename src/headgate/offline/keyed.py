@@ -17,17 +17,17 @@ from msgspec.structs import replace
 
 from headgate.api.state import StateDescriptor, declared_state
 from headgate.common.errors import UsageError
+from headgate.common.key_types import DeclaredKeys, Shape, first_misfit, hint_words, shape_words
 from headgate.common.ports import Disk
 from headgate.offline.report import Item, Verdict, gravest
-from headgate.offline.stored import described_key, filled_natively, key_shapes, sections_of, too_large
+from headgate.offline.stored import filled_natively, key_shapes, sections_of, too_large
 from headgate.offline.trial import NOT_TRIED, keyed_refusals, not_tried
-from headgate.offline.words import OPERATOR_STATE, state_words, type_words
+from headgate.offline.words import OPERATOR_STATE, state_words
+from headgate.runtime.restored_keys import told_shapes
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
-from headgate.state.canonical.keys import Shape
 from headgate.state.canonical.layout import TIMER_SECTIONS
 from headgate.state.heap.blob import Section
 from headgate.state.heap.restore import value_reader, value_verdict
-from headgate.state.key_types import declared_key_type, first_misfit, fits, hint_words, shape_words
 from headgate.state.names import is_stamps
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
 from headgate.state.targets import Target, target_of, timers_target
@@ -76,14 +76,16 @@ class StoredKeyed:
         return found
 
     @cached_property
-    def key(self) -> dict[str, Any] | None:
-        """The type of some key; None: not known."""
-        return described_key(self._disk, self.handles)
-
-    @cached_property
     def key_shapes(self) -> frozenset[Shape]:
-        """The types of all keys that states are stored under. Reads the keys."""
-        return key_shapes(self._disk, self.handles)
+        """The types of the keys that were seen. Where the metadata does not tell them, it reads the keys."""
+        told = [told_shapes(keyed) for keyed in self.handles]
+        unknown = [keyed for keyed, shapes in zip(self.handles, told, strict=True) if shapes is None]
+        return key_shapes(self._disk, unknown).union(*(shapes for shapes in told if shapes is not None))
+
+    @property
+    def keys_unread(self) -> bool:
+        """Whether some keys are told neither by the metadata nor by what is fetched for them."""
+        return any(told_shapes(keyed) is None and too_large(keyed) for keyed in self.handles)
 
     def refusals(self, state: StateDescriptor) -> Iterable[str]:
         """Why values cannot be read as the program declares them, found by reading them."""
@@ -113,12 +115,13 @@ def targets_of(function: object) -> dict[str, Target]:
     return targets | dict.fromkeys(TIMER_SECTIONS, timers_target())
 
 
-def judged(stored: StoredKeyed, function: object | None) -> list[Item]:
+def judged(stored: StoredKeyed, function: object | None, declared: DeclaredKeys | None = None) -> list[Item]:
     """What becomes of each state, of the timers and of the keys.
 
     Args:
         stored: of the operator; it may hold nothing.
         function: of the program's operator; None where it has none, or is not keyed any more.
+        declared: the type of keys that the program declares.
     """
     targets = {} if function is None else targets_of(function)
     states = {name: target for name, target in targets.items() if name not in TIMER_SECTIONS}
@@ -134,7 +137,7 @@ def judged(stored: StoredKeyed, function: object | None) -> list[Item]:
     if any(keyed.tables != [] for keyed in stored.handles):
         verdict = Verdict.AS_IS if function is not None else Verdict.ONLY_IN_SNAPSHOT
         items.append(Item("timers", "timers", verdict))
-        items += _keys(stored, function)
+        items += [] if function is None else _keys(stored, declared)
     return items
 
 
@@ -248,32 +251,20 @@ def in_short(message: str) -> str:
     return message
 
 
-def _keys(stored: StoredKeyed, function: object | None) -> Iterable[Item]:
-    if function is None:
-        return
-    hint = declared_key_type(function)
-    if hint is None or fits(_NO_KEY, hint):
-        if stored.key is not None:
-            why = "the program does not tell their type"
-            yield Item("keys", "keys", Verdict.AS_IS, type_words(stored.key), None, why)
-        return
+def _keys(stored: StoredKeyed, declared: DeclaredKeys | None) -> Iterable[Item]:
     shapes = stored.key_shapes
-    unread = any(map(too_large, stored.handles))
-    if not shapes and not unread:
+    if not shapes and not stored.keys_unread:
         return
-    words = " and ".join(sorted(map(shape_words, shapes)))
-    wrong = first_misfit(shapes, hint)
+    words = " and ".join(sorted(map(shape_words, shapes))) or None
+    if declared is None:
+        yield Item("keys", "keys", Verdict.AS_IS, words, None, "the program does not tell their type")
+        return
+    wrong = first_misfit(shapes, declared.hint)
     if wrong is None:
-        yield Item(
-            "keys", "keys", Verdict.AS_IS, words or None, hint_words(hint), NOT_ALL if unread else None
-        )
+        unread = NOT_ALL if stored.keys_unread else None
+        yield Item("keys", "keys", Verdict.AS_IS, words, hint_words(declared.hint), unread)
         return
-    why = f"{shape_words(wrong)} to {hint_words(hint)}: {KEYS_MAY_NOT}"
-    yield Item("keys", "keys", Verdict.INCOMPATIBLE, words, hint_words(hint), why)
-
-
-class _NoKey:
-    """A class that no key is of: a type that it fits says nothing about keys."""
-
-
-_NO_KEY: Final = _NoKey
+    why = (
+        f"{shape_words(wrong)} to {hint_words(declared.hint)}, as {declared.teller} declares: {KEYS_MAY_NOT}"
+    )
+    yield Item("keys", "keys", Verdict.INCOMPATIBLE, words, hint_words(declared.hint), why)

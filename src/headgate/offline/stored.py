@@ -18,17 +18,17 @@ import pyarrow.parquet as pq
 from headgate.checkpoint.data_files import read_handle
 from headgate.checkpoint.storage.base import RandomAccess
 from headgate.common.errors import StorageError
+from headgate.common.key_types import KEYS_READ, Shape, shape_of, shapes_of
 from headgate.common.ports import Disk
 from headgate.common.stored_paths import inside
 from headgate.runtime.operators.stored_state import StoredNativeState
 from headgate.serde.arrow_columns import RAW
 from headgate.state.backend import BlobReader
-from headgate.state.canonical.keys import KEY, KeyColumns, Shape, key_description, shape_of
+from headgate.state.canonical.keys import KEY, KeyColumns
 from headgate.state.canonical.layout import TIMER, TIMER_SECTIONS, TableInfo, table_info
 from headgate.state.changelog.sections import changed_name
 from headgate.state.heap.blob import BytesBlob, Header, Section, read_chunks, read_header, split_chunk
 from headgate.state.heap.snapshot import KEY_SERIALIZER
-from headgate.state.key_types import KEYS_READ
 from headgate.state.snapshots import FileRange, KeyedStateHandle, NativeFiles, StateHandle
 
 NATIVE_BYTES_READ: Final = 256 << 20
@@ -197,7 +197,7 @@ def _table_shapes(disk: Disk, file: FileRange) -> set[Shape]:
     left = KEYS_READ
     for batch in parquet.iter_batches(columns=columns):
         keys = KeyColumns(info.key).keys(dict(zip(batch.schema.names, batch.columns, strict=True)))
-        shapes.update(map(shape_of, keys))
+        shapes |= shapes_of(keys)
         left -= len(keys)
         if left <= 0:
             break
@@ -213,7 +213,7 @@ def _blob_shapes(blob: BlobReader) -> set[Shape]:
         left = KEYS_READ
         for chunk in section.chunks:
             (part,) = read_chunks(blob, body, section, [chunk])
-            shapes.update(map(shape_of, KEY_SERIALIZER.decode_many(split_chunk(part)[0], chunk.count)))
+            shapes |= shapes_of(KEY_SERIALIZER.decode_many(split_chunk(part)[0], chunk.count))
             left -= chunk.count
             if left <= 0:
                 break
@@ -230,37 +230,6 @@ def _native_shapes(disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> 
             for store in stores
             for raw, _ in islice(store.items(), KEYS_READ)
         }
-
-
-def described_key(disk: Disk, stored: Sequence[KeyedStateHandle]) -> dict[str, Any] | None:
-    """The type of some stored key; None where no key is stored, or none that a column holds.
-
-    Raises:
-        StorageError: the first keys are damaged.
-    """
-    for key in _first_keys(disk, stored):
-        return key_description(key)
-    for keyed in stored:
-        for table in keyed.tables or ():
-            return _info(disk, table.range()).key
-    return None
-
-
-def _first_keys(disk: Disk, stored: Sequence[KeyedStateHandle]) -> Iterator[Any]:
-    for keyed in stored:
-        if keyed.tables is not None:
-            continue
-        blob = RangeReader(disk, keyed.handle)
-        header, body = read_header(blob)
-        for section in header.sections:
-            if section.chunks:
-                yield _first_key(blob, body, section)
-
-
-def _first_key(blob: BlobReader, body: int, section: Section) -> Any:
-    chunk = section.chunks[0]
-    (part,) = read_chunks(blob, body, section, [chunk])
-    return KEY_SERIALIZER.decode_many(split_chunk(part)[0], chunk.count)[0]
 
 
 def _entries(section: Section) -> int:

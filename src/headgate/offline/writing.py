@@ -14,6 +14,7 @@ import msgspec
 from headgate.checkpoint.data_files import DataFileWriter
 from headgate.checkpoint.layout import table_name
 from headgate.common.errors import InternalError
+from headgate.common.key_types import Shape, shapes_of, stored_shapes
 from headgate.common.keygroups import key_groups_of_keys
 from headgate.common.ports import Disk
 from headgate.offline.entries import portions
@@ -63,18 +64,23 @@ class StateWriter:
             spools = {name: Spool(self._folder) for name in sorter.forms}
             for spool in spools.values():
                 stack.callback(spool.close)
-            blob = _Blob(spools, self._sections(sorter, index, spools), (first, last), max_parallelism)
+            shapes: set[Shape] = set()
+            sections = self._sections(sorter, index, spools, shapes)
+            blob = _Blob(spools, sections, (first, last), max_parallelism)
+            told = stored_shapes(shapes)
             if self._form == CANONICAL:
                 tables = self._tables(blob, sorter, uid, index)
                 size = sum(table.length for table in tables)
-                return KeyedStateHandle(first, last, Inline(b""), size, tables=tables)
+                return KeyedStateHandle(first, last, Inline(b""), size, tables=tables, key_types=told)
             name = f"data/{number}-s{index}{self._mark}"
             self.names.append(name)
-            return KeyedStateHandle(
-                first, last, DataFileWriter(self._disk).write(name, blob.parts()), blob.size
-            )
+            handle = DataFileWriter(self._disk).write(name, blob.parts())
+            return KeyedStateHandle(first, last, handle, blob.size, key_types=told)
 
-    def _sections(self, sorter: Sorter, index: int, spools: Mapping[str, Spool]) -> list[stored.Section]:
+    def _sections(
+        self, sorter: Sorter, index: int, spools: Mapping[str, Spool], shapes: set[Shape]
+    ) -> list[stored.Section]:
+        """Also adds the types of all keys, those of timers included, to `shapes`."""
         sections = []
         for name, form in sorter.forms.items():
             chunks = []
@@ -84,6 +90,7 @@ class StateWriter:
                 chunks.append(stored.Chunk(chunk.group, spool.size, len(data), len(chunk.keys), crc32(data)))
                 spool.append([data])
                 self.entries += len(chunk.keys)
+                shapes |= shapes_of(chunk.keys)
             sections.append(stored.Section(name, form.target.schema, chunks))
         return sections
 

@@ -43,10 +43,12 @@ _MAKERS: dict[type[Node], Callable[[OperatorContext, Any], Operator]] = {
     TimestampsNode: lambda context, node: TimestampsOperator(context, node.strategy),
     # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
     ProcessNode: lambda context, node: ProcessOperator(context, copy.copy(node.function)),
-    KeyedProcessNode: lambda context, node: KeyedProcessOperator(context, copy.copy(node.function), node.key),
+    KeyedProcessNode: lambda context, node: KeyedProcessOperator(
+        context, copy.copy(node.function), node.key, node.keys
+    ),
     BroadcastProcessNode: lambda context, node: BroadcastProcessOperator(context, copy.copy(node.function)),
     KeyedBroadcastProcessNode: lambda context, node: KeyedBroadcastProcessOperator(
-        context, copy.copy(node.function), node.key
+        context, copy.copy(node.function), node.key, node.keys
     ),
     SinkNode: lambda context, node: SinkOperator(context, node.sink),
 }

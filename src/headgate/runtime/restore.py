@@ -26,6 +26,7 @@ from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode,
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.in_flight.shares import check_receivers, old_parallelism
 from headgate.runtime.operators.split_marks import MARKS
+from headgate.runtime.restored_keys import check_keys
 from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle, OperatorSubtaskState
 from headgate.state.unclaimed import unclaimed
 
@@ -92,6 +93,7 @@ def check_compatible(
             f"{called(checkpoint)} holds {lost[0]}, or leave it behind with --allow-non-restored-state "
             f"({IGNORE_UNCLAIMED_STATE.key}=true)"
         )
+    check_keys(plan, checkpoint, called(checkpoint))
     check_receivers(plan, checkpoint)
 
 

@@ -104,6 +104,8 @@ class KeyedStateHandle(msgspec.Struct, frozen=True):
         log: changes since the blob was written, oldest first; some may be of earlier checkpoints.
         tables: of a savepoint in the canonical format, each state that holds something as a file, in place
             of the blob, which is empty; None otherwise.
+        key_types: the types of all keys that were seen, as `common.key_types.stored_shapes` gives them; empty
+            where the operator has neither state nor timers; None: not known, the stored keys themselves tell.
     """
 
     first_group: int
@@ -113,6 +115,7 @@ class KeyedStateHandle(msgspec.Struct, frozen=True):
     native: NativeFiles | None = None
     log: list[StateHandle] = []
     tables: list[StateTable] | None = None
+    key_types: list[Any] | None = None
 
     def handles(self) -> list[StateHandle]:
         """Everything that it refers to."""

@@ -122,6 +122,23 @@ def test_a_question_finds_its_subtask_over_the_wire_and_back(key: Any) -> None:
     assert outcomes.all == [(2, None), (1.5, None)]
 
 
+def number_of(record: str) -> int:
+    """A key of a declared type."""
+    return len(record)
+
+
+def test_a_key_of_another_type_than_declared_is_refused() -> None:
+    """Nothing can ever be under it; a key that equals one of the declared type may be asked."""
+    env = hg.Environment(parallelism=2)
+    keyed = env.from_source(collection_source(["ada"]), uid="in").key_by(number_of)
+    keyed.process(Visits(), uid="visits").collect_later(uid="out")
+    queries, outcomes = StateQueries(env.plan()), Outcomes()
+    said = "key '3' of type str, and key function number_of declares keys of type int"
+    with pytest.raises(UsageError, match=said):
+        queries.ask(1, "visits", "count", "3", outcomes)
+    assert queries.ask(1, "visits", "count", True, outcomes)[1].uid == "visits"
+
+
 def test_names_that_are_not_there_are_told_with_those_that_are() -> None:
     """Before anything is sent."""
     queries, outcomes = StateQueries(plan()), Outcomes()

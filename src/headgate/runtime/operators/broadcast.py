@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from headgate.common.key_types import DeclaredKeys
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.selectors import KeySelector
@@ -55,8 +56,9 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         context: OperatorContext,
         function: KeyedBroadcastProcessFunction[Any, Any, Any, Any],
         key: KeySelector,
+        keys: DeclaredKeys | None = None,
     ) -> None:
-        super().__init__(context, cast(Any, function), key)
+        super().__init__(context, cast(Any, function), key, keys)
         self._process_broadcast = function.process_broadcast
         self._broadcast_ctx = BroadcastSideContext(self._side, context.clock, self._apply_to_all_keys)
 

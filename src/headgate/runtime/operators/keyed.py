@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from headgate.api.functions import KeyedProcessFunction, OnTimerContext
 from headgate.api.state import declared_state
 from headgate.common.errors import InternalError, UsageError
+from headgate.common.key_types import DeclaredKeys
 from headgate.common.keygroups import key_group, key_group_range, shortened
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.timers import TimerQueue
@@ -35,6 +35,7 @@ from headgate.runtime.operators.base import (
     user_error,
 )
 from headgate.runtime.operators.firing import Firing, Slice
+from headgate.runtime.operators.key_types import KeyTypes
 from headgate.runtime.operators.keyed_loop import LoopShape, compile_keyed_loop
 from headgate.runtime.operators.keyed_state import (
     PendingKeyedState,
@@ -46,7 +47,6 @@ from headgate.runtime.operators.keyed_state import (
 from headgate.runtime.operators.operator_state import FunctionState
 from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
 from headgate.state.backend import MigrationProgress, StoredValue
-from headgate.state.key_types import KEYS_READ, declared_key_type, hint_words, misfit, shape_words
 from headgate.state.ttl.expiry import TtlStatistics
 
 END_TIMERS_MAX = 1_000_000
@@ -127,11 +127,15 @@ class KeyedProcessOperator(Operator):
     _state_type: type[FunctionState] = FunctionState
 
     def __init__(
-        self, context: OperatorContext, function: KeyedProcessFunction[Any, Any, Any], key: KeySelector
+        self,
+        context: OperatorContext,
+        function: KeyedProcessFunction[Any, Any, Any],
+        key: KeySelector,
+        keys: DeclaredKeys | None = None,
     ) -> None:
         super().__init__(context)
         self._function, self._key = function, key
-        self._key_type = declared_key_type(function)
+        self._key_types = KeyTypes(context, keys)
         self._side = SideBuffer()
         self._ctx = KeyContext(self._side, context.clock)
         self._timers = self._ctx.timers
@@ -148,7 +152,7 @@ class KeyedProcessOperator(Operator):
         states = declared_state(self._function)
         self._backend = open_backend(where, states, groups, lambda: self._timers.current_watermark)
         self._opened = True
-        self._check_restored_keys()
+        self._key_types.restore(self._backend, states)
         self._timers.event = self._backend.event_timers
         self._timers.processing = self._backend.processing_timers
         self._eager, self._bound = split_handles(self._backend)
@@ -157,38 +161,6 @@ class KeyedProcessOperator(Operator):
         self._own = self._state_type(where, self._function)
         self._restore_time()
         self._function.open(where)
-
-    def _check_restored_keys(self) -> None:
-        """Refuse state under keys that the declared type cannot find: every state would seem to be empty.
-
-        Raises:
-            UsageError: such a key is stored.
-        """
-        if self._key_type is None or not any(state.keyed for state in self.context.restored):
-            return
-        for name in declared_state(self._function):
-            wrong = misfit(islice(self._backend.keys(name), KEYS_READ), self._key_type)
-            if wrong is not None:
-                raise UsageError(
-                    f"the checkpoint holds state {name!r} of {self.context.label} under keys of type "
-                    f"{shape_words(wrong)}, and the function declares keys of type "
-                    f"{hint_words(self._key_type)}, so nothing of it would be found; declare the type as it "
-                    "was, or rewrite the keys with `headgate savepoint migrate --rekey`"
-                )
-
-    def check_keys(self, keys: Any) -> None:
-        """Refuse keys of a batch that are not of the declared type.
-
-        Raises:
-            UsageError: a key is of another type.
-        """
-        wrong = misfit(keys, self._key_type)
-        if wrong is not None:
-            raise UsageError(
-                f"{self.context.label} got a key of type {shape_words(wrong)}, and the function declares "
-                f"keys of type {hint_words(self._key_type)}; make the key selector give that type, or "
-                "declare the type of the keys as the first argument of the function's base class"
-            )
 
     def _restore_time(self) -> None:
         """Event time goes on where the snapshot was taken, which may be in the middle of firing."""
@@ -320,7 +292,13 @@ class KeyedProcessOperator(Operator):
         pending = self._backend.snapshot_sync(checkpoint, self._completed)
         backend = self._backend
         keyed = PendingKeyedState(
-            self.context.uid, backend.groups, pending, self._mark, target, backend.targets
+            self.context.uid,
+            backend.groups,
+            pending,
+            self._mark,
+            target,
+            backend.targets,
+            self._key_types.stored(backend),
         )
         return self._own.snapshot(keyed)
 
@@ -493,7 +471,9 @@ class _Run:
         self._loop = compile_keyed_loop(shape)
         self._at = [0]
         keys = keys_blamed(operator.context, batch, operator._key, lambda: batch.keys(operator._key))
-        operator.check_keys(keys)
+        # All keys of a column are of one type.
+        one_type = columnar and not callable(operator._key)
+        operator._key_types.look(keys[:1] if one_type else keys)
         operator._backend.prefetch(keys)
         self._arguments = (
             keys,

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from headgate.api.state import StateDescriptor
 from headgate.runtime.operators.base import OperatorContext, StateFiles, TableFiles
 from headgate.runtime.operators.stored_state import state_of_tables, stored_state, with_log
@@ -117,6 +119,7 @@ class PendingKeyedState:
     watermark: int
     firing_to: int | None = None
     targets: Mapping[str, Target] = field(default_factory=dict)
+    key_types: list[Any] | None = None
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
         """See `runtime.operators.base.PendingState`."""
@@ -124,6 +127,7 @@ class PendingKeyedState:
             keyed = files.write_tables(self.uid, self.pending, self.groups, self.targets)
         else:
             keyed = self.pending.store(self.uid, files)
+        keyed = msgspec.structs.replace(keyed, key_types=self.key_types)
         return OperatorSubtaskState(self.uid, keyed, watermark=self.watermark, firing_to=self.firing_to)
 
     def release(self) -> None:

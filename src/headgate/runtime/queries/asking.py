@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from headgate.api.state import StateDescriptor, StateKind, declared_state
 from headgate.common.errors import HeadgateError, NoEntryError, OperatingError, UsageError
+from headgate.common.key_types import DeclaredKeys, fits, hint_words, shape_of, shape_words
 from headgate.common.keygroups import key_group, operator_index_for_key_group, shortened
 from headgate.graph.logical import KeyedProcessNode
 from headgate.graph.physical import PhysicalPlan, Vertex
@@ -39,6 +40,7 @@ class _Keyed:
 
     vertex: Vertex
     states: Mapping[str, StateDescriptor]
+    keys: DeclaredKeys | None
 
 
 class StateQueries:
@@ -72,6 +74,7 @@ class StateQueries:
         if descriptor is None:
             names = ", ".join(map(repr, operator.states))
             raise UsageError(f"operator {uid!r} has no keyed state {state!r}; it has {names}")
+        _check_type(uid, key, operator.keys)
         group = key_group(key, self._plan.max_parallelism)
         if len(self._under_way) >= UNDER_WAY_MAX:
             raise OperatingError(
@@ -126,10 +129,23 @@ def _keyed_operators(plan: PhysicalPlan) -> dict[str, _Keyed]:
     found: dict[str, _Keyed] = {}
     for vertex in plan.vertices:
         for node in vertex.chain:
-            states = declared_state(node.function) if isinstance(node, KeyedProcessNode) else {}
-            if states:
-                found[node.uid or f"node-{node.id}"] = _Keyed(vertex, states)
+            if isinstance(node, KeyedProcessNode) and (states := declared_state(node.function)):
+                found[node.uid or f"node-{node.id}"] = _Keyed(vertex, states, node.keys)
     return found
+
+
+def _check_type(uid: str, key: Any, declared: DeclaredKeys | None) -> None:
+    """Refuse a key that no key of the stream can equal, as nothing would ever be found under it.
+
+    Raises:
+        UsageError: naming both types.
+    """
+    shape = shape_of(key)
+    if declared is not None and not fits(shape, declared.hint):
+        raise UsageError(
+            f"operator {uid!r} was asked for key {shortened(key)} of type {shape_words(shape)}, and "
+            f"{declared.teller} declares keys of type {hint_words(declared.hint)}; ask with such a key"
+        )
 
 
 def _value(question: _Question, answer: m.StateAnswer) -> Any:

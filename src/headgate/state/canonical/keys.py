@@ -15,6 +15,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from headgate.common.errors import StorageError
+from headgate.common.key_types import Shape, shape_of
 from headgate.serde.arrow_columns import RAW, ArrowColumn
 from headgate.serde.arrow_types import codec_of
 from headgate.serde.containers import tuple_form
@@ -29,19 +30,6 @@ _ANY: Final = ArrowColumn(KEY, _DYNAMIC.describe())
 _ANOTHER: Final = Beyond(None)
 """In place of a key of another type: what no typed column holds."""
 _TYPES: Final = frozenset({int, str, bytes, bool, float, dt.datetime, dt.date, UUID})
-
-Shape = type | tuple[Any, ...]
-"""A key's exact class; of a tuple, the shapes of its elements."""
-
-
-def shape_of(key: Any) -> Shape:
-    """The shape of a key.
-
-    Example:
-        >>> shape_of((1, ("a", True)))
-        (<class 'int'>, (<class 'str'>, <class 'bool'>))
-    """
-    return tuple(map(shape_of, key)) if key.__class__ is tuple else key.__class__
 
 
 def _form_of_shape(shape: Shape) -> Form | None:

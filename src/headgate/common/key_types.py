@@ -1,0 +1,239 @@
+"""Which stored keys a program can find: the rules for the types of keys, and how these are stored.
+
+A dict finds a key that is equal to a stored one, so the rules follow Python's equality: ``1`` and ``True``
+are one key, while ``1`` and ``"1"`` are two. Restore, running operator and ``check-upgrade`` all ask here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+Shape = type | tuple[Any, ...]
+"""A key's exact class; of a tuple, the shapes of its elements. The class `tuple` stands for any tuple."""
+
+_FOUND_AS: Final[tuple[tuple[type, frozenset[type]], ...]] = (
+    (bool, frozenset({bool, int})),
+    (int, frozenset({bool, int})),
+    (float, frozenset({bool, int, float})),
+    (str, frozenset({str})),
+    (bytes, frozenset({bytes})),
+    (dt.datetime, frozenset({dt.datetime})),
+    (dt.date, frozenset({dt.date})),
+    (UUID, frozenset({UUID})),
+)
+"""A declared type -> the classes of keys that may be equal to one of its. A `datetime` equals no `date`."""
+
+_CLASSES: Final[tuple[type, ...]] = (*(cls for cls, _ in _FOUND_AS), tuple)
+_STORED_AS: Final = {cls.__name__: cls for cls in _CLASSES}
+
+KEYS_READ: Final = 1_000_000
+"""Keys of each state of each subtask that are looked at where a snapshot does not tell their types."""
+
+TUPLES_MAX: Final = 32
+"""Different types of tuples that are told apart; from then on all tuples count as of one type."""
+
+
+class DeclaredKeys(NamedTuple):
+    """The type of keys that a program declares for an operator.
+
+    Attributes:
+        hint: the type.
+        teller: who declares it, in words: "function Count", "key function by_user", "field 'user' of Visit".
+    """
+
+    hint: Any
+    teller: str
+
+
+def shape_of(key: Any) -> Shape:
+    """The shape of a key.
+
+    Example:
+        >>> shape_of((1, ("a", True)))
+        (<class 'int'>, (<class 'str'>, <class 'bool'>))
+    """
+    return tuple(map(shape_of, key)) if key.__class__ is tuple else key.__class__
+
+
+def shapes_of(keys: Sequence[Any]) -> set[Shape]:
+    """The shapes of many keys, in C loops unless tuples are of different shapes.
+
+    Example:
+        >>> sorted(map(shape_words, shapes_of([1, "a", True])))
+        ['bool', 'int', 'str']
+    """
+    shapes: set[Shape] = set(map(type, keys))
+    if tuple not in shapes:
+        return shapes
+    if len(shapes) == 1:
+        try:
+            columns = [set(map(type, column)) for column in zip(*keys, strict=True)]
+        except ValueError:
+            columns = []
+        if columns and all(len(column) == 1 and tuple not in column for column in columns):
+            return {tuple(cls for (cls,) in columns)}
+    return set(map(shape_of, keys))
+
+
+def fits(shape: Shape, declared: Any) -> bool:
+    """Whether a key of this shape may be equal to a key of the declared type.
+
+    A type that says nothing fits all keys: `Any`, or a class that is no subclass of a type of keys.
+    An `IntEnum` is judged as int, a `StrEnum` as str, a NamedTuple as the tuple of its fields.
+
+    Example:
+        >>> fits(int, str), fits(bool, int), fits((int, str), tuple[int, int]), fits(int, int | str)
+        (False, True, False, True)
+    """
+    origin = get_origin(declared)
+    if origin is Annotated:
+        return fits(shape, get_args(declared)[0])
+    if origin in (Union, UnionType):
+        return any(fits(shape, one) for one in get_args(declared))
+    if origin is Literal:
+        return any(fits(shape, type(value)) for value in get_args(declared))
+    for wrapped in ("__supertype__", "__value__"):  # of NewType, and of a type alias
+        if hasattr(declared, wrapped) and not isinstance(declared, type):
+            return fits(shape, getattr(declared, wrapped))
+    if declared is None or declared is type(None):
+        return shape is type(None)
+    if origin is tuple:
+        return _fits_tuple(shape, get_args(declared))
+    return _fits_class(shape, declared) if isinstance(declared, type) else True
+
+
+def _fits_tuple(shape: Shape, parts: tuple[Any, ...]) -> bool:
+    if not isinstance(shape, tuple):
+        return shape is tuple
+    if len(parts) == 2 and parts[1] is Ellipsis:
+        return all(fits(one, parts[0]) for one in shape)
+    return len(shape) == len(parts) and all(map(fits, shape, parts))
+
+
+def _fits_class(shape: Shape, declared: type) -> bool:
+    if issubclass(declared, tuple):
+        fields = _fields_of(declared)
+        return isinstance(shape, tuple) or shape is tuple if fields is None else _fits_tuple(shape, fields)
+    for cls, found in _FOUND_AS:
+        if issubclass(declared, cls):
+            return shape in found
+    return True
+
+
+def _fields_of(declared: type) -> tuple[Any, ...] | None:
+    """The types of a NamedTuple's fields; None where they are not known."""
+    names = getattr(declared, "_fields", None)
+    if not names:
+        return None
+    try:
+        hints = get_type_hints(declared)
+    except Exception:  # an annotation is arbitrary code of the user's
+        hints = {}
+    return tuple(hints.get(name, Any) for name in names)
+
+
+class _NoKey:
+    """A class that no key is of: a type that it fits says nothing about keys."""
+
+
+def says_nothing(declared: Any) -> bool:
+    """Whether a declared type leaves the type of keys open.
+
+    Example:
+        >>> says_nothing(Any), says_nothing(int), says_nothing(tuple[Any, int])
+        (True, False, False)
+    """
+    return fits(_NoKey, declared)
+
+
+def first_misfit(shapes: Iterable[Shape], declared: Any) -> Shape | None:
+    """One of the shapes that does not fit; always the same one."""
+    wrong = sorted((shape for shape in shapes if not fits(shape, declared)), key=shape_words)
+    return wrong[0] if wrong else None
+
+
+def may_find(shape: Shape, stored: Iterable[Shape]) -> bool:
+    """Whether a key of this shape may be equal to one of the stored shapes.
+
+    Example:
+        >>> may_find(bool, {int}), may_find(str, {int}), may_find((str, bool), {(str, int)})
+        (True, False, True)
+    """
+    return any(_alike(shape, one) or _alike(one, shape) for one in stored)
+
+
+def _alike(shape: Shape, other: Shape) -> bool:
+    if isinstance(shape, tuple) and isinstance(other, tuple):
+        pairs = zip(shape, other, strict=False)
+        return len(shape) == len(other) and all(_alike(a, b) or _alike(b, a) for a, b in pairs)
+    return fits(shape, other) if isinstance(other, type) else False
+
+
+def with_tuples_bounded(shapes: Iterable[Shape]) -> frozenset[Shape]:
+    """The same shapes; the class `tuple` in place of all tuples where these are too many."""
+    found = frozenset(shapes)
+    tuples = [shape for shape in found if isinstance(shape, tuple)]
+    if tuple in found or len(tuples) > TUPLES_MAX:
+        return frozenset({tuple, *(shape for shape in found if not isinstance(shape, tuple))})
+    return found
+
+
+def stored_shapes(shapes: Iterable[Shape]) -> list[Any]:
+    """Shapes as plain values, for the metadata of a checkpoint; always in the same order.
+
+    Example:
+        >>> stored_shapes({(int, (str, bytes)), int})
+        ['int', ['int', ['str', 'bytes']]]
+    """
+    ordered = sorted(with_tuples_bounded(shapes), key=shape_words)
+    return [_stored(shape) for shape in ordered]
+
+
+def _stored(shape: Shape) -> Any:
+    return list(map(_stored, shape)) if isinstance(shape, tuple) else shape.__name__
+
+
+def shapes_of_stored(stored: Any) -> frozenset[Shape] | None:
+    """The shapes that :func:`stored_shapes` made plain; None where they are not known.
+
+    Example:
+        >>> shapes_of_stored(["int", ["int"]]) == {int, (int,)}, shapes_of_stored(["other"])
+        (True, None)
+    """
+    if not isinstance(stored, list):
+        return None
+    try:
+        return frozenset(map(_shape, stored))
+    except KeyError:
+        return None
+
+
+def _shape(stored: Any) -> Shape:
+    return tuple(map(_shape, stored)) if isinstance(stored, list) else _STORED_AS[str(stored)]
+
+
+def shape_words(shape: Shape) -> str:
+    """What messages call it.
+
+    Example:
+        >>> shape_words((int, (str, bytes)))
+        'tuple[int, tuple[str, bytes]]'
+    """
+    if isinstance(shape, tuple):
+        return f"tuple[{', '.join(map(shape_words, shape)) or '()'}]"
+    return shape.__name__
+
+
+def hint_words(declared: Any) -> str:
+    """What messages call a declared type.
+
+    Example:
+        >>> hint_words(str), hint_words(tuple[int, str])
+        ('str', 'tuple[int, str]')
+    """
+    plain = isinstance(declared, type) and get_origin(declared) is None
+    return declared.__name__ if plain else str(declared).replace("typing.", "")

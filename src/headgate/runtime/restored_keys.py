@@ -1,0 +1,44 @@
+"""Whether a program can find the state of a checkpoint under the keys that it asks for, by their types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headgate.common.errors import UsageError
+from headgate.common.key_types import DeclaredKeys, Shape, first_misfit, shapes_of_stored
+from headgate.graph.logical import KeyedProcessNode
+from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.operators.key_types import other_type
+from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
+
+
+def check_keys(plan: PhysicalPlan, checkpoint: CheckpointMetadata, called: str) -> None:
+    """Refuse state under keys of another type than the program declares.
+
+    Where the metadata does not tell the types of the keys, the workers look at the restored keys themselves.
+
+    Args:
+        plan: what is to run.
+        checkpoint: what it is to start from.
+        called: what messages call the checkpoint.
+
+    Raises:
+        UsageError: naming the operator and both types.
+    """
+    for node in (node for vertex in plan.vertices for node in vertex.chain):
+        if isinstance(node, KeyedProcessNode) and node.keys is not None and node.uid is not None:
+            states = checkpoint.operators.get(node.uid, [])
+            wrong = misfit_of((state.keyed for state in states if state.keyed is not None), node.keys)
+            if wrong is not None:
+                raise UsageError(other_type(f"{called} holds state of {node.uid!r}", wrong, node.keys))
+
+
+def told_shapes(keyed: KeyedStateHandle) -> frozenset[Shape] | None:
+    """The types of a subtask's keys as the metadata tells them; None where it does not."""
+    return frozenset() if keyed.tables == [] else shapes_of_stored(keyed.key_types)
+
+
+def misfit_of(stored: Iterable[KeyedStateHandle], declared: DeclaredKeys) -> Shape | None:
+    """A type of stored keys that is not the declared one; always the same one."""
+    told = (told_shapes(keyed) for keyed in stored)
+    return first_misfit({shape for shapes in told if shapes for shape in shapes}, declared.hint)

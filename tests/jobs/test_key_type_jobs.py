@@ -1,0 +1,427 @@
+"""State under keys of one type, and a program that asks for another: check, restore and run refuse it."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple, NewType
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+import pytest
+from mini_jobs import environment, json_lines
+from running_jobs import Valve, wait_until
+
+import headgate as hg
+from headgate.checkpoint.metadata.registry import decode_metadata, encode_metadata
+from headgate.checkpoint.opening import open_checkpoint
+from headgate.offline import migrating
+from headgate.offline.judging import Judgement
+from headgate.offline.report import UpgradeReport, Verdict
+from headgate.offline.reslicing import reslice
+from headgate.offline.rewriting import rewrite
+
+NUMBERS = count(9100)
+HALF, KEYS = 20, 5
+BACKENDS: dict[str, dict[str, Any]] = {
+    "heap": {},
+    "changelog": {"state.changelog.enabled": True},
+    "rocksdb": {"state.backend.type": "rocksdb"},
+    "incremental": {"state.backend.type": "rocksdb", "execution.checkpointing.incremental": True},
+}
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+class Word(enum.StrEnum):
+    ANT = "ant"
+
+
+class Pair(NamedTuple):
+    name: str
+    number: int
+
+
+UserId = NewType("UserId", int)
+
+
+@dataclass
+class ByNumber:
+    user: int
+    shop: str = "a"
+
+
+@dataclass
+class ByName:
+    user: str
+    shop: str = "a"
+
+
+def number(n: int) -> int:
+    """An int, as annotated."""
+    return n % KEYS
+
+
+def name(n: int) -> str:
+    """A str, as annotated."""
+    return str(n % KEYS)
+
+
+def wrongly_told(n: int) -> int:
+    """A str, annotated as int."""
+    return str(n % KEYS)  # type: ignore[return-value]
+
+
+def truth(n: int) -> bool:
+    """A bool."""
+    return n % 2 == 0
+
+
+def pair(n: int) -> tuple[str, int]:
+    """A tuple."""
+    return str(n % KEYS), n % 2
+
+
+def turned(n: int) -> tuple[int, str]:
+    """A tuple of other types."""
+    return n % KEYS, str(n % 2)
+
+
+def mixed(n: int) -> Any:
+    """Ints and strs."""
+    return str(n % KEYS) if n % 2 else n % KEYS
+
+
+def by_number(n: int) -> ByNumber:
+    """A record with an int."""
+    return ByNumber(n % KEYS)
+
+
+def by_name(n: int) -> ByName:
+    """A record with a str."""
+    return ByName(str(n % KEYS))
+
+
+def silent(selector: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same key function without annotations."""
+    return lambda record: selector(record)
+
+
+SILENT = silent(number)
+
+
+class Count(hg.KeyedProcessFunction[Any, Any, Any]):
+    """Declares nothing of its keys."""
+
+    count: hg.ValueState[int] = hg.value_state(default=0)
+
+    def process(self, record: Any, ctx: Any) -> Iterator[Any]:
+        self.count.value += 1
+        yield [ctx.key, self.count.value]
+
+
+def counting(keys: Any) -> type[Count]:
+    """The function with keys of a declared type."""
+
+    class Declared(hg.KeyedProcessFunction[keys, Any, Any]):  # type: ignore[valid-type]
+        count: hg.ValueState[int] = hg.value_state(default=0)
+        process = Count.process
+
+    return Declared  # type: ignore[return-value]
+
+
+class OnlyTimers(hg.KeyedProcessFunction[Any, Any, Any]):
+    """Has no state."""
+
+    def process(self, record: Any, ctx: Any) -> Iterator[Any]:
+        ctx.timers.register_processing_time(2**50)
+        yield record
+
+
+class Nothing(hg.KeyedProcessFunction[Any, Any, Any]):
+    """Has neither state nor timers."""
+
+    def process(self, record: Any, ctx: Any) -> Iterator[Any]:
+        yield record
+
+
+class Both(hg.KeyedBroadcastProcessFunction[str, Any, Any, Any]):
+    """Declares keys of type str, and has a broadcast side."""
+
+    count: hg.ValueState[int] = hg.value_state(default=0)
+
+    def process(self, record: Any, ctx: Any) -> Iterator[Any]:
+        yield record
+
+    def process_broadcast(self, record: Any, ctx: Any) -> Iterator[Any]:
+        yield from ()
+
+
+@dataclass
+class Program:
+    """One version of a program; its records are whole numbers, or what `made` makes of them."""
+
+    function: type[Any] = Count
+    key: Any = SILENT
+    made: Callable[[int], Any] | None = None
+    backend: str = "heap"
+    parallelism: int = 2
+
+    def env(self, folder: Path, limit: float = float("inf")) -> hg.Environment:
+        config = {"restart-strategy.type": "none", "pipeline.max-parallelism": 128, **BACKENDS[self.backend]}
+        if "rocksdb" in str(config):
+            config["state.backend.rocksdb.memory.fixed-per-slot"] = "16mb"
+        env = environment(self.parallelism, config)
+        env.checkpoints(every="10ms", storage=str(folder / "checkpoints"))
+        stream: Any = env.from_source(Valve(next(NUMBERS), limit, range(2 * HALF)), uid="in")
+        if self.made is not None:
+            stream = stream.map(self.made)
+        keyed = stream.key_by(*self.key) if isinstance(self.key, tuple) else stream.key_by(self.key)
+        if issubclass(self.function, hg.KeyedBroadcastProcessFunction):
+            keyed = keyed.connect(env.from_collection([], uid="rules").broadcast())
+        keyed.process(self.function(), uid="count").write_json(str(folder / "out"), uid="out")
+        return env
+
+
+def stopped(program: Program, folder: Path, form: str = "canonical") -> str:
+    """The savepoint that a job with half of its input was stopped with."""
+    with program.env(folder, HALF).execute_async("keys") as job:
+        wait_until(lambda: job.done or _read(job) == HALF, "the first half came")
+        uri = job.stop(str(folder / "savepoints"), format=form)
+        job.result()
+    return unquote(urlsplit(uri).path)
+
+
+def _read(job: Any) -> int:
+    return sum(vertex.records_in for vertex in job.status().vertices if "in" in vertex.uids)
+
+
+def judged(snapshot: str, program: Program, folder: Path) -> UpgradeReport:
+    """What `headgate check-upgrade` says."""
+    disk, metadata = open_checkpoint(snapshot)
+    env = program.env(folder)
+    return Judgement(disk, metadata, env.program.nodes(), env.plan("keys")).report(snapshot, "keys")
+
+
+def keys_item(report: UpgradeReport) -> Any:
+    """What it says of the keys."""
+    (count,) = [operator for operator in report.operators if operator.uid == "count"]
+    return next(item for item in count.items if item.name == "keys")
+
+
+def without_types(snapshot: str) -> str:
+    """The same savepoint as it would have been before the types of keys were stored."""
+    file = Path(snapshot) / "_metadata"
+    metadata = decode_metadata(file.read_bytes(), "it")
+    operators = {
+        uid: [
+            state if state.keyed is None else msgspec.structs.replace(
+                state, keyed=msgspec.structs.replace(state.keyed, key_types=None)
+            )
+            for state in states
+        ]
+        for uid, states in metadata.operators.items()
+    }  # fmt: skip
+    file.write_bytes(encode_metadata(msgspec.structs.replace(metadata, operators=operators)))
+    return snapshot
+
+
+def refused(snapshot: str, program: Program, folder: Path, stored: str, declared: str) -> None:
+    """Demand that check and run refuse the program, and that both name both types."""
+    item = keys_item(judged(snapshot, program, folder))
+    assert (item.verdict, item.stored, item.declared) == (Verdict.INCOMPATIBLE, stored, declared)
+    said = (
+        rf"under keys of type .*{_plain(stored)}.*declares keys of type {_plain(declared)}.*savepoint migrate"
+    )
+    with pytest.raises(hg.HeadgateError, match=said):
+        program.env(folder).execute("keys", restore_from=snapshot)
+
+
+def _plain(words: str) -> str:
+    return words.rpartition(" and ")[2].replace("[", r"\[").replace("|", r"\|").replace(".", r"\.")
+
+
+def goes_on(
+    snapshot: str, program: Program, folder: Path, same: Callable[[Any], Any] = lambda key: key
+) -> None:
+    """Demand that the check passes, and that the run finds the state: each key's counts go on."""
+    report = judged(snapshot, program, folder)
+    assert report.restorable, report
+    program.env(folder).execute("keys", restore_from=snapshot)
+    counts: dict[Any, list[int]] = {}
+    for key, n in json_lines(folder / "out"):
+        counts.setdefault(same(tuple(key) if isinstance(key, list) else key), []).append(n)
+    assert sum(map(len, counts.values())) == 2 * HALF
+    assert {key: sorted(ns) for key, ns in counts.items()} == {
+        key: list(range(1, len(ns) + 1)) for key, ns in counts.items()
+    }
+
+
+OTHER = [
+    (Program(counting(int), number), Program(counting(str), name), "int", "str"),
+    (Program(), Program(counting(str), silent(name)), "int", "str"),
+    (Program(), Program(Count, name), "int", "str"),
+    (Program(Count, "user", by_number), Program(Count, "user", by_name), "int", "str"),
+    (Program(Count, ("user", "shop"), by_number), Program(Count, ("user", "shop"), by_name),
+     "tuple[int, str]", "tuple[str, str]"),
+    (Program(Count, name), Program(counting(Number), silent(number)), "str", "Number"),
+    pytest.param(Program(Count, pair), Program(Count, turned), "tuple[str, int]", "tuple[int, str]",
+                 marks=pytest.mark.ci),
+    (Program(Count, turned), Program(counting(Pair), silent(pair)), "tuple[int, str]", "Pair"),
+    (Program(Count, silent(mixed)), Program(Count, number), "int and str", "int"),
+    (Program(OnlyTimers), Program(OnlyTimers, name), "int", "str"),
+    (Program(), Program(Both, silent(name)), "int", "str"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after", "stored", "declared"), OTHER)
+def test_keys_of_another_type_are_refused(
+    before: Program, after: Program, stored: str, declared: str, tmp_path: Path
+) -> None:
+    """Else the new program would find none of its state, and nobody would hear of it."""
+    refused(stopped(before, tmp_path), after, tmp_path, stored, declared)
+
+
+SAME = [
+    (Program(), Program(Count, number)),
+    (Program(Count, truth), Program(counting(int), silent(lambda n: int(n % 2 == 0)))),
+    (Program(), Program(counting(Number), silent(number))),
+    (Program(), Program(counting(UserId), silent(number))),
+    (Program(counting(float), silent(number)), Program(Count, number)),
+    (Program(Count, pair), Program(counting(Pair), silent(pair))),
+    (Program(Count, silent(mixed)), Program(counting(int | str), silent(mixed))),
+    (Program(Count, silent(mixed)), Program(Count, silent(mixed))),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), SAME)
+def test_keys_that_equal_the_stored_ones_go_on(before: Program, after: Program, tmp_path: Path) -> None:
+    """True is 1, an enumeration's value is the value, a tuple is a tuple; and what is mixed stays mixed."""
+    goes_on(stopped(before, tmp_path), after, tmp_path)
+
+
+EACH = [
+    ("heap", "canonical", False),
+    ("incremental", "native", False),
+    ("rocksdb", "native", True),
+    pytest.param("heap", "native", True, marks=pytest.mark.ci),
+    pytest.param("incremental", "canonical", True, marks=pytest.mark.ci),
+    pytest.param("changelog", "native", False, marks=pytest.mark.ci),
+    pytest.param("changelog", "native", True, marks=pytest.mark.ci),
+    pytest.param("rocksdb", "canonical", False, marks=pytest.mark.ci),
+]
+
+
+@pytest.mark.parametrize(("backend", "form", "old"), EACH)
+def test_every_kind_of_snapshot_tells_the_type(backend: str, form: str, old: bool, tmp_path: Path) -> None:
+    """One without the types, too: the keys in its state decide. Another parallelism changes nothing."""
+    folder = stopped(Program(backend=backend), tmp_path, form)
+    snapshot = without_types(folder) if old else folder
+    refused(snapshot, Program(Count, name, backend=backend, parallelism=3), tmp_path, "int", "str")
+    goes_on(snapshot, Program(Count, number, backend=backend, parallelism=3), tmp_path)
+
+
+def test_the_types_outlive_rescaling_and_older_snapshots(tmp_path: Path) -> None:
+    """A job that goes on from a snapshot without the types writes them into its own, of all keys it has."""
+    snapshot = without_types(stopped(Program(), tmp_path))
+    env = Program(Count, silent(lambda n: "late"), parallelism=3).env(tmp_path, HALF)
+    with env.execute_async("keys", restore_from=snapshot) as job:
+        wait_until(lambda: job.done or job.status().checkpoints_completed, "the job runs")
+        later = job.stop(str(tmp_path / "later"))
+        job.result()
+    path = unquote(urlsplit(later).path)
+    seen = [state.keyed.key_types for state in open_checkpoint(path)[1].operators["count"] if state.keyed]
+    assert len(seen) == 3
+    assert {kind for kinds in seen for kind in kinds or ()} == {"int"}
+    refused(path, Program(Count, name), tmp_path, "int", "str")
+
+
+@pytest.mark.parametrize("form", ["canonical", "native"])
+def test_rewritten_snapshots_tell_the_types_that_they_hold(form: str, tmp_path: Path) -> None:
+    """Other key groups keep the types; a migration of the keys is the way to another one."""
+    snapshot = stopped(Program(), tmp_path, form)
+    resliced = str(tmp_path / "resliced")
+    reslice(snapshot, resliced, 128)
+    after = Program(Count, name)
+    refused(resliced, after, tmp_path, "int", "str")
+    migrated = str(tmp_path / "migrated")
+    change = migrating.Migration(
+        open_checkpoint(resliced)[1], after.env(tmp_path).plan("keys"), {"count": str}
+    )
+    rewrite(resliced, migrated, change)
+    refused(migrated, Program(Count, number), tmp_path, "str", "int")
+    goes_on(migrated, after, tmp_path, str)
+
+
+def falsely(n: int) -> ByNumber:
+    """A record with a str where it says int."""
+    return ByNumber(str(n))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        Program(counting(int), silent(name)),
+        Program(Count, wrongly_told),
+        Program(Count, "user", falsely),
+    ],
+)
+def test_a_running_job_refuses_keys_of_another_type_than_declared(program: Program, tmp_path: Path) -> None:
+    """Else its own checkpoint could not be restored; both types are named, and who declares."""
+    said = "got a key of type str, and .* declares keys of type int"
+    with pytest.raises(hg.HeadgateError, match=said):
+        program.env(tmp_path).execute("keys")
+
+
+def test_mixed_keys_that_nobody_declares_go_on_working(tmp_path: Path) -> None:
+    """A new type among them is told in the log only, where state was restored under others."""
+    Program(Count, silent(mixed)).env(tmp_path).execute("keys")
+    assert {type(key) for key, _ in json_lines(tmp_path / "out")} == {int, str}
+
+
+def test_other_keys_that_nobody_declares_are_told_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No check can see what a key function without annotations will give."""
+    snapshot = stopped(Program(), tmp_path)
+    item = keys_item(judged(snapshot, Program(Count, silent(name)), tmp_path))
+    assert (item.verdict, item.why) == (Verdict.AS_IS, "the program does not tell their type")
+    with caplog.at_level(logging.WARNING):
+        Program(Count, silent(name)).env(tmp_path).execute("keys", restore_from=snapshot)
+    told = [
+        record.getMessage() for record in caplog.records if "a key of type str came" in record.getMessage()
+    ]
+    assert told
+    assert "restored is under keys of type int" in told[0]
+    assert len(told) <= 2, "once for each subtask"
+
+
+def test_a_function_without_state_may_get_other_keys(tmp_path: Path) -> None:
+    """Nothing is lost there."""
+    snapshot = stopped(Program(Nothing), tmp_path)
+    program = Program(Nothing, name)
+    assert judged(snapshot, program, tmp_path).restorable
+    program.env(tmp_path).execute("keys", restore_from=snapshot)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (Number.ONE, "of type .*Number; expected int, .*; make the key selector give the member's value"),
+        (Word.ANT, "of type .*Word; expected int, .*; make the key selector give the member's value"),
+        (Pair("a", 1), r"of type .*Pair; expected int, .*; make the key selector give tuple\(...\) of it"),
+        (None, "a key is None of type NoneType; expected int"),
+        (("a", None), "a key is None of type NoneType; expected int"),
+    ],
+)
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_what_is_no_plain_key_is_refused(key: Any, said: str, parallelism: int, tmp_path: Path) -> None:
+    """A member of an enumeration would come back from a checkpoint as a plain value."""
+    with pytest.raises(hg.HeadgateError, match=said):
+        Program(Count, lambda n: key, parallelism=parallelism).env(tmp_path).execute("keys")
