@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
+import contextlib
+import gzip
 import io
+import lzma
 import stat
 import tarfile
+import tracemalloc
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +187,128 @@ def test_a_truncated_wheel(tmp_path: Path) -> None:
 def test_code_that_nobody_asked_for(check: str, findings: Findings) -> None:
     """Files that Python runs by itself at its start, or takes for its own, are none of a bundle's."""
     assert findings("hostile_program.py")[check] == "ok"
+
+
+LARGE = 200 << 20
+PACKERS: dict[str, Any] = {"tar.gz": gzip.open, "tar.bz2": bz2.open, "tar.xz": lzma.open}
+
+
+@contextlib.contextmanager
+def in_little_memory() -> Iterator[None]:
+    """Whatever happens takes less than a tenth of what the bomb unpacks to."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < LARGE // 10
+    finally:
+        tracemalloc.stop()
+
+
+def a_large_tar(path: Path, packer: Any, *headers: bytes, size: int = LARGE) -> Path:
+    """A packed tar of headers with a lot of zeros behind them, of which a kilobyte packs a megabyte."""
+    piece = bytes(1 << 20)
+    with packer(path, "wb", 1) if packer is not lzma.open else packer(path, "wb", preset=0) as made:
+        for header in headers:
+            made.write(header)
+        for _ in range(size >> 20):
+            made.write(piece)
+    return path
+
+
+def a_header(kind: bytes, size: int, name: str = "x") -> bytes:
+    """The header of an entry of a tar."""
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.size = kind, size
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE])
+@pytest.mark.parametrize("packer", PACKERS)
+def test_tar_bombs_before_the_first_file(kind: bytes, packer: str, inside: Path, tmp_path: Path) -> None:
+    """A name, a link's end or attributes that unpack to more than any have, however the tar is packed."""
+    bomb = a_large_tar(tmp_path / f"a.{packer}", PACKERS[packer], a_header(kind, LARGE))
+    with in_little_memory():
+        refused(bomb, inside, "the description of one entry has more than")
+    assert list(inside.iterdir()) == []
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+def test_tar_bombs(packer: str, inside: Path, tmp_path: Path) -> None:
+    """One large file: refused by what it says of itself, before anything is written."""
+    bomb = a_large_tar(tmp_path / f"a.{packer}", PACKERS[packer], a_header(tarfile.REGTYPE, LARGE))
+    with in_little_memory():
+        refused(bomb, inside, "all together unpacks to more than", Bounds(10, 1 << 20))
+    assert list(inside.iterdir()) == []
+
+
+def test_a_sparse_file_is_counted_with_its_holes(inside: Path, tmp_path: Path) -> None:
+    """A few bytes of a tar can say that a file has gigabytes of zeros."""
+    header = bytearray(a_header(tarfile.GNUTYPE_SPARSE, 0))
+    header[483:495] = b"%011o\0" % (1 << 32)
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    bomb = a_large_tar(tmp_path / "a.tar.gz", gzip.open, bytes(header), size=1 << 20)
+    with in_little_memory():
+        refused(bomb, inside, "all together unpacks to more than", Bounds(10, 1 << 30))
+
+
+def test_a_zip_bomb_that_is_a_link(inside: Path, tmp_path: Path) -> None:
+    """What a link leads to is read as far as any system takes it."""
+    bomb = tmp_path / "a.zip"
+    with zipfile.ZipFile(bomb, "w") as made:
+        entry = zipfile.ZipInfo("link")
+        entry.external_attr, entry.compress_type = (stat.S_IFLNK | 0o777) << 16, zipfile.ZIP_DEFLATED
+        with made.open(entry, "w") as file:
+            for _ in range(LARGE >> 20):
+                file.write(b"a" * (1 << 20))
+    with in_little_memory():
+        refused(bomb, inside, "links to a name of more than 4096 bytes")
+        refused(bomb, inside, "all together unpacks to more than", Bounds(10, 1 << 20))
+    assert list(inside.iterdir()) == []
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_bomb_in_one_piece(method: int, inside: Path, tmp_path: Path) -> None:
+    """Python takes a whole piece at once of what is packed so; wheels are not."""
+    bomb = tmp_path / "a.whl"
+    with zipfile.ZipFile(bomb, "w", method) as made:
+        made.writestr("big", bytes(32 << 20))
+    with in_little_memory():
+        refused(bomb, inside, "neither stored nor deflated")
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_zip_whose_list_is_too_long(wide: bool, inside: Path, tmp_path: Path) -> None:
+    """It is not read: Python would take it whole, and make an object of each entry."""
+    size = 65 << 20
+    end = b"PK\5\6" + bytes(4) + b"\1\0" * 2 + (0xFFFFFFFF if wide else size).to_bytes(4, "little") + bytes(6)
+    if wide:
+        record = b"PK\6\6" + (44).to_bytes(8, "little") + bytes(28) + size.to_bytes(8, "little") + bytes(8)
+        end = record + b"PK\6\7" + bytes(16) + end
+    with (tmp_path / "a.zip").open("wb") as made:
+        made.seek(size)
+        made.write(end)
+    with in_little_memory():
+        refused(tmp_path / "a.zip", inside, "its list of entries has 68157440 bytes")
+
+
+def test_an_archive_in_an_archive_stays_one(inside: Path, tmp_path: Path) -> None:
+    """What it unpacks to is nobody's concern, as nobody unpacks it."""
+    inner = a_wheel(tmp_path / "inner.zip", {"../out.py": bytes(1 << 20)})
+    unpack(a_wheel(tmp_path / "a.whl", {"inner.zip": inner.read_bytes()}), inside, Bounds(10, 1 << 20))
+    assert [path.name for path in inside.rglob("*")] == ["inner.zip"]
+
+
+def test_folders_count(inside: Path, tmp_path: Path) -> None:
+    """Also those that only stand in the names of others, and those that are too deep."""
+    many = a_wheel(tmp_path / "a.whl", {f"a{n}/b/c/x": b"" for n in range(3)})
+    refused(many, inside, "more than 10 entries and folders", Bounds(10, 1 << 20))
+    deep = a_wheel(tmp_path / "b.whl", {"d/" * 200 + "x": b""})
+    refused(deep, inside, "below more than 100 folders")
+    negative = bytearray(a_header(tarfile.REGTYPE, 0))
+    negative[124:136] = b"\xff" * 11 + b"\x00"
+    negative[148:156] = b" " * 8
+    negative[148:156] = b"%06o\0 " % sum(negative)
+    refused(
+        a_large_tar(tmp_path / "c.tar.gz", gzip.open, bytes(negative), size=1 << 20), inside, "its size is -"
+    )

@@ -16,10 +16,20 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
+from headgate.usercode.bundle.bounds import (
+    FOLDERS_DEEP_MAX,
+    PATH_BYTES_MAX,
+    STANDARD,
+    Bounds,
+    Tar,
+    open_tar,
+    open_zip,
+    refused,
+    zipped_link,
+)
 from headgate.usercode.bundle.environments import inside_of_names, parts_of
 from headgate.usercode.errors import UserCodeLoadError
 
@@ -30,22 +40,6 @@ _DAMAGED: Final = (
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError),
     RuntimeError,  # an encrypted zip, a compression that is not known, links in a circle
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How much an archive may hold.
-
-    Attributes:
-        files: entries.
-        bytes: unpacked, all together.
-    """
-
-    files: int = 200_000
-    bytes: int = 8 << 30
-
-
-STANDARD: Final = Bounds()
 
 
 def is_archive(name: str) -> bool:
@@ -80,10 +74,10 @@ def names_of(archive: Path, bounds: Bounds = STANDARD) -> list[str]:
     """
     with _named_in_errors(archive):
         if _is_zip(archive):
-            with zipfile.ZipFile(archive) as zipped:
+            with open_zip(archive, bounds) as zipped:
                 return zipped.namelist()
-        with tarfile.open(archive) as tarred:
-            return _names(_entries(tarred, archive, bounds))
+        with open_tar(archive) as tarred:
+            return _names(tarred.entries(bounds))
 
 
 def _is_zip(archive: Path) -> bool:
@@ -104,10 +98,6 @@ def _named_in_errors(archive: Path) -> Iterator[None]:
         raise UserCodeLoadError(f"archive {str(archive)!r} cannot be unpacked: {error}") from error
 
 
-def _refused(archive: Path, name: str, why: str) -> UserCodeLoadError:
-    return UserCodeLoadError(f"archive {str(archive)!r} is refused at entry {name!r}: {why}")
-
-
 class _Writer:
     """Writes entries below a folder, and counts.
 
@@ -126,6 +116,7 @@ class _Writer:
         self._files: dict[tuple[str, ...], Path] = {}
         self._links: list[tuple[str, str, Path]] = []
         self._seen: set[str] = set()
+        self._made: set[PurePosixPath] = set()
         self._bytes = 0
 
     def wants(self, name: str) -> bool:
@@ -142,12 +133,21 @@ class _Writer:
         if str(path) in self._seen:
             raise self.refused(name, "there are two of this name")
         self._seen.add(str(path))
-        if len(self._seen) > self._bounds.files:
-            raise self.refused(name, f"there are more than {self._bounds.files} entries")
+        self._count(name, path)
+        if len(self._made) > self._bounds.files:
+            raise self.refused(name, f"there are more than {self._bounds.files} entries and folders")
         target = self._folder.joinpath(*path.parts[len(self._inside) :])
         if not target.parent.resolve().is_relative_to(self._folder):
             raise self.refused(name, "it lies behind a link that leads out")
         return target
+
+    def _count(self, name: str, path: PurePosixPath) -> None:
+        """An entry makes itself, and the folders above it that no other has made."""
+        if len(path.parts) > FOLDERS_DEEP_MAX:
+            raise self.refused(name, f"it lies below more than {FOLDERS_DEEP_MAX} folders")
+        while path.parts and path not in self._made:
+            self._made.add(path)
+            path = path.parent
 
     def folder(self, name: str) -> None:
         """An entry that is a folder."""
@@ -175,8 +175,10 @@ class _Writer:
         with original.open("rb") as source:
             self.file(name, source, bool(original.stat().st_mode & stat.S_IXUSR))
 
-    def link(self, name: str, to: str) -> None:
-        """An entry that is a symbolic link."""
+    def link(self, name: str, to: str | None) -> None:
+        """An entry that is a symbolic link; None: to what is too long to be read."""
+        if to is None:
+            raise self.refused(name, f"it links to a name of more than {PATH_BYTES_MAX} bytes")
         target = self.place(name)
         self._check_link(name, to, target)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -190,7 +192,7 @@ class _Writer:
 
     def refused(self, name: str, why: str) -> UserCodeLoadError:
         """The error for an entry."""
-        return _refused(self._archive, name, why)
+        return refused(self._archive, name, why)
 
     def _check_link(self, name: str, to: str, target: Path) -> None:
         destination = (target.parent / to).resolve()
@@ -199,7 +201,7 @@ class _Writer:
 
 
 def _unpack_zip(archive: Path, folder: Path, bounds: Bounds) -> None:
-    with zipfile.ZipFile(archive) as opened:
+    with open_zip(archive, bounds) as opened:
         writer = _Writer(archive, folder, bounds, inside_of_names(opened.namelist(), archive))
         for entry in opened.infolist():
             if writer.wants(entry.filename):
@@ -212,7 +214,8 @@ def _write_zipped(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, writer: _Writ
     if entry.is_dir():
         writer.folder(entry.filename)
     elif stat.S_ISLNK(mode):
-        writer.link(entry.filename, opened.read(entry).decode())
+        to = zipped_link(opened, entry)
+        writer.link(entry.filename, None if to is None else to.decode())
     elif mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         raise writer.refused(entry.filename, "it is no file, folder or link")
     else:
@@ -221,8 +224,8 @@ def _write_zipped(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, writer: _Writ
 
 
 def _unpack_tar(archive: Path, folder: Path, bounds: Bounds) -> None:
-    with tarfile.open(archive) as opened:
-        entries = _entries(opened, archive, bounds)
+    with open_tar(archive) as opened:
+        entries = opened.entries(bounds)
         writer = _Writer(archive, folder, bounds, inside_of_names(_names(entries), archive))
         for entry in entries:
             if writer.wants(entry.name):
@@ -230,7 +233,7 @@ def _unpack_tar(archive: Path, folder: Path, bounds: Bounds) -> None:
     writer.finish()
 
 
-def _write_tarred(opened: tarfile.TarFile, entry: tarfile.TarInfo, writer: _Writer) -> None:
+def _write_tarred(opened: Tar, entry: tarfile.TarInfo, writer: _Writer) -> None:
     if entry.isdir():
         writer.folder(entry.name)
     elif entry.issym():
@@ -238,25 +241,11 @@ def _write_tarred(opened: tarfile.TarFile, entry: tarfile.TarInfo, writer: _Writ
     elif entry.islnk():
         writer.copy(entry.name, entry.linkname)
     elif entry.isfile():
-        source = opened.extractfile(entry)
+        source = opened.opened.extractfile(entry)
         assert source is not None
         writer.file(entry.name, source, bool(entry.mode & stat.S_IXUSR))
     else:
         raise writer.refused(entry.name, "it is no file, folder or link")
-
-
-def _entries(opened: tarfile.TarFile, archive: Path, bounds: Bounds) -> list[tarfile.TarInfo]:
-    """All of a tar's; what lies between them has been unpacked for it, so bounds hold here, too."""
-    found: list[tarfile.TarInfo] = []
-    size = 0
-    while (entry := opened.next()) is not None:
-        found.append(entry)
-        size += entry.size
-        if len(found) > bounds.files:
-            raise _refused(archive, entry.name, f"there are more than {bounds.files} entries")
-        if size > bounds.bytes:
-            raise _refused(archive, entry.name, f"all together unpacks to more than {bounds.bytes} bytes")
-    return found
 
 
 def _names(entries: list[tarfile.TarInfo]) -> list[str]:

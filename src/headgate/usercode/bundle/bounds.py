@@ -1,0 +1,215 @@
+"""How much an archive may hold, and readers that stop there: before memory or disk is full, not behind it.
+
+What an archive says of itself takes memory too, and is packed as well as the rest: a few kilobytes can be a
+gigabyte of names, of links or of headers. So these have bounds of their own.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import struct
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from headgate.usercode.errors import UserCodeLoadError
+
+PATH_BYTES_MAX: Final = 4096
+"""Of a name, and of what a link leads to: systems take no more."""
+
+FOLDERS_DEEP_MAX: Final = 100
+
+_HEADER_BYTES_MAX: Final = 256 << 10
+"""Of all that stands before one entry of a tar: its name, attributes, the map of a file with holes."""
+
+_NAMES_BYTES_MAX: Final = 64 << 20
+"""Of the names of all entries, and what zips keep beside them."""
+
+_END: Final = struct.Struct("<4s4H2LH")
+_END_64: Final = struct.Struct("<4sQ2H2L4Q")
+_LOCATOR_BYTES: Final = 20
+_COMMENT_BYTES_MAX: Final = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much an archive may hold.
+
+    Attributes:
+        files: entries, and folders that they lie in.
+        bytes: unpacked, all together.
+    """
+
+    files: int = 200_000
+    bytes: int = 8 << 30
+
+
+STANDARD: Final = Bounds()
+
+
+def refused(archive: Path, name: str, why: str) -> UserCodeLoadError:
+    """The error for an entry."""
+    return UserCodeLoadError(f"archive {str(archive)!r} is refused at entry {name!r:.500}: {why}")
+
+
+@contextmanager
+def open_zip(archive: Path, bounds: Bounds) -> Iterator[zipfile.ZipFile]:
+    """A zip whose list of entries is within the bounds.
+
+    Raises:
+        UserCodeLoadError: it is not.
+    """
+    with archive.open("rb") as file:
+        listed = _bytes_of_list(file)
+    if listed > _NAMES_BYTES_MAX:
+        raise _too_much(archive, f"its list of entries has {listed} bytes, more than {_NAMES_BYTES_MAX}")
+    with zipfile.ZipFile(archive) as opened:
+        entries, size = opened.infolist(), 0
+        if len(entries) > bounds.files:
+            raise _too_much(archive, f"there are more than {bounds.files} entries")
+        for entry in entries:
+            size += entry.file_size
+            if size > bounds.bytes:
+                raise refused(
+                    archive, entry.filename, f"all together unpacks to more than {bounds.bytes} bytes"
+                )
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                # Python unpacks others without a bound on what comes out of one piece.
+                raise refused(archive, entry.filename, "it is neither stored nor deflated, as wheels are")
+        yield opened
+
+
+def zipped_link(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes | None:
+    """What a symbolic link in a zip leads to; None when that is too long for one."""
+    with opened.open(entry) as source:
+        found = source.read(PATH_BYTES_MAX + 1)
+    return found if len(found) <= PATH_BYTES_MAX else None
+
+
+def _bytes_of_list(file: IO[bytes]) -> int:
+    """How long the list of entries is that `zipfile` would read at once; 0 where it will find none."""
+    size = file.seek(0, 2)
+    file.seek(max(0, size - _COMMENT_BYTES_MAX - _END.size))
+    tail = file.read()
+    place = len(tail) - _END.size
+    if place < 0 or not tail.startswith(b"PK\x05\x06", place) or tail[-2:] != b"\0\0":
+        place = tail.rfind(b"PK\x05\x06")
+    if place < 0 or len(tail) - place < _END.size:
+        return 0
+    listed = int(_END.unpack_from(tail, place)[5])
+    whole = size - len(tail) + place - _LOCATOR_BYTES - _END_64.size
+    if whole >= 0:
+        file.seek(whole)
+        fields = _END_64.unpack(file.read(_END_64.size))
+        if fields[0] == b"PK\x06\x06":
+            listed = max(listed if listed != 0xFFFFFFFF else 0, int(fields[8]))
+    return listed
+
+
+@contextmanager
+def open_tar(archive: Path) -> Iterator[Tar]:
+    """A tar, packed or not."""
+    with archive.open("rb") as file:
+        head = file.read(6)
+        file.seek(0)
+        with _unpacking(file, head) as plain:
+            stream = _Stream(plain, archive)
+            with tarfile.open(fileobj=stream, mode="r:") as opened:  # type: ignore[call-overload]
+                yield Tar(opened, stream, archive)
+
+
+class Tar:
+    """A tar that is read within bounds.
+
+    Attributes:
+        opened: to read files from, once all entries are known.
+    """
+
+    def __init__(self, opened: tarfile.TarFile, stream: _Stream, archive: Path) -> None:
+        self.opened, self._stream, self._archive = opened, stream, archive
+
+    def entries(self, bounds: Bounds) -> list[tarfile.TarInfo]:
+        """All; what lies between them has been unpacked for it.
+
+        Raises:
+            UserCodeLoadError: they are more than the bounds say.
+        """
+        found: list[tarfile.TarInfo] = []
+        size = names = 0
+        while (entry := self._next()) is not None:
+            entry.pax_headers = {}  # kept for every entry otherwise
+            found.append(entry)
+            size += entry.size
+            names += len(entry.name) + len(entry.linkname)
+            if entry.size < 0:
+                raise refused(self._archive, entry.name, f"its size is {entry.size}")
+            if len(found) > bounds.files:
+                raise refused(self._archive, entry.name, f"there are more than {bounds.files} entries")
+            if size > bounds.bytes:
+                raise refused(
+                    self._archive, entry.name, f"all together unpacks to more than {bounds.bytes} bytes"
+                )
+            if max(len(entry.name), len(entry.linkname)) > PATH_BYTES_MAX or names > _NAMES_BYTES_MAX:
+                raise refused(self._archive, entry.name, "names are longer than any system takes")
+        self._stream.left = None
+        return found
+
+    def _next(self) -> tarfile.TarInfo | None:
+        self._stream.left = _HEADER_BYTES_MAX
+        return self.opened.next()
+
+
+class _Stream:
+    """The plain bytes of a tar, of which headers may take so many.
+
+    Attributes:
+        left: bytes that may be read before the next entry is known; None: any number.
+    """
+
+    def __init__(self, plain: IO[bytes], archive: Path) -> None:
+        self._plain, self._archive = plain, archive
+        self.left: int | None = _HEADER_BYTES_MAX
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to so many bytes."""
+        if self.left is not None:
+            if size < 0 or size > self.left:
+                raise _too_much(
+                    self._archive, f"the description of one entry has more than {_HEADER_BYTES_MAX} bytes"
+                )
+            self.left -= size
+        return self._plain.read(size)
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        """To a place of the plain bytes."""
+        return self._plain.seek(place, whence)
+
+    def tell(self) -> int:
+        """Where that is."""
+        return self._plain.tell()
+
+
+@contextmanager
+def _unpacking(file: IO[bytes], head: bytes) -> Iterator[IO[bytes]]:
+    opener: Any = None
+    if head.startswith(b"\x1f\x8b"):
+        opener = gzip.open
+    elif head.startswith(b"BZh"):
+        opener = bz2.open
+    elif head.startswith((b"\xfd7zXZ", b"]\0\0\x80")):
+        opener = lzma.open
+    if opener is None:
+        yield file
+        return
+    with opener(file, "rb") as plain:
+        yield plain
+
+
+def _too_much(archive: Path, why: str) -> UserCodeLoadError:
+    return UserCodeLoadError(f"archive {str(archive)!r} is refused: {why}")
