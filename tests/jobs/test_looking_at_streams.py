@@ -115,3 +115,19 @@ def test_print_prints_every_record(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr()
     assert "ada" in shown.out + shown.err
     assert "bob" in shown.out + shown.err
+
+
+def test_after_cancel_the_next_job_finds_its_slots(tmp_path: Path) -> None:
+    """The call returns when the workers are gone."""
+    env = hg.Environment(parallelism=2, executor=MiniCluster(slots=2))
+    env.generate(lambda n: {"n": n}, rate_per_s=1_000).write_json(str(tmp_path / "endless"))
+    job = env.execute_async("endless")
+    while job.status().state != "running":
+        time.sleep(0.01)
+    shown = repr(job)
+    job.cancel()
+    assert shown == "<JobHandle 'endless': running, attempt 1, restarts 0>"
+    assert repr(job) == "<JobHandle 'endless': cancelled, attempt 1, restarts 0>"
+    assert "records out" in job._repr_html_()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("headgate-worker")]
+    assert sorted(env.from_collection([2, 1]).collect()) == [1, 2]

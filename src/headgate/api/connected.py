@@ -39,6 +39,9 @@ class BroadcastConnectedStream(Generic[I, B]):
         self._environment = main._environment
         self._inputs = (main._number, checked_broadcast(main._environment, broadcast)._number)
 
+    def __repr__(self) -> str:
+        return _shown(self, self._environment, self._inputs)
+
     def process(self, function: BroadcastProcessFunction[I, B, U], uid: str | None = None) -> DataStream[U]:
         """Zero, one or many outputs per record of either side.
 
@@ -66,6 +69,9 @@ class KeyedBroadcastConnectedStream(Generic[K, I, B]):
     ) -> None:
         self._environment, self._key = environment, key
         self._inputs = (number, checked_broadcast(environment, broadcast)._number)
+
+    def __repr__(self) -> str:
+        return _shown(self, self._environment, self._inputs)
 
     def process(
         self, function: KeyedBroadcastProcessFunction[K, I, B, U], uid: str | None = None
@@ -107,6 +113,12 @@ def checked_broadcast(environment: Environment, broadcast: object) -> BroadcastS
             f"connect() ({user_site()}) got a stream of another Environment; expected one of the same"
         )
     return broadcast
+
+
+def _shown(connected: object, environment: Environment, inputs: tuple[int, int]) -> str:
+    main, broadcast = (environment.program.node(number) for number in inputs)
+    sides = f"{main.name!r} ({main.site}) with {broadcast.name!r} ({broadcast.site})"
+    return f"<{type(connected).__name__} of {sides}, to be followed by process()>"
 
 
 def _added(

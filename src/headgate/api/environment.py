@@ -16,6 +16,7 @@ from headgate.api.executor import Executor, JobControl, JobResult, JobSpec
 from headgate.api.job_handle import JobHandle
 from headgate.api.program import Program
 from headgate.api.reading import Readers
+from headgate.api.showing import cell, html_facts, html_table
 from headgate.api.site import user_site
 from headgate.api.source import Source
 from headgate.api.state_types import check_state_types
@@ -25,11 +26,13 @@ from headgate.common.config import Config, Origin, validate
 from headgate.common.errors import ConfigError, PlanError, UsageError
 from headgate.common.loader_options import BEGINNINGS
 from headgate.common.registry import Kind, load
+from headgate.common.time import format_ms
 from headgate.graph.explain import describe, render
 from headgate.graph.guarantees import Checkpointing
-from headgate.graph.logical import Node, SourceNode
+from headgate.graph.logical import Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.graph.plan import edge_record_types, physical_plan
+from headgate.graph.rewrites import VIRTUAL
 
 
 class Environment(Readers):
@@ -73,6 +76,31 @@ class Environment(Readers):
         if parallelism is not None:
             settings = settings.with_program({o.PARALLELISM_DEFAULT.key: parallelism})
         self._settings = settings
+
+    def __repr__(self) -> str:
+        return f"<Environment: {', '.join(f'{name} {value}' for name, value in self._facts().items())}>"
+
+    def _repr_html_(self) -> str:
+        columns = ["operator", "uid", "parallelism", "written at"]
+        default = self._settings.get(o.PARALLELISM_DEFAULT)
+        rows = [
+            [cell(node.name), cell(node.uid or ""), str(node.parallelism or default), cell(node.site)]
+            for node in self.program.nodes()
+            if not isinstance(node, VIRTUAL)
+        ]
+        return html_facts("Environment", self._facts()) + html_table(columns, rows)
+
+    def _facts(self) -> dict[str, Any]:
+        nodes = [node for node in self.program.nodes() if not isinstance(node, VIRTUAL)]
+        sinks = [node.id for node in nodes if isinstance(node, SinkNode)]
+        left = len([number for number in sinks if not self.program.has_run(number)])
+        interval = self._settings.get(o.CHECKPOINTING_INTERVAL)
+        return {
+            "operators": len(nodes),
+            "sinks": f"{len(sinks)} ({left} to run)" if sinks else 0,
+            "parallelism": self._settings.get(o.PARALLELISM_DEFAULT),
+            "checkpoints": "off" if interval is None else f"every {format_ms(interval)}",
+        }
 
     @property
     def settings(self) -> dict[str, str]:

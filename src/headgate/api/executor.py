@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from headgate.api.showing import cell, counted, html_facts, html_table
 from headgate.api.source import SourceReport
 from headgate.common.config import Config
 from headgate.common.errors import HeadgateError
@@ -196,7 +197,7 @@ class JobSpec:
     user_code: BroughtCode | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class JobResult:
     """How a job ended that ended well.
 
@@ -223,6 +224,32 @@ class JobResult:
     skipped: Mapping[str, int] = field(default_factory=dict)
     duration_ms: int = 0
     savepoint: str | None = None
+
+    def __repr__(self) -> str:
+        facts = "".join(f", {name} {value}" for name, value in self._facts().items())
+        return f"<JobResult {self.name!r}: ended well{facts}>"
+
+    def _repr_html_(self) -> str:
+        uids = [*self.records_in, *(uid for uid in self.records_out if uid not in self.records_in)]
+        counts = [self.records_in, self.records_out, self.skipped]
+        rows = [[cell(uid), *(f"{found[uid]:,}" if uid in found else "" for found in counts)] for uid in uids]
+        columns = ["uid", "records in", "records out", "skipped"]
+        return html_facts(f"job {self.name}", self._facts()) + html_table(columns, rows)
+
+    def _facts(self) -> dict[str, Any]:
+        """What is worth a word; records that were collected are counted, never shown."""
+        facts: dict[str, Any] = {
+            "after": f"{self.duration_ms / 1000:.1f} s",
+            "checkpoints": self.checkpoints,
+            "restarts": self.restarts,
+        }
+        if self.collected:
+            facts["collected"] = counted(sum(map(len, self.collected.values())))
+        if self.skipped:
+            facts["skipped"] = counted(sum(self.skipped.values()))
+        if self.savepoint is not None:
+            facts["savepoint"] = self.savepoint
+        return facts
 
 
 class Executor(Protocol):

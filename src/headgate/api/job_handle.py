@@ -7,11 +7,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from headgate.api.executor import Executor, JobControl, JobResult, JobSpec, JobStatus, Then
+from headgate.api.showing import cell, html_facts, html_table
 from headgate.common import options as o
 from headgate.common.errors import HeadgateError, OperatingError, TerminatedError, UsageError
+
+CANCEL_WAIT_S: Final = 60.0
+"""How long :meth:`JobHandle.cancel` waits for the end of the job; Spark may take some seconds for it."""
 
 
 class JobHandle:
@@ -72,6 +76,35 @@ class JobHandle:
             self._leave(interrupt)
             self._thread.join()
             raise
+
+    def __repr__(self) -> str:
+        state, status = self._seen()
+        details = "" if status is None else f", attempt {status.attempt}, restarts {status.restarts}"
+        return f"<JobHandle {self.name!r}: {state}{details}>"
+
+    def _repr_html_(self) -> str:
+        state, status = self._seen()
+        facts: dict[str, Any] = {"state": state}
+        if status is None:
+            return html_facts(f"job {self.name}", facts)
+        facts |= {"attempt": status.attempt, "restarts": status.restarts}
+        facts |= {"checkpoints": status.checkpoints_completed, "last failure": status.last_failure or "-"}
+        columns = ["operators", "parallelism", "records in", "records out"]
+        rows = [
+            [cell(v.name), str(v.parallelism), f"{v.records_in:,}", f"{v.records_out:,}"]
+            for v in status.vertices
+        ]
+        return html_facts(f"job {self.name}", facts) + html_table(columns, rows)
+
+    def _seen(self) -> tuple[str, JobStatus | None]:
+        """The state in a word, and what else is known; never waits for a job that does not answer."""
+        if not self._control.done():
+            return "starting", None
+        try:
+            status = self._control.result().status()
+        except HeadgateError:
+            return "did not begin" if self._control.exception() else "does not answer", None
+        return status.state, status
 
     def result(self, timeout_s: float | None = None) -> JobResult:
         """Wait until the job has ended.
@@ -184,12 +217,26 @@ class JobHandle:
         """
         self._asked(lambda control, then: control.rescale(parallelism, then, from_last), timeout_s)
 
-    def cancel(self) -> None:
-        """End the job now, or as soon as it begins, and do not wait for that; :meth:`result` then raises.
+    def cancel(self, timeout_s: float | None = CANCEL_WAIT_S) -> None:
+        """End the job now, or as soon as it begins, and wait for that: the next job finds its slots free.
 
-        While this driver stands by for another one that leads the job, only the waiting ends.
+        :meth:`result` then raises. While this driver stands by for another one that leads the job, only the
+        waiting ends.
+
+        Args:
+            timeout_s: how long to wait; 0: not at all; None: until it has ended.
+
+        Raises:
+            TimeoutError: it has not ended yet, but will.
         """
         self._end(handed_over=False)
+        if timeout_s == 0 or threading.current_thread() is self._thread:
+            return
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise TimeoutError(
+                f"job {self.name!r} has not ended {timeout_s} s after it was cancelled; result() waits for it"
+            )
 
     def hand_over(self) -> bool:
         """With high availability, end this driver and leave the job to the next one; otherwise cancel it.
@@ -204,7 +251,7 @@ class JobHandle:
         if isinstance(error, TerminatedError):
             error.goes_on = self.hand_over()
         else:
-            self.cancel()
+            self._end(handed_over=False)
 
     def _end(self, *, handed_over: bool) -> None:
         def begun(control: Future[JobControl]) -> None:

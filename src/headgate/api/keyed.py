@@ -33,6 +33,10 @@ class KeyedStream(Generic[K, T]):
     def __init__(self, environment: Environment, number: int, key: KeySelector) -> None:
         self._environment, self._number, self._key = environment, number, key
 
+    def __repr__(self) -> str:
+        key = getattr(self._key, "__qualname__", None) or repr(self._key)
+        return f"<KeyedStream by {key}, written at {self._environment.program.node(self._number).site}>"
+
     def connect(self, broadcast: BroadcastStream[U]) -> KeyedBroadcastConnectedStream[K, T, U]:
         """Let a function with state per key see, in every subtask, the records of another stream.
 

@@ -36,8 +36,8 @@ class Started(Protocol):
         """Wait for its end."""
         ...
 
-    def cancel(self) -> None:
-        """End it."""
+    def cancel(self, timeout_s: float | None = 0) -> None:
+        """End it, and wait for that as long as said."""
         ...
 
     def hand_over(self) -> bool:
@@ -234,7 +234,7 @@ def _waiting_for_jobs(started: list[Started]) -> Iterator[None]:
         raise
     except BaseException:
         while started:
-            started.pop().cancel()
+            started.pop().cancel(timeout_s=0)
         raise
 
 

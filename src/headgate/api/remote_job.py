@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from headgate.api.executor import JobStatus
+from headgate.api.job_handle import CANCEL_WAIT_S
 from headgate.common import errors
 from headgate.common.decoders import converter
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
@@ -153,10 +154,23 @@ class RemoteJob:
         """Have the job go on at another parallelism; see :meth:`JobHandle.rescale`."""
         self._do("rescale", {"parallelism": parallelism, "from_last": from_last}, timeout_s)
 
-    def cancel(self) -> None:
-        """End the job now, and do not wait for that."""
+    def __repr__(self) -> str:
+        return f"<RemoteJob {self.name!r} ({self.job_id})>"
+
+    def cancel(self, timeout_s: float | None = CANCEL_WAIT_S) -> None:
+        """End the job now, and wait for that; one that has ended is left alone.
+
+        Args:
+            timeout_s: how long to wait; 0: not at all; None: until it has ended.
+
+        Raises:
+            TimeoutError: it has not ended yet, but will.
+        """
         try:
-            self._ask("POST", "/v1/cancel", {})
+            if timeout_s == 0:
+                self._ask("POST", "/v1/cancel", {})
+            else:
+                self.cancelled(timeout_s)
         except OperatingError:
             if self._still_there():
                 raise

@@ -20,13 +20,14 @@ from headgate.api.arguments import (
     refuse_blocking,
 )
 from headgate.api.functions import OutputTag, ProcessFunction, is_blocking
-from headgate.api.showing import Preview
+from headgate.api.showing import Preview, counted, html_facts
 from headgate.api.sink import Sink
 from headgate.api.site import user_site
 from headgate.api.time import WatermarkStrategy
 from headgate.common.errors import PlanError
 from headgate.common.registry import Kind, load
 from headgate.graph import logical
+from headgate.graph.explain import type_text
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Rebalance
 from headgate.graph.rewrites import VIRTUAL
 
@@ -47,6 +48,24 @@ class Operator:
 
     def __init__(self, environment: Environment, number: int) -> None:
         self._environment, self._number = environment, number
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        details = "".join(f", {name} {value}" for name, value in facts.items())
+        return f"<{type(self).__name__} {self._node.name!r}{details}>"
+
+    def _repr_html_(self) -> str:
+        return html_facts(f"{type(self).__name__} {self._node.name}", self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        node = self._node
+        facts = {
+            "of": None if node.record_type is None else type_text(node.record_type),
+            "uid": None if node.uid is None else repr(node.uid),
+            "parallelism": node.parallelism,
+            "written at": node.site or None,
+        }
+        return {name: value for name, value in facts.items() if value is not None}
 
     @property
     def _node(self) -> logical.Node:
@@ -493,6 +512,10 @@ class Collected(Generic[T]):
 
     def __init__(self, environment: Environment, uid: str) -> None:
         self._environment, self._uid = environment, uid
+
+    def __repr__(self) -> str:
+        found = self._environment.collected.get(self._uid)
+        return f"<Collected {self._uid!r}: {'not executed yet' if found is None else counted(len(found))}>"
 
     @property
     def records(self) -> list[T]:

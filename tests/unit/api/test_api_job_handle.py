@@ -67,14 +67,25 @@ def test_a_limit_counts_while_the_job_has_not_begun() -> None:
 
 
 def test_cancelled_before_it_begins_a_job_ends_as_soon_as_it_has() -> None:
-    """The call does not wait for that."""
+    """A call that must not wait does not, and one that waits too short says that it goes on."""
     executor = Held()
     job = start(executor)
-    job.cancel()
+    job.cancel(timeout_s=0)
+    with pytest.raises(TimeoutError, match=r"'job' has not ended 0\.05 s after it was cancelled"):
+        job.cancel(timeout_s=0.05)
     assert not job.done
     executor.may_begin.set()
     job.result()
     assert executor.control.cancelled.is_set()
+
+
+def test_a_cancelled_job_has_ended_when_the_call_returns() -> None:
+    """The next one finds its slots."""
+    executor = Held()
+    job = start(executor)
+    executor.may_begin.set()
+    job.cancel()
+    assert job.done
 
 
 def test_a_job_that_never_began_here_answers_all_the_same() -> None:
