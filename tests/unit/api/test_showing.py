@@ -88,7 +88,7 @@ def test_every_object_of_a_program_is_one_line() -> None:
     assert first == "<Environment: operators 0, sinks 0, parallelism 3, checkpoints off>"
     for beginning, text in list(zip(shapes, shown, strict=True))[1:]:
         assert text.startswith(beginning), text
-    assert shown[0] == "<Environment: operators 6, sinks 2 (2 to run), parallelism 3, checkpoints off>"
+    assert shown[0] == "<Environment: operators 5, sinks 2 (2 to run), parallelism 3, checkpoints off>"
     env.checkpoints("10s", storage="/there")
     assert "checkpoints every 10s" in repr(env)
     html = checked_html(env)
