@@ -13,6 +13,7 @@ from running_jobs import Valve, wait_until
 
 import headgate as hg
 from headgate.common.errors import DamagedFileError, UsageError
+from headgate.connectors.files.committer import FilesCommitter
 from headgate.runtime.events import JobListener
 from headgate.testing.mini_cluster import MiniCluster
 
@@ -54,7 +55,7 @@ class Heard(JobListener):
 class Job:
     """Counts words behind a valve into files; a checkpoint is taken when it is asked for."""
 
-    def __init__(self, folder: Path, limit: float = 10, **config: Any) -> None:
+    def __init__(self, folder: Path, limit: float = 10, function: type = Count, **config: Any) -> None:
         self.folder, self.heard = folder, Heard()
         self.valve = Breaking(next(NUMBERS), limit, WORDS)
         settings = {
@@ -68,7 +69,7 @@ class Job:
         self.env = hg.Environment(parallelism=2, executor=MiniCluster(self.heard), config=settings)
         self.env.checkpoints(every="1h", storage=str(folder / "checkpoints"))
         counted = self.env.from_source(self.valve, uid="in").key_by(lambda word: word)
-        counted.process(Count(), uid="counts").write_json(str(folder / "out"), uid="out")
+        counted.process(function(), uid="counts").write_json(str(folder / "out"), uid="out")
 
     def checkpoints(self, handle: hg.JobHandle, number: int) -> None:
         """Take so many, each behind ten more records whose output it commits."""
@@ -252,3 +253,59 @@ def test_where_nothing_was_committed_since_nobody_is_asked(tmp_path: Path) -> No
         job.valve.open_to()
         handle.result()
     assert published(tmp_path) == running_counts(WORDS)
+
+
+class Refusing(Count):
+    """Cannot be opened: no subtask runs from any snapshot."""
+
+    def open(self, context: hg.RuntimeContext) -> None:
+        raise RuntimeError("not today")
+
+
+def test_nothing_is_taken_back_for_a_restore_that_comes_to_nothing(tmp_path: Path) -> None:
+    """What was committed since stays published; the next try takes it back, once, and is whole."""
+    job = Job(tmp_path)
+    with job.env.execute_async("words") as handle:
+        job.checkpoints(handle, 3)
+        chk = folders(tmp_path)
+        handle.cancel()
+    before = sorted(path.name for path in tmp_path.glob("out/part-*"))
+    taking = {OLDER: "take-back", "restart-strategy.type": "none"}
+    with pytest.raises(hg.HeadgateError, match="not today"):
+        Job(tmp_path, float("inf"), Refusing, **taking).env.execute("words", chk[-1].as_uri())
+    assert sorted(path.name for path in tmp_path.glob("out/part-*")) == before
+    assert not [*tmp_path.glob("out/_taken_back/*")]
+    Job(tmp_path, float("inf"), **taking).env.execute("words", chk[-1].as_uri())
+    assert published(tmp_path) == running_counts(WORDS)
+    assert len([*tmp_path.glob("out/_taken_back/*/part-*")]) == len(before) * 2 // 3
+
+
+def test_prepared_output_of_a_newer_checkpoint_stays_restorable(tmp_path: Path) -> None:
+    """A job died between its log entry and the commit; another goes back to before, then a third forward."""
+    job = Job(tmp_path, **{"restart-strategy.type": "none"})
+    with job.env.execute_async("words") as handle:
+        job.checkpoints(handle, 2)
+        job.valve.open_to(30)
+        wait_until(lambda: len([*tmp_path.glob("out/_pending/*/part-*")]) > 0, "output is on its way")
+        older = folders(tmp_path)[-1]
+        FilesCommitter.commit, real = failing_commit, FilesCommitter.commit  # type: ignore[method-assign]
+        try:
+            with pytest.raises(hg.HeadgateError):
+                handle.checkpoint()
+            with pytest.raises(hg.HeadgateError, match="the disk went away"):
+                handle.result()
+        finally:
+            FilesCommitter.commit = real  # type: ignore[method-assign]
+    newest = folders(tmp_path)[0]
+    assert newest != older
+    back = Job(tmp_path, float("inf"), **{OLDER: "take-back"})
+    back.env.execute("words", older.as_uri())
+    assert published(tmp_path) == running_counts(WORDS)
+    forward = Job(tmp_path, float("inf"), **{OLDER: "take-back"})
+    forward.env.execute("words", newest.as_uri())
+    assert published(tmp_path) == running_counts(WORDS)
+
+
+def failing_commit(*_: object) -> None:
+    """In place of the sink's."""
+    raise hg.OperatingError("the disk went away")

@@ -188,7 +188,8 @@ class SinkCommitter(ABC):
     def take_back(self, context: SinkCommitterContext) -> None:
         """Make what is published of the line be the history of the job, no more and no less.
 
-        Called before :meth:`begin`, where the user has chosen so; a crash in between has it called again.
+        Called where the user has chosen so, when all subtasks run from the snapshot, and before anything is
+        committed; a crash in between has it called again.
         Jobs of the line that still run must not be able to commit afterwards.
 
         Raises:
@@ -234,7 +235,9 @@ class SinkCommitter(ABC):
         """A restart begins: whatever was prepared but is in no completed checkpoint may be removed.
 
         Args:
-            committed_through: the committables of the restored checkpoint, already committed.
+            committed_through: what stays: the committables of the restored checkpoint, committed unless
+                output has to be taken back before, and of checkpoints of other jobs of the line that can
+                still be restored.
         """
 
     def interrupt(self) -> None:  # noqa: B027 - optional hook

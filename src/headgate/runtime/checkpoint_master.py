@@ -37,7 +37,8 @@ from headgate.runtime.cleaning import Cleaning
 from headgate.runtime.committers import Committers
 from headgate.runtime.control import messages as m
 from headgate.runtime.job_settings import JobSettings
-from headgate.runtime.latest import latest_point, offered
+from headgate.runtime.latest import latest_point, offered, still_logged
+from headgate.runtime.lineage import lineage_of
 from headgate.runtime.master_ports import MasterPorts, RestorePoint
 from headgate.runtime.savepoints import Savepoints
 from headgate.runtime.source_snapshots import RETRY_MS, Begun, SourceSnapshots
@@ -112,6 +113,9 @@ class CheckpointMaster:
         self._savepoints.forget_kept()
         self._contents.totals = totals
         self._attempt = attempt
+        if self._committers.owes:
+            # Before anything of this attempt is stored or committed: one thread does it in order.
+            self._run(self._settle, lambda _: None, self._host.recovery_failed)
         self.history.deployed(tasks)
         self.coordinator.start(AttemptId(attempt), tasks, self._clock.monotonic_ms())
 
@@ -224,11 +228,27 @@ class CheckpointMaster:
             if point is not None and point.passed_over:
                 self._committers.go_back(point.checkpoint)
                 self._gone_back.update(point.passed_over)
-            self._committers.recommit(checkpoint)
+            self._committers.recommit(checkpoint, self._of_others(point))
             if self._service is not None and self._permit is not None:
                 self._service.sweep_orphans(self._permit)
 
         self._run(work, lambda _: then(), self._host.recovery_failed)
+
+    def _settle(self) -> None:
+        """In the background: the restore is sure."""
+        self._require_leadership()
+        self._committers.settle()
+
+    def _of_others(self, point: RestorePoint | None) -> list[CheckpointMetadata]:
+        """In the background: what other jobs of the line have completed, which somebody may restore."""
+        if point is None or self._service is None:
+            return []
+        own, elsewhere = self._service, point.storage
+        disks = [own.disk]
+        if elsewhere not in (None, own.disk.describe()):
+            disks.append(self._ports.disks(elsewhere))
+        forks = {fork.job for fork in lineage_of(own.job, point.checkpoint).forks}
+        return still_logged(sorted(forks - {own.job}), disks)
 
     def interrupt_commits(self) -> None:
         """Another driver has the job: what is being committed is its business now."""
@@ -350,6 +370,7 @@ class CheckpointMaster:
         self, kind: e.RequestKind, metadata: CheckpointMetadata, folder: SavepointFolder | None
     ) -> None:
         """In the background."""
+        self._committers.require_settled()
         self._ports.probe.reached("checkpoint.storing")
         make_whole(kind, metadata, folder, self._committers, self._service, self._permit)
 

@@ -1,7 +1,8 @@
 """The sinks' committers, living in the driver: they publish what a logged checkpoint holds.
 
 Before the first commit it is settled which line the job's output goes on: a snapshot may be restored
-after more was committed than it knows of, and what follows then is the user's choice.
+after more was committed than it knows of, and what follows then is the user's choice. What is to be taken
+back is so only when the restore is sure: until all subtasks run it is owed, and nothing is committed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headgate.api.sink import Fork, Lineage, SinkCommitter, SinkCommitterContext
-from headgate.common.errors import UsageError
+from headgate.common.errors import OperatingError, UsageError
 from headgate.common.ids import Generation, JobId
 from headgate.common.options import OLDER_SNAPSHOT, OlderSnapshot
 from headgate.graph.logical import SinkNode
@@ -47,15 +48,20 @@ class Committers:
     ) -> None:
         self._job, self._generation, self._older = job, generation, older
         self.lineage, self._begun = Lineage(job), False
+        self._owed: tuple[Lineage, CheckpointMetadata] | None = None
         self._by_uid = committers_in(plan)
 
-    def recommit(self, restored: CheckpointMetadata | None) -> None:
+    def recommit(
+        self, restored: CheckpointMetadata | None, others: Sequence[CheckpointMetadata] = ()
+    ) -> None:
         """An attempt begins from `restored`: commit what it holds once more, and clean up the rest.
 
-        The first time it is settled which line the output goes on.
+        The first time it is settled which line the output goes on. Where output is to be taken back, that
+        and the commit wait for :meth:`settle`.
 
         Args:
             restored: a checkpoint or savepoint; None: from nothing.
+            others: checkpoints of other jobs of the line that may be restored, too: what they hold stays.
 
         Raises:
             UsageError: sinks have committed more than `restored` knows of, and the job is not to go on.
@@ -63,10 +69,46 @@ class Committers:
         """
         if not self._begun:
             self._begin(restored)
+        owed = self._owed
+        if owed is not None and restored is not None and restored.job == self._job != owed[1].job:
+            self.settle()  # from its own checkpoint: the restore was sure
         operators = {} if restored is None else restored.operators
-        self.commit(operators)
+        if self._owed is None:
+            self.commit(operators)
         for uid, committer in self._by_uid.items():
-            committer.abandon(_committables(operators.get(uid, ())))
+            kept = [each for other in others for each in committables_of(other, uid)]
+            committer.abandon([*_committables(operators.get(uid, ())), *kept])
+
+    @property
+    def owes(self) -> bool:
+        """Whether output is to be taken back as soon as the restore is sure."""
+        return self._owed is not None
+
+    def settle(self) -> None:
+        """The restore is sure: take back what is owed, and commit what the snapshot holds.
+
+        Raises:
+            OperatingError: not all of it could be done; it stays owed.
+        """
+        if self._owed is None:
+            return
+        lineage, restored = self._owed
+        for uid, committer in self._by_uid.items():
+            committer.take_back(self._context(uid, lineage))
+        self._owed = None
+        self.commit(restored.operators)
+
+    def require_settled(self) -> None:
+        """Nothing that is stored or committed may come before what is owed.
+
+        Raises:
+            OperatingError: output has to be taken back first, which has failed.
+        """
+        if self._owed is not None:
+            raise OperatingError(
+                "output that came after the restored snapshot is not yet taken back; nothing is committed "
+                "before that"
+            )
 
     def go_back(self, restored: CheckpointMetadata) -> None:
         """The job's newer snapshots are damaged: follow the user's choice for what was committed since.
@@ -86,6 +128,7 @@ class Committers:
 
     def commit(self, operators: Operators) -> None:
         """Publish everything that the checkpoint holds; again is harmless."""
+        self.require_settled()
         for uid, committer in self._by_uid.items():
             committables = _committables(operators.get(uid, ()))
             if committables:
@@ -132,7 +175,8 @@ class Committers:
     def _settled(self, lineage: Lineage, restored: CheckpointMetadata) -> Lineage:
         """The line after the user's choice was followed."""
         if self._older is OlderSnapshot.TAKE_BACK:
-            self._take_back(lineage)
+            self._refuse_unable()
+            self._owed = lineage, restored
             return lineage
         newer = {
             uid: found
@@ -149,8 +193,8 @@ class Committers:
             f"knows of: {found}; to begin from it would publish that part twice; {_CHOICES}"
         )
 
-    def _take_back(self, lineage: Lineage) -> None:
-        # All are asked before the first does anything.
+    def _refuse_unable(self) -> None:
+        """All are asked before the first does anything."""
         for uid, committer in self._by_uid.items():
             if not committer.takes_back:
                 raise UsageError(
@@ -158,8 +202,6 @@ class Committers:
                     f"{OLDER_SNAPSHOT.key} is {OlderSnapshot.TAKE_BACK.value}; choose "
                     f"{OlderSnapshot.REFUSE.value} or {OlderSnapshot.NEW_LINEAGE.value}"
                 )
-        for uid, committer in self._by_uid.items():
-            committer.take_back(self._context(uid, lineage))
 
 
 def committers_in(plan: PhysicalPlan) -> dict[str, SinkCommitter]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 
 from headgate.checkpoint.layout import log_folder
+from headgate.checkpoint.metadata.registry import decode_metadata
 from headgate.checkpoint.opening import SAVEPOINT, Disks, damaged_log, offer, offer_beside, open_logged
+from headgate.checkpoint.savepoints import is_outside
 from headgate.checkpoint.service import CheckpointService
-from headgate.common.errors import DamagedFileError
+from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.common.errors import DamagedFileError, StorageError
+from headgate.common.ids import JobId
+from headgate.common.ports import Disk
 from headgate.runtime.master_ports import RestorePoint
+from headgate.state.snapshots import CheckpointMetadata
 
 
 def latest_point(
@@ -65,3 +72,25 @@ def offered(
     else:
         said = offer_beside(f"{root.rstrip('/')}/{checkpoint.job}", f"chk-{checkpoint.checkpoint}")
     return DamagedFileError(f"{error}; {said}")
+
+
+def still_logged(jobs: Sequence[str], disks: Iterable[Disk]) -> list[CheckpointMetadata]:
+    """The completed checkpoints of jobs, as far as their logs and metadata can be read.
+
+    Args:
+        jobs: their ids.
+        disks: where their checkpoints may be.
+    """
+    found = []
+    for disk in disks if jobs else ():
+        for job in jobs:
+            try:
+                logged = CompletedCheckpointLog(disk, log_folder(JobId(job))).completed()
+            except StorageError:
+                continue
+            for entry in logged:
+                with suppress(StorageError, FileNotFoundError):
+                    if not is_outside(entry.metadata):
+                        where = disk.describe(entry.metadata)
+                        found.append(decode_metadata(disk.read(entry.metadata), where))
+    return found

@@ -44,6 +44,7 @@ class FilesCommitter(SinkCommitter):
     def __init__(self, root: str) -> None:
         self._root = Path(root)
         self._context: SinkCommitterContext | None = None
+        self._kept: set[Path] = set()
 
     @override
     def begin(self, context: SinkCommitterContext) -> None:
@@ -66,7 +67,7 @@ class FilesCommitter(SinkCommitter):
         except OSError as problem:
             raise storage_error(self._root, problem) from problem
         if line is not None and first:
-            self._clear(self._folders_of_ancestors(line), set())
+            self._clear(self._folders_of_ancestors(line), self._kept)
 
     @override
     def committed_after(self, context: SinkCommitterContext) -> str | None:

@@ -93,8 +93,8 @@ class Line:
     def _fenced(self, why: str) -> FencedError:
         return FencedError(
             f"job {self._context.job!r} must not publish in {str(self._root)!r}: another job goes on from a "
-            f"snapshot that both descend from ({why}); let one of the two write to another directory, or "
-            "begin this one again with execution.sinks.older-snapshot=new-lineage"
+            f"snapshot that both descend from ({why}); let one of the two write to another directory, or end "
+            "the other one and begin this one again with execution.sinks.older-snapshot=new-lineage"
         )
 
     # -- what is published
