@@ -53,6 +53,25 @@ def show(snapshot: Snapshot, define: Define = None, as_json: Json = False) -> No
     tell(text, as_json, ending_of_look)
 
 
+@app.command("describe")
+def describe(
+    snapshot: Snapshot,
+    samples: Annotated[int, typer.Option("--keys", min=0, help="Keys shown of each state.")] = 10,
+    define: Define = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what is in a checkpoint or savepoint, with the types of keys and some keys of each state."""
+
+    def text() -> str:
+        from headgate.cli.savepoint_page import described
+        from headgate.offline.describing import describe_with_keys
+
+        facts = describe_with_keys(snapshot, define or (), samples)
+        return json.dumps(facts, indent=2) if as_json else described(facts, sys.stdout.isatty())
+
+    tell(text, as_json, ending_of_look)
+
+
 @app.command("reslice")
 def reslice_(
     snapshot: Snapshot,

@@ -35,6 +35,22 @@ def render(facts: dict[str, Any], color: bool = False) -> str:
     return "\n".join(lines)
 
 
+def described(facts: dict[str, Any], color: bool = False) -> str:
+    """What `describe_with_keys` gave, as text."""
+    lines = [render(facts, color)]
+    for operator in facts["operators"]:
+        if "key_types" not in operator:
+            continue
+        kinds = " and ".join(operator["key_types"]) or "none seen"
+        lines += ["", f"keys of {operator['uid']!r}: {kinds}"]
+        for state in operator["states"]:
+            if "keys" in state:
+                lines.append(f"  {state['name']}: {', '.join(state['keys']) or 'no entries'}")
+        if not operator["keys_read"]:
+            lines.append("  (RocksDB's files are too large to be fetched for their keys)")
+    return "\n".join(lines)
+
+
 def _table(operators: Sequence[dict[str, Any]]) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     for name in ("operator", "subtasks", "bytes", "state", "type", "entries"):

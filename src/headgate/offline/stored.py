@@ -13,19 +13,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headgate.checkpoint.data_files import read_handle
 from headgate.checkpoint.storage.base import RandomAccess
 from headgate.common.errors import StorageError
-from headgate.common.key_types import KEYS_READ, Shape, shape_of, shapes_of
+from headgate.common.key_types import KEYS_READ, Shape, shapes_of
 from headgate.common.ports import Disk
 from headgate.common.stored_paths import inside
 from headgate.runtime.operators.stored_state import StoredNativeState
 from headgate.serde.arrow_columns import RAW
 from headgate.state.backend import BlobReader
 from headgate.state.canonical.keys import KEY, KeyColumns
-from headgate.state.canonical.layout import TIMER, TIMER_SECTIONS, TableInfo, table_info
+from headgate.state.canonical.layout import TIMER, TIMER_SECTIONS, TIMERS, TableInfo, table_info
+from headgate.state.canonical.values import TIME_DOMAIN
 from headgate.state.changelog.sections import changed_name
 from headgate.state.heap.blob import BytesBlob, Header, Section, read_chunks, read_header, split_chunk
 from headgate.state.heap.snapshot import KEY_SERIALIZER
@@ -33,6 +35,9 @@ from headgate.state.snapshots import FileRange, KeyedStateHandle, NativeFiles, S
 
 NATIVE_BYTES_READ: Final = 256 << 20
 """Up to so many bytes of a subtask's native files are fetched to look at the keys in them."""
+
+_PORTION: Final = 4_096
+"""Keys that are read at once."""
 
 
 class StoredSection(NamedTuple):
@@ -176,60 +181,73 @@ def key_shapes(disk: Disk, stored: Sequence[KeyedStateHandle]) -> frozenset[Shap
     """
     found: set[Shape] = set()
     for keyed in stored:
-        if keyed.tables is not None:
-            for table in keyed.tables:
-                found |= _table_shapes(disk, table.range())
-            continue
-        for handle in (keyed.handle, *keyed.log):
-            found |= _blob_shapes(RangeReader(disk, handle))
-        if keyed.native is not None and not too_large(keyed):
-            found |= _native_shapes(disk, keyed, keyed.native)
+        for name, portions in stored_keys(disk, keyed):
+            left = 0 if name in TIMER_SECTIONS else KEYS_READ
+            while left > 0 and (keys := next(portions, None)) is not None:
+                found |= shapes_of(keys)
+                left -= len(keys)
     return frozenset(found)
 
 
-def _table_shapes(disk: Disk, file: FileRange) -> set[Shape]:
+def stored_keys(disk: Disk, keyed: KeyedStateHandle) -> Iterator[tuple[str, Iterator[Sequence[Any]]]]:
+    """Each state's keys, and those of the timers, in portions; a name may come more than once.
+
+    Keys may come more than once, too, and keys that a log says are gone are among them. What is in native
+    files is left out where these are :func:`too_large`.
+
+    Args:
+        disk: where they are.
+        keyed: refers to them.
+
+    Raises:
+        StorageError: keys are damaged, or a file is missing.
+    """
+    if keyed.tables is not None:
+        for table in keyed.tables:
+            domains = TIMER_SECTIONS if table.name == TIMERS else {table.name: None}
+            for name, domain in domains.items():
+                yield name, _keys_of_table(disk, table.range(), domain)
+        return
+    for handle in (keyed.handle, *keyed.log):
+        blob = RangeReader(disk, handle)
+        header, body = read_header(blob)
+        for section in header.sections:
+            if changed_name(section.name) is None:
+                yield section.name, _keys_of_section(blob, body, section)
+    if keyed.native is not None and not too_large(keyed):
+        with _database(disk, keyed, keyed.native) as database:
+            for name, store in database.stores.items():
+                yield name, _native_keys(store, name in TIMER_SECTIONS)
+
+
+def _keys_of_table(disk: Disk, file: FileRange, domain: str | None) -> Iterator[Sequence[Any]]:
+    """The keys of a state's rows; of timers those of one time domain."""
     info = _info(disk, file)
-    if info.rows_are == TIMER:
-        return set()
     parquet = pq.ParquetFile(_RangeFile(RangeReader(disk, file)))
-    columns = [name for name in parquet.schema_arrow.names if name in (KEY, KEY + RAW)]
-    shapes: set[Shape] = set()
-    left = KEYS_READ
-    for batch in parquet.iter_batches(columns=columns):
-        keys = KeyColumns(info.key).keys(dict(zip(batch.schema.names, batch.columns, strict=True)))
-        shapes |= shapes_of(keys)
-        left -= len(keys)
-        if left <= 0:
-            break
-    return shapes
+    wanted = (KEY, KEY + RAW) if domain is None else (KEY, KEY + RAW, TIME_DOMAIN)
+    columns = [name for name in parquet.schema_arrow.names if name in wanted]
+    for batch in parquet.iter_batches(batch_size=_PORTION, columns=columns):
+        if domain is not None:
+            batch = batch.filter(pc.equal(batch.column(TIME_DOMAIN), domain))
+        yield KeyColumns(info.key).keys(dict(zip(batch.schema.names, batch.columns, strict=True)))
 
 
-def _blob_shapes(blob: BlobReader) -> set[Shape]:
-    header, body = read_header(blob)
-    shapes: set[Shape] = set()
-    for section in header.sections:
-        if section.name in TIMER_SECTIONS or changed_name(section.name) is not None:
-            continue
-        left = KEYS_READ
-        for chunk in section.chunks:
-            (part,) = read_chunks(blob, body, section, [chunk])
-            shapes |= shapes_of(KEY_SERIALIZER.decode_many(split_chunk(part)[0], chunk.count))
-            left -= chunk.count
-            if left <= 0:
-                break
-    return shapes
+def _keys_of_section(blob: BlobReader, body: int, section: Section) -> Iterator[Sequence[Any]]:
+    for chunk in section.chunks:
+        (part,) = read_chunks(blob, body, section, [chunk])
+        yield KEY_SERIALIZER.decode_many(split_chunk(part)[0], chunk.count)
 
 
-def _native_shapes(disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> set[Shape]:
+def _native_keys(store: Any, timers: bool) -> Iterator[Sequence[Any]]:
     from headgate.state.rocksdb.keys import key_of, prefix_length
+    from headgate.state.rocksdb.timer_queue import timer_of
 
-    with _database(disk, keyed, native) as database:
-        stores = [store for name, store in database.stores.items() if name not in TIMER_SECTIONS]
-        return {
-            shape_of(key_of(raw[: prefix_length(raw)]))
-            for store in stores
-            for raw, _ in islice(store.items(), KEYS_READ)
-        }
+    entries = iter(store.items())
+    while portion := list(islice(entries, _PORTION)):
+        if timers:
+            yield [timer_of(raw, data)[1] for raw, data in portion]
+        else:
+            yield [key_of(raw[: prefix_length(raw)]) for raw, _ in portion]
 
 
 def _entries(section: Section) -> int:

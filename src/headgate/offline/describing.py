@@ -1,0 +1,81 @@
+"""What is in a snapshot, with the types of keys and some of the keys of each state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, Final
+
+from headgate.checkpoint.opening import open_checkpoint
+from headgate.common.key_types import KEYS_READ, shape_words
+from headgate.common.keygroups import shortened
+from headgate.common.ports import Disk
+from headgate.offline.keyed import StoredKeyed
+from headgate.offline.showing import describe_snapshot
+from headgate.offline.storages import storage_options
+from headgate.offline.stored import stored_keys, too_large
+from headgate.state.snapshots import KeyedStateHandle
+
+SAMPLES: Final = 10
+"""Keys that are shown of each state."""
+
+_KEY_CHARACTERS: Final = 120
+
+
+def describe_with_keys(uri: str, options: Sequence[str] = (), samples: int = SAMPLES) -> dict[str, Any]:
+    """What :func:`headgate.offline.showing.describe_snapshot` tells, and what it has of keys.
+
+    Args:
+        uri: path or URI of a checkpoint or savepoint.
+        options: ``key=value`` settings of its storage, as behind ``-D``.
+        samples: keys of each state.
+
+    Returns:
+        As there. A keyed operator also has ``key_types``, the types of all keys that it has seen by name,
+        and ``keys_read``: whether none of its files was too large to be fetched for its keys. Each of its
+        states has ``keys``, the first ones as Python writes them, which are spread over the subtasks.
+
+    Raises:
+        StorageError: there is no such snapshot, or it cannot be trusted.
+        ConfigError: there is no such setting.
+    """
+    facts = describe_snapshot(uri, options)
+    with storage_options(options):
+        disk, metadata = open_checkpoint(uri)
+        for operator in facts["operators"]:
+            stored = StoredKeyed(disk, metadata, operator["uid"])
+            if stored.handles:
+                operator["key_types"] = sorted(map(shape_words, stored.key_shapes))
+                operator["keys_read"] = not any(map(too_large, stored.handles))
+                _add_keys(operator["states"], disk, stored.handles, samples)
+    return facts
+
+
+def _add_keys(
+    states: Sequence[dict[str, Any]], disk: Disk, handles: Sequence[KeyedStateHandle], samples: int
+) -> None:
+    found: dict[str, list[list[Any]]] = {}
+    for keyed in handles:
+        for name, portions in stored_keys(disk, keyed):
+            found.setdefault(name, []).append(_first(chain.from_iterable(portions), samples))
+    for state in states:
+        if state["name"] in found:
+            parts = found[state["name"]]
+            state["keys"] = [shortened(key, _KEY_CHARACTERS) for key in _spread(parts, samples)]
+
+
+def _first(keys: Iterator[Any], count: int) -> list[Any]:
+    """The first different ones; a key of a map comes once for each of its entries."""
+    found: dict[Any, None] = {}
+    for key in islice(keys, KEYS_READ):
+        if len(found) >= count:
+            break
+        found[key] = None
+    return list(found)
+
+
+def _spread(parts: Sequence[Sequence[Any]], count: int) -> list[Any]:
+    """The first ones of each in turn, each key once."""
+    longest = max(map(len, parts), default=0)
+    turns = [part[place] for place in range(longest) for part in parts if place < len(part)]
+    return list(dict.fromkeys(turns))[:count]
