@@ -14,11 +14,11 @@ from headgate.offline.report import Item, OperatorReport, UpgradeReport, Verdict
 
 COMMANDS = [
     ("savepoint", "show", "SNAPSHOT"),
-    ("savepoint", "describe", "SNAPSHOT"),
     ("savepoint", "reslice", "SNAPSHOT", "TARGET", "--max-parallelism", "256"),
     ("savepoint", "migrate", "SNAPSHOT", "TARGET", "PROGRAM"),
     ("savepoint", "diff", "SNAPSHOT", "SNAPSHOT"),
     ("savepoint", "delete", "SNAPSHOT", "--yes"),
+    ("savepoint", "describe", "SNAPSHOT"),
     ("check-upgrade", "SNAPSHOT", "PROGRAM"),
 ]
 PROGRAM = """
