@@ -63,6 +63,23 @@ class VertexStatus(msgspec.Struct, frozen=True):
     watermark: int | None
 
 
+class StuckCall(msgspec.Struct, frozen=True):
+    """A call of user code that has not returned for a second or more: busy without progress.
+
+    Attributes:
+        operator: name and uid of its operator.
+        subtask: which of the operator's.
+        for_ms: since when it has not returned.
+        stack: where in the program it was found at the last heartbeat, a line for each frame, the innermost
+            last.
+    """
+
+    operator: str
+    subtask: int
+    for_ms: int
+    stack: str
+
+
 class JobStatus(msgspec.Struct, frozen=True):
     """A job at one moment.
 
@@ -90,6 +107,7 @@ class JobStatus(msgspec.Struct, frozen=True):
         vertices: what runs.
         links: name -> address of pages about the job; "spark_ui" is Spark's own, where that is on.
         sources: uid -> how the source does, of those that get their input in epochs.
+        stuck: calls of user code that had not returned at the workers' last heartbeats.
     """
 
     job_id: str
@@ -114,6 +132,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     vertices: list[VertexStatus]
     sources: dict[str, SourceReport] = {}
     links: dict[str, str] = {}
+    stuck: list[StuckCall] = []
 
 
 class JobControl(Protocol):

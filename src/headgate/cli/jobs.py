@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from headgate.api.executor import JobStatus
+from headgate.api.executor import JobStatus, StuckCall
 from headgate.api.remote_job import RemoteJob
 from headgate.api.source import SourceReport
 from headgate.common.errors import HeadgateError
@@ -126,6 +126,7 @@ def shown(status: JobStatus, color: bool = False) -> str:
     lines += [f"{name}: {escape(text)}" for name, text in remarks.items() if text]
     lines += [f"{name.replace('_', ' ')}: {escape(address)}" for name, address in status.links.items()]
     lines += [_epochs(uid, report) for uid, report in status.sources.items()]
+    lines += [_stuck(call) for call in status.stuck]
     table = _table(["operators", "uids", ">parallelism", ">records in", ">records out", ">busy", "watermark"])
     for vertex in status.vertices:
         table.add_row(
@@ -149,6 +150,12 @@ def _epochs(uid: str, report: SourceReport) -> str:
         told += f", {report.latency_ms / 1000:.2f} s from its planning to its checkpoint"
     waiting = f"; waits for {report.waiting}" if report.waiting else ""
     return f"source {escape(repr(uid))}: {told}{escape(waiting)}"
+
+
+def _stuck(call: StuckCall) -> str:
+    where = "".join(f"\n    {line}" for line in call.stack.splitlines())
+    busy = f"[yellow]busy for {call.for_ms / 1000:.1f} s without progress[/], in"
+    return f"{escape(call.operator)}, subtask {call.subtask}: {busy}{escape(where)}"
 
 
 def _state(state: str) -> str:

@@ -10,6 +10,16 @@ _OURS: Final = (f"{Path(__file__).resolve().parents[1]}/", "<headgate", "<frozen
 """How the names of files begin that are not the user's; generated code is named `<headgate ...>`."""
 
 
+def is_users_file(name: str) -> bool:
+    """Whether code of this file is the program's, or of a package that it uses.
+
+    Example:
+        >>> is_users_file("/home/ada/job.py"), is_users_file(__file__)
+        (True, False)
+    """
+    return not name.startswith(_OURS)
+
+
 def users_traceback(error: BaseException) -> str:
     """The traceback of an error, of its causes too, with the user's frames only.
 

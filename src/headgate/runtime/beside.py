@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -80,7 +81,13 @@ class Runner(Protocol):
         away: whether work is under way whose end the subtask has to wait for.
         left_behind: whether it was ended while user code ran on a thread, which still does.
         longest_ms: the longest time for which the loop was held up.
+        calling: ident of a thread beside the loop that is in a call, and since when (ms); else None.
     """
+
+    @property
+    def calling(self) -> tuple[int, float] | None:
+        """See the class."""
+        ...
 
     @property
     def away(self) -> bool:
@@ -126,6 +133,7 @@ class AtOnce:
     """In the loop; see :class:`Runner`."""
 
     away = left_behind = False
+    calling = None
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
@@ -213,6 +221,7 @@ class Beside:
         away: see :class:`Runner`.
         left_behind: see :class:`Runner`.
         longest_ms: see :class:`Runner`; the work itself does not hold the loop up.
+        calling: see :class:`Runner`.
     """
 
     def __init__(
@@ -227,6 +236,7 @@ class Beside:
         self._clock, self._pace = clock, pace
         self.away = self.left_behind = False
         self.longest_ms = 0.0
+        self.calling: tuple[int, float] | None = None
         self._made: SideThread | None = None
         self._then: Callable[[int], None] = _nothing
         self._outcome: tuple[Any, BaseException | None] | None = None
@@ -298,7 +308,11 @@ class Beside:
 
     def _measured(self, work: Work) -> tuple[int, float]:
         began = self._clock.precise_ms()
-        records = work() or 0
+        self.calling = threading.get_ident(), began
+        try:
+            records = work() or 0
+        finally:
+            self.calling = None
         return records, self._clock.precise_ms() - began
 
     def _done(self, result: Any, error: BaseException | None) -> None:

@@ -73,6 +73,10 @@ class CheckpointHistory:
         """The next attempt runs another plan."""
         self._topology = topology_of(plan)
 
+    def label(self, task: tuple[int, int]) -> str:
+        """A subtask's name for people."""
+        return self._topology.label(task)
+
     def begun(self, effect: e.RunHooks) -> None:
         """A checkpoint begins now; its tasks are triggered when its hooks are through."""
         now = self._clock.monotonic_ms()

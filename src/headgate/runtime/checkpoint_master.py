@@ -117,7 +117,8 @@ class CheckpointMaster:
             # Before anything of this attempt is stored or committed: one thread does it in order.
             self._run(self._settle, lambda _: None, self._host.recovery_failed)
         self.history.deployed(tasks)
-        self.coordinator.start(AttemptId(attempt), tasks, self._clock.monotonic_ms())
+        label = self.history.label
+        self.coordinator.start(AttemptId(attempt), tasks, self._clock.monotonic_ms(), label=label)
 
     def replanned(self, plan: PhysicalPlan) -> None:
         """The next attempt runs `plan`: the same operators at another parallelism."""

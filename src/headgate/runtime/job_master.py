@@ -181,10 +181,7 @@ class JobMaster:
         """Time passed."""
         report = self._gang.check()
         for slot, still_ms in report.stuck:
-            self.ports.listener.note(
-                f"the loop of slot {slot} has not turned for {still_ms / 1000:.0f} s; "
-                "a call of user code does not return"
-            )
+            self.ports.listener.note(self._told_stuck(slot, still_ms))
             self.checkpoints.history.stuck(slot, still_ms)
         for slot in report.lapsed:
             self._worker_lost(slot, f"no heartbeat came for {self.settings.heartbeat_timeout_ms} ms")
@@ -216,6 +213,20 @@ class JobMaster:
     def counters(self) -> list[m.Counters]:
         """Last running totals of all subtasks."""
         return [counters for member in self._roster.members() for counters in member.counters.values()]
+
+    def standstills(self) -> list[m.Standstill]:
+        """Calls of user code that had not returned at the last heartbeats."""
+        return [still for member in self._roster.members() for still in member.standstills]
+
+    def _told_stuck(self, slot: int, still_ms: int) -> str:
+        member, for_s = self._roster.get(slot), f"{still_ms / 1000:.0f} s"
+        if member is None or not member.standstills:
+            return f"the loop of worker {slot} has not turned for {for_s}; a call does not return"
+        return "; ".join(
+            f"{still.operator}, subtask {still.subtask}, has been busy for {for_s} without progress, in\n"
+            f"{still.stack}"
+            for still in member.standstills
+        )
 
     # -- what somebody asks a running job for ----------------------------------------------------
 
@@ -265,6 +276,7 @@ class JobMaster:
             return  # the totals of an old plan's subtasks are not those of the new one's
         if beat.attempt == self.attempt:
             member.note_counters(beat.counters)
+            member.standstills = beat.standstills
             self.ports.listener.progress(self.counters())
 
     def _worker_lost(self, slot: int, reason: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from headgate.api.executor import JobStatus, VertexStatus
+from headgate.api.executor import JobStatus, StuckCall, VertexStatus
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.graph.physical import Vertex
@@ -56,6 +56,10 @@ def status_of(master: JobMaster, started_ms: int) -> JobStatus:
         vertices=[_vertex(vertex, counters) for vertex in plan.vertices],
         sources=master.sources.reports(),
         links=dict(gang.links) if isinstance(gang, HasPages) else {},
+        stuck=[
+            StuckCall(still.operator, still.subtask, still.still_ms, still.stack)
+            for still in master.standstills()
+        ],
     )
 
 

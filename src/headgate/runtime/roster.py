@@ -21,6 +21,7 @@ class Member:
         idle: whether it confirmed that nothing of the last attempt runs any more.
         ended: its subtasks that have processed all input.
         counters: (vertex, subtask) -> last running totals.
+        standstills: calls of user code that had not returned at its last heartbeat.
     """
 
     register: m.Register
@@ -29,11 +30,12 @@ class Member:
     idle: bool = True
     ended: set[tuple[int, int]] = field(default_factory=set)
     counters: dict[tuple[int, int], m.Counters] = field(default_factory=dict)
+    standstills: list[m.Standstill] = field(default_factory=list)
 
     def begin_attempt(self) -> None:
         """A deployment is on its way to this worker."""
         self.deployed = self.idle = False
-        self.ended, self.counters = set(), {}
+        self.ended, self.counters, self.standstills = set(), {}, []
 
     def note_counters(self, counters: Sequence[m.Counters]) -> None:
         """New running totals of some of its subtasks."""

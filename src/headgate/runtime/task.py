@@ -357,6 +357,11 @@ class Task(ABC):
         self.host.data_ended(self.id, self.counters())
 
     @property
+    def calling(self) -> tuple[int, float] | None:
+        """The thread beside the loop that is in a call of it, and since when (ms)."""
+        return self._runner.calling
+
+    @property
     def left_behind(self) -> bool:
         """Whether its user code still runs after :meth:`close`."""
         return self._runner.left_behind

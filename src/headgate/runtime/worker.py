@@ -46,6 +46,7 @@ from headgate.runtime.program import program_from_bytes
 from headgate.runtime.queries.answering import answer
 from headgate.runtime.snapshots import SnapshotWriter
 from headgate.runtime.source_task import SourceTask
+from headgate.runtime.standstill import STILL_MS, standstill_of
 from headgate.runtime.task import Task
 from headgate.state.snapshots import SubtaskSnapshot
 
@@ -100,6 +101,7 @@ class Worker:
         state: see the module's table.
         progress: grows with every turn of the loop; shown to the job master by the heartbeat.
         attempt: the deployment it works for; 0 before the first.
+        at_work: whose turn it is in the loop, and since when (monotonic ms).
     """
 
     def __init__(self, job: JobId, slot: int, ports: WorkerPorts) -> None:
@@ -108,6 +110,7 @@ class Worker:
         self.clock = ports.clock
         self.state = WorkerState.IDLE
         self.progress, self.attempt = 0, 0
+        self.at_work: tuple[Task, int] | None = None
         self._local = LocalRecovery(job, slot)
         self._assembly: Assembly | None = None
         self._finishing: Finishing | None = None
@@ -203,7 +206,9 @@ class Worker:
             head = task.head.context
             task.log_context = TaskContext(self.job, head.uid, head.subtask, head.attempt)
             use_task_context(task.log_context)
+            self.at_work = task, self.clock.monotonic_ms()
             task.open()
+        self.at_work = None
         self._local.report(message.restored_checkpoint, restored)
         self.ports.link.send(m.Deployed(self.attempt))
 
@@ -266,10 +271,12 @@ class Worker:
             return True
         for task in assembly.ordered:
             use_task_context(task.log_context)
+            self.at_work = task, self.clock.monotonic_ms()
             worked |= self._guarded(task.step, task.id) or self._guarded(task.run_timers, task.id)
             if self._assembly is not assembly:
                 worked = True
                 break
+        self.at_work = None
         clear_task_context()
         return worked
 
@@ -366,6 +373,23 @@ class Worker:
     def data_ended(self, subtask: SubtaskId, counters: m.Counters) -> None:
         """All input of a subtask is processed."""
         self.ports.link.send(m.DataEnded(self.attempt, *subtask, counters))
+
+    def standstills(self, loop: int) -> list[m.Standstill]:
+        """Calls that have not returned for a while; for the heartbeat's thread.
+
+        Args:
+            loop: ident of the loop's thread.
+        """
+        now, at_work, assembly = self.clock.monotonic_ms(), self.at_work, self._assembly
+        calls = [] if at_work is None else [(at_work[0], loop, at_work[1])]
+        for task in [] if assembly is None else assembly.ordered:
+            if (calling := task.calling) is not None:
+                calls.append((task, calling[0], round(calling[1])))
+        return [
+            standstill_of(task, thread, now - since)
+            for task, thread, since in calls
+            if now - since >= STILL_MS
+        ]
 
     def counters(self) -> Sequence[m.Counters]:
         """Running totals of all subtasks; safe to call from the heartbeat's thread."""

@@ -135,6 +135,7 @@ class _Process:
         self._over = threading.Event()
         self._abandoned = False
         self._parent = os.getppid()
+        self._loop_thread = threading.get_ident()
 
     def run(self) -> None:
         # Closed in the opposite order, also when the job master cannot be reached.
@@ -225,7 +226,8 @@ class _Process:
 
     def _send_heartbeat(self) -> None:
         worker, now = self._worker, self._clock.monotonic_ms()
-        self._link.send(m.Heartbeat(worker.attempt, now, worker.progress, list(worker.counters())))
+        counters, standstills = list(worker.counters()), worker.standstills(self._loop_thread)
+        self._link.send(m.Heartbeat(worker.attempt, now, worker.progress, counters, standstills))
 
     def _give_up(self, reason: str) -> None:
         self._abandoned = True

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 from operator_samples import context
 
+from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.connectors.collection import collection_source
 from headgate.runtime.operators.source import SourceOperator
 from headgate.runtime.worker_process import WorkerSpec, _Process
@@ -35,7 +37,7 @@ def test_a_heartbeat_that_fails_ends_the_worker() -> None:
         reasons.append(reason)
         process._over.set()
 
-    process = _Process(spec, 1, 0, abandon)
+    process = _Process(spec, 1, 0, abandon, SAME_INTERPRETER, threading.enumerate)
     process._worker = Broken()  # type: ignore[assignment]
     process._link = SimpleNamespace(send=lambda message: None)  # type: ignore[assignment]
     process._beat()

@@ -86,6 +86,7 @@ class CheckpointCoordinator(Questions[S]):
     ) -> None:
         self._settings = settings
         self._mode = Machine("checkpoint coordinator", Mode.SUSPENDED, MODES)
+        self._label: Callable[[tuple[int, int]], str] = str
         self._ledger = Ledger(next_id, Retention(settings.num_retained, completed, unowned))
         self._publishing = Publishing(self._ledger, self._mode)
         self._admission = Admission(settings, uniform, hooks, self._ledger, self._mode)
@@ -99,6 +100,7 @@ class CheckpointCoordinator(Questions[S]):
         tasks: Iterable[tuple[int, int]],
         now_ms: int,
         finished: Iterable[tuple[int, int]] = (),
+        label: Callable[[tuple[int, int]], str] = str,
     ) -> None:
         """All tasks of a new attempt run: checkpoints may begin.
 
@@ -107,6 +109,7 @@ class CheckpointCoordinator(Questions[S]):
             tasks: (vertex, subtask) of all of them.
             now_ms: monotonic clock.
             finished: those of `tasks` that had finished before; see :meth:`task_finished`.
+            label: a task's name for people.
 
         Raises:
             InternalError: already running or shut down, a store of the last attempt is unresolved,
@@ -117,6 +120,7 @@ class CheckpointCoordinator(Questions[S]):
         self._admission.check_attempt(attempt, ordered)
         self._mode.move(Order.START, f"attempt {attempt}")
         self._admission.open(attempt, ordered, finished, now_ms)
+        self._label = label
 
     def suspend(
         self,
@@ -177,7 +181,7 @@ class CheckpointCoordinator(Questions[S]):
         effects: list[Effect[S]] = []
         for pending in list(self._ledger.pending.values()):
             if pending.can_expire and now_ms >= pending.deadline_ms:
-                missing = f"no acknowledgement from {', '.join(pending.waiting_for)}"
+                missing = f"no acknowledgement from {pending.missing(self._label)}"
                 effects += self._fail(pending, CheckpointFailureReason.CHECKPOINT_EXPIRED, missing, now_ms)
         return self._then_admit(effects, now_ms)
 

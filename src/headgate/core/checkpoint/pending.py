@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final, Generic
 
@@ -12,6 +12,9 @@ from headgate.core.checkpoint.effects import RequestKind, S
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.queue import Request
 from headgate.core.machine import Machine
+
+MISSING_TOLD: Final = 10
+"""How many tasks are named when a checkpoint was not acknowledged by all."""
 
 
 class AckResult(Enum):
@@ -156,6 +159,12 @@ class PendingCheckpoint(Generic[S]):
     def waiting_for(self) -> tuple[str, ...]:
         """Hooks, or tasks, that are not through yet."""
         return tuple(f"hook {hook!r}" for hook in self._hooks) or tuple(map(str, self._waiting))
+
+    def missing(self, label: Callable[[tuple[int, int]], str]) -> str:
+        """The same for people, the tasks by their labels."""
+        names = [f"hook {hook!r}" for hook in self._hooks] or [label(task) for task in self._waiting]
+        more = f" and {len(names) - MISSING_TOLD} more" if len(names) > MISSING_TOLD else ""
+        return ", ".join(names[:MISSING_TOLD]) + more
 
     @property
     def snapshots(self) -> tuple[S, ...]:

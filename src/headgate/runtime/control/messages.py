@@ -208,13 +208,35 @@ class Finish(msgspec.Struct, frozen=True, tag="finish"):
     attempt: int
 
 
+class Standstill(msgspec.Struct, frozen=True):
+    """A call of user code that has not returned for a while.
+
+    Attributes:
+        operator: name and uid of the operator that is in the call.
+        still_ms: for how long.
+        stack: where in the user's code it was found, a line for each frame, the innermost last.
+    """
+
+    vertex: int
+    subtask: int
+    operator: str
+    still_ms: int
+    stack: str
+
+
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
-    """Worker: I live; `progress` grows whenever my loop turns, `sent_ms` is my monotonic clock."""
+    """Worker: I live; `progress` grows whenever my loop turns, `sent_ms` is my monotonic clock.
+
+    Attributes:
+        counters: running totals of my subtasks.
+        standstills: calls of user code that do not return.
+    """
 
     attempt: int
     sent_ms: int
     progress: int
     counters: list[Counters]
+    standstills: list[Standstill] = []
 
 
 class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):

@@ -5,10 +5,10 @@ Calls go from operator to operator by batch, never by record. One thread drives 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 from headgate.common.errors import HeadgateError, InternalError, UserFunctionError
@@ -147,6 +147,14 @@ class Operator:
 
     def open(self) -> None:
         """Make ready; state is restored here."""
+
+    def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
+        """Which operator is being called, where several are run as one.
+
+        Args:
+            inner: the frames of the call, innermost first.
+        """
+        return self.context
 
     @property
     def busy(self) -> bool:

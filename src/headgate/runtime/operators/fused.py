@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,15 @@ class FusedOperator(Operator):
             culprit, record = self._culprit(error, indexed)
             raise user_error(self._contexts[culprit], error, record) from None
         return out, origins
+
+    def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
+        """See :class:`Operator`: the loop's line tells."""
+        for frame in reversed(inner):
+            for indexed in (False, True):
+                if frame.f_code.co_filename == _file_name(self._kinds, indexed):
+                    index, _ = line_owner(self._kinds, indexed).get(frame.f_lineno, (0, ""))
+                    return self._contexts[index]
+        return self._contexts[0]
 
     def _culprit(self, error: Exception, indexed: bool) -> tuple[int, Any]:
         """Which operator raised, and the record that it was given."""
