@@ -83,7 +83,8 @@ class Readers(ABC):
 
         Args:
             path: a file, a directory, a glob, or several of these.
-            schema: a record type (dataclass, TypedDict, NamedTuple, msgspec.Struct), or a
+            schema: a record type (dataclass, TypedDict, NamedTuple, msgspec.Struct, attrs
+                class, pydantic model), or a
                 ``pyarrow.Schema`` for columnar records; None gives dicts.
             on_error: what happens to a line that does not decode: "fail" the job, naming file and
                 line; "skip" and count it; or send a BadRecord to the ``side_output`` "bad-records".

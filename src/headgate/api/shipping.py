@@ -18,6 +18,7 @@ from typing import Any
 from headgate.common.errors import NotShippableError
 from headgate.graph.logical import Node
 from headgate.graph.rewrites import place
+from headgate.serde.shipping_pickler import shipping_pickler
 
 _FIELDS = ("function", "key", "source", "sink")
 _DEPTH_MAX = 12
@@ -78,7 +79,7 @@ def shipping_error(thing: object) -> str | None:
     """
     import cloudpickle
 
-    class Tester(cloudpickle.Pickler):  # type: ignore[misc]  # the package has no types
+    class Tester(shipping_pickler(cloudpickle.Pickler)):  # type: ignore[misc]  # the package has no types
         """Refuses open files, which would otherwise travel as a copy of what is left to read."""
 
         def reducer_override(self, obj: Any) -> Any:

@@ -7,6 +7,7 @@ record is processed. What is stored is the handle's business at run time; nothin
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast, get_args, get_origin
@@ -348,10 +349,26 @@ def declared_state(function: object) -> dict[str, StateDescriptor]:
     """
     cls = type(function)
     found = {k: v for k, v in declarations(cls).items() if isinstance(v, StateDeclaration)}
+    _refuse_undeclared(cls)
     if not found:
         return {}
     hints = hints_of(cls)
     return {name: _describe(cls, name, declaration, hints.get(name)) for name, declaration in found.items()}
+
+
+def _refuse_undeclared(cls: type) -> None:
+    """Refuse a state that is annotated and not assigned; it would be missing when a record comes."""
+    written = {name: hint for base in cls.__mro__ for name, hint in inspect.get_annotations(base).items()}
+    for name, hint in written.items():
+        if hasattr(cls, name) or "State" not in str(hint):
+            continue
+        known = hints_of(cls)[name] if isinstance(hint, str) else hint
+        for kind, (handle, _) in _HANDLES.items():
+            if (get_origin(known) or known) is handle:
+                raise PlanError(
+                    f"state {name!r} of {cls.__qualname__} is annotated but not declared; "
+                    f"write {name}: hg.{handle.__name__}[...] = hg.{kind}_state()"
+                )
 
 
 def _describe(cls: type, name: str, declaration: StateDeclaration[Any], hint: Any) -> StateDescriptor:

@@ -41,31 +41,51 @@ def msgpack_decoder(kind: Any, ext_hook: Any = None) -> msgspec.msgpack.Decoder[
 
 
 @overload
-def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]: ...
+def json_decoder(kind: type[T], dec_hook: Any = ...) -> msgspec.json.Decoder[T]: ...
 @overload
-def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]: ...
-def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+def json_decoder(kind: Any, dec_hook: Any = ...) -> msgspec.json.Decoder[Any]: ...
+def json_decoder(kind: Any, dec_hook: Any = None) -> msgspec.json.Decoder[Any]:
     """A decoder of JSON.
+
+    Args:
+        kind: the type, or union of types, of what is decoded.
+        dec_hook: see `msgspec.json.Decoder`.
 
     Example:
         >>> json_decoder(dict[str, int]).decode('{"a": 1}')
         {'a': 1}
     """
     with _lock:
-        return msgspec.json.Decoder(kind)
+        return msgspec.json.Decoder(kind, dec_hook=dec_hook)
 
 
 @overload
-def converter(kind: type[T], strict: bool = ...) -> Callable[[Any], T]: ...
+def converter(kind: type[T], strict: bool = ..., dec_hook: Any = ...) -> Callable[[Any], T]: ...
 @overload
-def converter(kind: Any, strict: bool = ...) -> Callable[[Any], Any]: ...
-def converter(kind: Any, strict: bool = True) -> Callable[[Any], Any]:
+def converter(kind: Any, strict: bool = ..., dec_hook: Any = ...) -> Callable[[Any], Any]: ...
+def converter(kind: Any, strict: bool = True, dec_hook: Any = None) -> Callable[[Any], Any]:
     """`msgspec.convert` into a type.
+
+    Args:
+        kind: the type.
+        strict: whether text is refused where a number is expected.
+        dec_hook: see `msgspec.convert`.
 
     Example:
         >>> converter(list[int], strict=False)(["1", "2"])
         [1, 2]
     """
     with _lock:
-        msgspec.json.Decoder(kind)
-    return partial(msgspec.convert, type=kind, strict=strict)
+        msgspec.json.Decoder(kind, dec_hook=dec_hook)
+    return partial(msgspec.convert, type=kind, strict=strict, dec_hook=dec_hook)
+
+
+def is_custom(kind: Any) -> bool:
+    """Whether msgspec knows nothing of a type and leaves it to a `dec_hook`.
+
+    Example:
+        >>> is_custom(dict[str, int]), is_custom(threading.Thread)
+        (False, True)
+    """
+    with _lock:
+        return isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)

@@ -6,7 +6,7 @@ and collected records travel through the checkpoint.
 
 from __future__ import annotations
 
-import dataclasses
+import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -27,7 +27,10 @@ from headgate.api.source import (
     SplitEnumerator,
 )
 from headgate.common.errors import OperatingError, UsageError
+from headgate.connectors.collected_records import RecordPacker, packed_bytes, unpacked
 from headgate.connectors.committed import DriverResults
+from headgate.connectors.files.models import model_hook
+from headgate.serde.logical_names import known_class
 
 T = TypeVar("T", default=Any)
 
@@ -149,13 +152,12 @@ class CollectionReader(SourceReader[T]):
 def collect_sink(limit: int = COLLECT_LIMIT_DEFAULT, record_type: type | None = None) -> CollectSink:
     """A sink whose records appear, exactly once, in the list :attr:`CollectSink.results`.
 
-    They travel as plain values inside checkpoints, so a record must be made of None, bool, int,
-    float, str, bytes, lists, tuples and string-keyed dicts. Row views, dataclasses and msgspec
-    structs become dicts, named tuples become tuples - unless `record_type` says what to rebuild.
+    They lie in checkpoints on their way, by field and without pickle: a record is a plain value, a record
+    class whose fields have serializable types, or a container of these. Row views become dicts.
 
     Args:
         limit: how many records may be collected altogether.
-        record_type: a dataclass, NamedTuple or msgspec.Struct to rebuild records as.
+        record_type: the declared type of the records: row views and dicts become records of this class.
 
     Raises:
         UsageError: `limit` is below 1.
@@ -171,6 +173,15 @@ class Collected(DriverResults):
     def __init__(self) -> None:
         super().__init__()
         self.records: list[Any] = []
+        self.main: Any = None
+
+    def class_of(self, name: str) -> type:
+        """The class of a collected record; this process has defined it, or a program's restart has.
+
+        Raises:
+            UsageError: no class of this name is known here.
+        """
+        return known_class(name, self.main)
 
 
 class CollectSink(Sink[T], Generic[T]):
@@ -179,6 +190,7 @@ class CollectSink(Sink[T], Generic[T]):
     def __init__(self, limit: int, record_type: type | None) -> None:
         self.limit, self.record_type = limit, record_type
         self._collected = Collected()
+        self._collected.main = sys.modules.get("__main__")
 
     @property
     def results(self) -> list[T]:
@@ -206,6 +218,7 @@ class CollectWriter(SinkWriter[T]):
         self._name = f"{context.job}/{context.uid}/{deployment}/{context.subtask}"
         self._limit, self._seen, self._sequence = limit, 0, 0
         self._records: list[Any] = []
+        self._pack = RecordPacker().pack
 
     @override
     def write(self, records: Any) -> None:
@@ -214,13 +227,13 @@ class CollectWriter(SinkWriter[T]):
         self._seen += len(records)
         if self._seen > self._limit:
             raise over_limit(self._limit)
-        self._records.extend(map(plain_record, records))
+        self._records.extend(map(self._pack, records))
 
     @override
     def prepare_commit(self) -> list[Plain]:
         if not self._records:
             return []
-        ready = {"writer": self._name, "sequence": self._sequence, "records": pack(self._records)}
+        ready = {"writer": self._name, "sequence": self._sequence, "records": packed_bytes(self._records)}
         self._records, self._sequence = [], self._sequence + 1
         return [ready]
 
@@ -240,14 +253,14 @@ class CollectCommitter(SinkCommitter):
         for ready in committables:
             if not self._collected.once.take(ready["writer"], ready["sequence"]):
                 continue
-            kept, records = self._collected.records, unpack(ready["records"])
+            kept, records = self._collected.records, unpacked(ready["records"], self._collected.class_of)
             if len(kept) + len(records) > self._limit:
                 raise over_limit(self._limit)
             kept.extend(records if self._record_type is None else rebuilt(self._record_type, records))
 
 
 def rebuilt(record_type: type, records: list[Any]) -> list[Any]:
-    """Plain values as records of a type.
+    """Row views and dicts as records of a type; records of a class stay what they are.
 
     Raises:
         UsageError: one of them is none.
@@ -256,8 +269,11 @@ def rebuilt(record_type: type, records: list[Any]) -> list[Any]:
 
     from headgate.common.decoders import converter
 
+    if all(type(record) is not dict for record in records):
+        return records
+    make = converter(record_type, dec_hook=model_hook)
     try:
-        return list(converter(list[record_type])(records))  # type: ignore[valid-type]
+        return [make(record) if type(record) is dict else record for record in records]
     except msgspec.ValidationError as problem:
         name = getattr(record_type, "__name__", repr(record_type))
         raise UsageError(f"a collected record is not a {name}: {problem}; correct record_type") from problem
@@ -269,96 +285,3 @@ def over_limit(limit: int) -> UsageError:
         f"collect() got more than its limit of {limit} records; raise the limit, or write large results "
         "with write_json or write_parquet"
     )
-
-
-_LEAVES = frozenset({type(None), bool, int, float, str, bytes})
-
-
-def plain_record(value: Any) -> Plain:
-    """The record as plain values, as :func:`collect_sink` describes.
-
-    Raises:
-        UsageError: something inside has no plain form.
-
-    Example:
-        >>> plain_record(("ada", {"lines": [1, 2]}))
-        ('ada', {'lines': [1, 2]})
-    """
-    kind = type(value)
-    if kind in _LEAVES:
-        return value
-    if isinstance(value, tuple):
-        return tuple(map(plain_record, value))
-    if kind is list:
-        return list(map(plain_record, value))
-    if isinstance(value, dict):
-        return _plain_dict(value)
-    if dataclasses.is_dataclass(kind):
-        return {field.name: plain_record(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if hasattr(kind, "__struct_fields__"):
-        return {name: plain_record(getattr(value, name)) for name in kind.__struct_fields__}
-    if hasattr(kind, "as_dict"):
-        return _plain_dict(value.as_dict())
-    raise _not_plain(value)
-
-
-def _plain_dict(value: dict[Any, Any]) -> dict[str, Plain]:
-    for key in value:
-        if type(key) is not str:
-            raise _not_plain(key, "a dict key of type")
-    return {key: plain_record(item) for key, item in value.items()}
-
-
-def _not_plain(value: Any, what: str = "a value of type") -> UsageError:
-    shown = repr(value)
-    shown = shown if len(shown) <= 80 else shown[:77] + "..."
-    return UsageError(
-        f"collect() got {what} {type(value).__name__} ({shown}); expected None, bool, int, float, str, "
-        "bytes, lists, tuples and string-keyed dicts: map the records to these first"
-    )
-
-
-_TUPLE, _BIG_INT = 1, 2
-
-
-def pack(records: list[Plain]) -> bytes:
-    """Plain records as bytes that give exactly them back: a checkpoint by itself would make lists of
-    tuples and refuses integers beyond 64 bits.
-
-    Example:
-        >>> unpack(pack([(1, 2**70), [None, {"a": b"x"}]]))
-        [(1, 1180591620717411303424), [None, {'a': b'x'}]]
-    """
-    import msgspec
-
-    encode, ext = msgspec.msgpack.encode, msgspec.msgpack.Ext
-
-    def packed(value: Any) -> Any:
-        kind = type(value)
-        if kind is tuple:
-            return ext(_TUPLE, encode([packed(item) for item in value]))
-        if kind is int:
-            return value if -(2**63) <= value < 2**63 else ext(_BIG_INT, b"%x" % value)
-        if kind is list:
-            return [packed(item) for item in value]
-        if kind is dict:
-            return {key: packed(item) for key, item in value.items()}
-        return value
-
-    try:
-        return encode([packed(record) for record in records])
-    except UnicodeEncodeError as problem:
-        raise UsageError(
-            f"collect() got text that is not valid Unicode ({problem}); repair it first"
-        ) from problem
-
-
-def unpack(data: bytes) -> list[Plain]:
-    """The records of :func:`pack`."""
-    from headgate.common.decoders import msgpack_decoder
-
-    def extension(code: int, inner: memoryview) -> Any:
-        return tuple(decoder.decode(inner)) if code == _TUPLE else int(bytes(inner), 16)
-
-    decoder = msgpack_decoder(list[Any], ext_hook=extension)
-    return decoder.decode(data)

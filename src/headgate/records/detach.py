@@ -15,7 +15,7 @@ from typing import Any, Final
 from headgate.records.row import Row
 from headgate.records.row_batch import RowBatch
 from headgate.serde.dynamic import SCALARS, DynamicSerializer, NotPlainError
-from headgate.serde.pickled import decode_rows, encode_rows
+from headgate.serde.pickled import OwnClasses, decode_rows, encode_rows
 
 _CODEC: Final = DynamicSerializer()
 
@@ -48,6 +48,7 @@ def _copies(records: list[Any], kinds: set[type]) -> list[Any]:
     except NotPlainError:
         pass
     try:
-        return decode_rows(encode_rows(records))
+        classes = OwnClasses()
+        return decode_rows(encode_rows(records, classes), classes)
     except Exception:  # whatever the records' classes do; nothing has happened yet
         return [copy.deepcopy(record) for record in records]

@@ -37,6 +37,7 @@ from headgate.runtime.program import Program
 from headgate.runtime.source_task import SourceTask
 from headgate.runtime.state_backends import ChangelogBackends, StateBackends, backends_for
 from headgate.runtime.task import Task
+from headgate.runtime.undeclared_rows import UndeclaredRows
 from headgate.state.snapshots import InFlightShare, OperatorSubtaskState
 
 _CREDIT = struct.Struct("<I")
@@ -158,7 +159,9 @@ class _Assembler:
         if settings.changelog:
             interval, restored = settings.changelog_materialize_ms, deploy.restored_checkpoint or 0
             self._backends = ChangelogBackends(backends, interval, ports.clock, restored)
-        self._codecs = {e.id: ElementCodec(program.record_types.get(e.id)) for e in self._plan.edges}
+        undeclared = UndeclaredRows(ports.code, deploy.program)
+        types = program.record_types
+        self._codecs = {e.id: ElementCodec(types.get(e.id), undeclared) for e in self._plan.edges}
         self._tasks: dict[SubtaskId, Task] = {}
         self._exchange = Exchange()
 

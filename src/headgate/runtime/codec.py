@@ -1,8 +1,8 @@
 """Elements of a channel as frame payloads and back.
 
 Rows travel lossless whatever they are, so that a result does not depend on whether two subtasks
-share a process: plain values by the self-describing codec, records of the declared class by its
-serializer, anything else by the pickle fallback, which only authenticated peers get to decode.
+share a process: plain values by the self-describing codec, values of the declared type by its serializer,
+records of other classes as `undeclared_rows` says, with a reference to their class.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Event, Idle, Watermark
 from headgate.runtime.network.frames import FrameKind, Part
+from headgate.runtime.undeclared_rows import UndeclaredRows
 from headgate.serde.dynamic import DynamicSerializer, NotPlainError
-from headgate.serde.pickled import decode_rows, encode_rows
-from headgate.serde.resolve import record_serializer
+from headgate.serde.resolve import composite_serializer, record_serializer
 from headgate.serde.serializer import TypeSerializer
 
 _HEAD = struct.Struct("<IBB2x")
 _TIMED = 1
-_DYNAMIC, _TYPED = 0, 1
+_DYNAMIC, _TYPED, _COMPOSITE = 0, 1, 2
 _NUMBER = struct.Struct("<q")
 _BARRIER = struct.Struct("<BqqqBqI")
 _BARRIER_VERSION = 2
@@ -44,11 +44,14 @@ class ElementCodec:
 
     Args:
         record_type: declared type of the records, or None.
+        undeclared: carries records that are neither of the declared type nor plain.
     """
 
-    def __init__(self, record_type: Any = None) -> None:
+    def __init__(self, record_type: Any = None, undeclared: UndeclaredRows | None = None) -> None:
         self._type, self._typed = record_type, record_serializer(record_type)
+        self._composite = composite_serializer(record_type) if self._typed is None else None
         self._dynamic = DynamicSerializer()
+        self._undeclared = UndeclaredRows() if undeclared is None else undeclared
 
     def encode(self, element: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
         """Kind and payload of a frame."""
@@ -98,7 +101,14 @@ class ElementCodec:
         try:
             return FrameKind.ROWS, self.encode_plain(batch)
         except NotPlainError:
-            return FrameKind.PICKLED_ROWS, [*_head(batch, _DYNAMIC), encode_rows(batch.records)]
+            pass
+        if self._composite is not None:
+            try:
+                encoded = self._composite.encode_checked(batch.records)
+                return FrameKind.ROWS, [*_head(batch, _COMPOSITE), encoded]
+            except UsageError:
+                pass  # As above: a value is not of the declared type.
+        return FrameKind.PICKLED_ROWS, [*_head(batch, _DYNAMIC), *self._undeclared.encode(batch.records)]
 
     def _decode_batch(self, kind: FrameKind, payload: memoryview) -> Batch:
         count, flags, form = _HEAD.unpack_from(payload)
@@ -115,11 +125,11 @@ class ElementCodec:
                 raise ProtocolError(f"a frame announces {count} records but holds {columns.num_rows}")
             return ArrowBatch(columns, times, marks)
         if kind is FrameKind.PICKLED_ROWS:
-            rows = decode_rows(body)
+            rows = self._undeclared.decode(body, count)
             if len(rows) != count:
                 raise ProtocolError(f"a frame announces {count} records but holds {len(rows)}")
             return RowBatch(rows, times, marks)
-        serializer = self._typed if form == _TYPED else self._dynamic
+        serializer = {_DYNAMIC: self._dynamic, _TYPED: self._typed, _COMPOSITE: self._composite}.get(form)
         if serializer is None:
             raise ProtocolError("the sender knows a record type that the receiver does not")
         return RowBatch(serializer.decode_many(body, count), times, marks)

@@ -6,17 +6,16 @@ code lies in a realm, it is that realm's own copy of cloudpickle.
 
 from __future__ import annotations
 
-import inspect
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ForwardRef, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from headgate.common.ids import EdgeId
 from headgate.common.ports import UserCode
 from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.graph.physical import PhysicalPlan
-from headgate.serde.logical_names import note_logical_name
+from headgate.serde.shipping_pickler import shipping_pickler
 
 T = TypeVar("T")
 
@@ -101,40 +100,8 @@ def shipped(thing: object, code: UserCode = SAME_INTERPRETER) -> bytes:
         code: where its classes and functions live.
     """
     buffer = io.BytesIO()
-    code.call(lambda: _resolving(code.pickler().Pickler)(buffer).dump(thing))
+    code.call(lambda: shipping_pickler(code.pickler().Pickler)(buffer).dump(thing))
     return buffer.getvalue()
-
-
-def _resolving(pickler: Any) -> Any:
-    """A kind of pickler that ships classes of the user's script with their annotations resolved.
-
-    A class of `__main__` travels by value, and its module stays behind: on the worker nobody could
-    tell any more what a textual annotation such as ``hg.ValueState[int]`` names, nor what the script, and
-    so the class in stored data, is called.
-    """
-
-    class Resolving(pickler):  # type: ignore[misc]  # of the framework or of a realm
-        """See above."""
-
-        def reducer_override(self, obj: Any) -> Any:
-            """See :meth:`pickle.Pickler.reducer_override`."""
-            if isinstance(obj, type) and (obj.__module__ == "__main__" or "<locals>" in obj.__qualname__):
-                _resolve_annotations(obj)
-                note_logical_name(obj)
-            return super().reducer_override(obj)
-
-    return Resolving
-
-
-def _resolve_annotations(cls: type) -> None:
-    written = inspect.get_annotations(cls)
-    if not any(isinstance(hint, (str, ForwardRef)) for hint in written.values()):
-        return
-    try:
-        resolved = get_type_hints(cls, include_extras=True)
-    except NameError:
-        return  # left to whoever needs the types, who can say what for
-    cls.__annotations__ = {name: resolved.get(name, hint) for name, hint in written.items()}
 
 
 def program_from_bytes(data: bytes, code: UserCode = SAME_INTERPRETER) -> Program:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
+import weakref
 from pathlib import PurePath
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
 
+_shipped: Final[weakref.WeakValueDictionary[str, type]] = weakref.WeakValueDictionary()
 _NOTED: Final = "__headgate_logical_name__"
 
 
@@ -28,6 +30,7 @@ def note_logical_name(cls: type) -> None:
     """Let a class of the running script keep its name where it is shipped to, as the script stays behind."""
     if cls.__module__ == "__main__" and _NOTED not in vars(cls):
         setattr(cls, _NOTED, logical_name(cls))
+    _shipped[logical_name(cls)] = cls
 
 
 def class_named(name: str) -> Any:
@@ -49,6 +52,34 @@ def class_named(name: str) -> Any:
     if found is None:
         raise UsageError(f"{name} cannot be found: module {module_name} has no {qualname}")
     return found
+
+
+def known_class(name: str, main: Any = None) -> type:
+    """The class of a logical name among those that this process has already; imports nothing.
+
+    Args:
+        name: the logical name.
+        main: the module that runs as the program's script, or None.
+
+    Raises:
+        UsageError: no such class is known.
+
+    Example:
+        >>> import decimal
+        >>> known_class("decimal.Context") is decimal.Context
+        True
+    """
+    parts = name.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        for module in (main, sys.modules.get(".".join(parts[:length]))):
+            found: Any = module
+            for part in parts[length:]:
+                found = getattr(found, part, None)
+            if isinstance(found, type) and logical_name(found) == name:
+                return found
+    if name in _shipped:
+        return _shipped[name]
+    raise UsageError(f"class {name} is not known here; import its module in the program")
 
 
 def _module_of(cls: type) -> str:

@@ -8,32 +8,152 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Sequence
-from typing import Any, Final, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol, cast
 
 from headgate.common.errors import UsageError
 
 _PROTOCOL: Final = 5
 
 
-def encode_rows(rows: Sequence[Any]) -> bytes:
+class ClassNames(Protocol):
+    """Names of classes that no module of the receiver has, such as those of the running script."""
+
+    def name_of(self, cls: type) -> str | None:
+        """The name of a class that every worker of the job knows; None for every other class."""
+        ...
+
+    def class_of(self, name: str) -> type:
+        """The class of a name.
+
+        Raises:
+            LookupError: no class of this name came with the program.
+        """
+        ...
+
+
+class ShippedClasses:
+    """Names the classes that came to a worker by value, as part of the program.
+
+    The pickler gives every class that it ships by value an id, and each worker that loads the program
+    notes under this id the class that it makes. An id that is not in the program's bytes belongs to a
+    class that other workers need not have.
+
+    Args:
+        pickler: the module of cloudpickle that loaded the program.
+        program: the bytes of the program.
+    """
+
+    def __init__(self, pickler: Any, program: bytes) -> None:
+        tables = pickler.Pickler.dump.__globals__
+        self._ids: Mapping[type, str] = tables["_DYNAMIC_CLASS_TRACKER_BY_CLASS"]
+        self._classes: Mapping[str, type] = tables["_DYNAMIC_CLASS_TRACKER_BY_ID"]
+        self._program = program
+        self._shipped: dict[str, bool] = {}
+
+    def name_of(self, cls: type) -> str | None:
+        """See :class:`ClassNames`."""
+        name = self._ids.get(cls)
+        return name if name is not None and self._is_shipped(name) else None
+
+    def class_of(self, name: str) -> type:
+        """See :class:`ClassNames`."""
+        if not self._is_shipped(name):
+            raise LookupError(f"class {name!r} did not come with the program")
+        return self._classes[name]
+
+    def _is_shipped(self, name: str) -> bool:
+        if name not in self._shipped:
+            self._shipped[name] = name.encode() in self._program
+        return self._shipped[name]
+
+
+class OwnClasses:
+    """Names classes for rows that stay in this process, wherever the classes were defined."""
+
+    def __init__(self) -> None:
+        self._classes: dict[str, type] = {}
+
+    def name_of(self, cls: type) -> str:
+        """See :class:`ClassNames`."""
+        name = f"{id(cls):x}"
+        self._classes[name] = cls
+        return name
+
+    def class_of(self, name: str) -> type:
+        """See :class:`ClassNames`."""
+        return self._classes[name]
+
+
+def encode_rows(rows: Sequence[Any], names: ClassNames | None = None) -> bytes:
     """Encode rows of types that no serializer holds.
+
+    Args:
+        rows: the records.
+        names: of classes that are in no module of the receiver; None where there are none.
 
     Raises:
         UsageError: a row cannot be pickled.
     """
+    out = io.BytesIO()
     try:
-        return pickle.dumps(list(rows), protocol=_PROTOCOL)
-    except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
+        _RowPickler(out, names).dump(list(rows))
+    except Exception as error:  # classes define how they are pickled, and raise what they like
         raise UsageError(
-            f"a batch of {len(rows)} records cannot be sent to another worker ({error}); "
-            "emit plain values or a dataclass of them"
+            f"a batch of {len(rows)} records cannot be sent to another worker "
+            f"({type(error).__name__}: {error}); emit plain values or a dataclass of them"
         ) from None
+    return out.getvalue()
 
 
-def decode_rows(data: bytes | memoryview) -> list[Any]:
+def decode_rows(data: bytes | memoryview, names: ClassNames | None = None) -> list[Any]:
     """Decode rows; the caller has authenticated the sender and verified the checksum."""
-    return cast("list[Any]", pickle.loads(data))
+    return cast("list[Any]", _RowUnpickler(io.BytesIO(data), names).load())
+
+
+def encode_class(cls: type, names: ClassNames | None = None) -> bytes:
+    """Encode a reference to a class.
+
+    Raises:
+        UsageError: the class is neither in a module nor among the shipped ones.
+    """
+    return encode_rows([cls], names)
+
+
+def decode_class(data: bytes, names: ClassNames | None = None) -> Any:
+    """Find the class of a reference; the caller has authenticated the sender."""
+    return decode_rows(data, names)[0]
+
+
+def _shipped_class(name: str) -> type:
+    """Stand in pickled rows for the lookup that :class:`_RowUnpickler` does."""
+    raise pickle.UnpicklingError(f"class {name!r} can be found by the workers of its job only")
+
+
+class _RowPickler(pickle.Pickler):
+    def __init__(self, out: io.BytesIO, names: ClassNames | None) -> None:
+        super().__init__(out, protocol=_PROTOCOL)
+        self._names = names
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Refer to a shipped class by its name."""
+        if self._names is not None and isinstance(obj, type):
+            name = self._names.name_of(obj)
+            if name is not None:
+                return _shipped_class, (name,)
+        return NotImplemented
+
+
+class _RowUnpickler(pickle.Unpickler):
+    def __init__(self, data: io.BytesIO, names: ClassNames | None) -> None:
+        super().__init__(data)
+        self._names = names
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Find shipped classes by their names."""
+        if self._names is not None and (module, name) == (__name__, _shipped_class.__name__):
+            return self._names.class_of
+        return super().find_class(module, name)
 
 
 def dump_value(value: Any, declared: type) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
-from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from headgate.common.errors import UsageError
 from headgate.common.stored_as import AvroMark, JsonMark, StoredAs, avro
@@ -74,6 +74,28 @@ def record_serializer(hint: Any) -> TypeSerializer[Any] | None:
     return None if found is None or holds_pickle(found.describe()) else found
 
 
+def composite_serializer(hint: Any) -> TypeSerializer[Any] | None:
+    """The serializer of a declared type that holds records, such as a union or a tuple of record classes.
+
+    Args:
+        hint: the declared type of a stream's records, or None.
+
+    Returns:
+        None where the type is a class, tells nothing, or holds what only pickle carries.
+
+    Example:
+        >>> composite_serializer(tuple[str, int]).name, composite_serializer(int)
+        ('tuple[str, int]', None)
+    """
+    if hint is None or hint is Any or (isinstance(hint, type) and get_origin(hint) is None):
+        return None
+    try:
+        found = serializer_for(hint)
+    except (UsageError, NameError, TypeError):
+        return None
+    return None if holds_pickle(found.describe()) else found
+
+
 def _form(hint: Any, outer: tuple[Any, ...]) -> Form:
     """The form of a hint; `outer` are the record classes that it is part of."""
     known = PRIMITIVES.get(hint) if _hashable(hint) else None
@@ -92,6 +114,8 @@ def _form(hint: Any, outer: tuple[Any, ...]) -> Form:
         return _generic(hint, origin, args, outer)
     if isinstance(hint, type):
         return _class(hint, outer)
+    if isinstance(hint, TypeVar):
+        return ANY if hint.__bound__ is None else _form(hint.__bound__, outer)
     raise _unknown(hint)
 
 
@@ -121,10 +145,27 @@ def _generic(hint: Any, origin: Any, args: tuple[Any, ...], outer: tuple[Any, ..
         if len(args) == 2 and args[1] is Ellipsis:
             return sequence_form(tuple, _form(args[0], outer))
         return tuple_form([_form(element, outer) for element in args])
-    form = array_form(hint)
+    form = array_form(hint) or _of_generic_class(origin, args, outer)
     if form is None:
         raise _unknown(hint)
     return form
+
+
+def _of_generic_class(origin: Any, args: tuple[Any, ...], outer: tuple[Any, ...]) -> Form | None:
+    """The form of a record class with type arguments, such as ``Pair[int]``."""
+    names = getattr(origin, "__parameters__", ())
+    if not isinstance(origin, type) or len(names) != len(args):
+        return None
+    given = dict(zip(names, args, strict=True))
+
+    def resolve(hint: Any) -> Form:
+        if isinstance(hint, TypeVar):
+            hint = given.get(hint, hint)
+        elif getattr(hint, "__parameters__", ()) and not isinstance(hint, type):
+            hint = hint[tuple(given.get(name, name) for name in hint.__parameters__)]
+        return _form(hint, (*outer, origin))
+
+    return record_form(origin, resolve)
 
 
 def _class(cls: type, outer: tuple[Any, ...]) -> Form:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import pickle
 from collections.abc import Callable
-from typing import NamedTuple
+from decimal import Decimal
+from enum import Enum
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 
 from headgate.api.sink import SinkWriter, SinkWriterContext
 from headgate.common.errors import UsageError
-from headgate.connectors.collection import CollectSink, collect_sink, plain_record
+from headgate.connectors.collection import CollectSink, collect_sink
 from headgate.connectors.committed import CommittedOnce
 from headgate.connectors.discard import CountingSink, discard_sink
 
@@ -118,20 +121,50 @@ def test_limits_are_refused_in_writer_and_committer() -> None:
         collect_sink(limit=0)
 
 
-def test_plain_forms() -> None:
-    """Records become plain values: classes of fields dicts, named tuples tuples, rows dicts."""
-    assert plain_record(Point(1, ["a"])) == {"x": 1, "y": ["a"]}
-    assert plain_record(Struct(5)) == {"a": 5}
-    assert plain_record(View()) == {"v": 1}
-    assert type(plain_record(Pair(1, "b"))) is tuple
-    assert plain_record([(None, True, 1.5, b"x")]) == [(None, True, 1.5, b"x")]
+class Hue(Enum):
+    """A record that is a member of an enumeration."""
+
+    RED = 1
 
 
-def test_values_without_plain_form_are_refused() -> None:
-    """A set, a non-string key and an unknown object are refused by type."""
-    for value, match in [({1}, "type set"), ({1: 2}, "dict key of type int"), (object(), "type object")]:
-        with pytest.raises(UsageError, match=match):
-            plain_record(value)
+@pytest.mark.parametrize(
+    "record",
+    [
+        Point(1, ["a"]),
+        Struct(5),
+        Pair(1, "b"),
+        Hue.RED,
+        [(None, True, 1.5, b"x", -(2**70))],
+        ("key", Point(2, [])),
+        {"a": {1, 2}, "b": frozenset({Pair(1, "c")})},
+        {1: Hue.RED, (2,): dt.date(2020, 1, 2)},
+        Decimal("1.50"),
+    ],
+    ids=repr,
+)
+def test_collected_records_are_the_records(record: Any) -> None:
+    """Plain values, records of classes and containers of them come back as what they were."""
+    sink = collect_sink()
+    writer = writer_of(sink)
+    writer.write([record])
+    sink.create_committer().commit(writer.prepare_commit())
+    assert sink.results == [record]
+    assert type(sink.results[0]) is type(record)
+
+
+def test_rows_are_collected_as_dicts() -> None:
+    """A view of a row has no class of its own to come back as."""
+    sink = collect_sink()
+    writer = writer_of(sink)
+    writer.write([View()])
+    sink.create_committer().commit(writer.prepare_commit())
+    assert sink.results == [{"v": 1}]
+
+
+def test_values_without_a_serializer_are_refused() -> None:
+    """An object of an unknown kind is refused by type."""
+    with pytest.raises(UsageError, match="type object"):
+        writer_of(collect_sink()).write([object()])
 
 
 def test_record_type_rebuilds_records() -> None:

@@ -20,6 +20,7 @@ from headgate.common.decoders import converter
 from headgate.common.errors import UsageError
 from headgate.connectors.files.bad_records import OnError, bad_record_error
 from headgate.connectors.files.json_decoder import is_named_tuple, named_tuple_maker, struct_like
+from headgate.connectors.files.models import check_decodable, is_model, model_hook
 from headgate.connectors.files.text_cursor import RECORD_BYTES_MAX, Decoded
 
 _BAD: Final = (csv.Error, ValueError)
@@ -222,12 +223,14 @@ class TypedMaker:
                 )
             elif is_named_tuple(schema):
                 self._finish, record = named_tuple_maker(schema), struct_like(schema)
-            hints = typing.get_type_hints(record)
-            self._convert = converter(list[record], strict=False)
+            check_decodable(record)
+            hints = _field_types(record)
+            self._convert = converter(list[record], strict=False, dec_hook=model_hook)
         except (TypeError, NameError) as problem:
             raise UsageError(
                 f"schema {schema!r} cannot be read from CSV ({problem}); expected a dict of names and types, "
-                "a dataclass, TypedDict, NamedTuple, msgspec.Struct or pyarrow.Schema"
+                "a dataclass, TypedDict, NamedTuple, msgspec.Struct, attrs class, pydantic model or "
+                "pyarrow.Schema"
             ) from problem
         self.names = list(hints)
         self._nullable = {name for name, hint in hints.items() if _allows_none(hint)}
@@ -241,6 +244,13 @@ class TypedMaker:
                     record[name] = None
         made: list[Any] = self._convert(records)
         return made if self._finish is None else self._finish(made)
+
+
+def _field_types(record: Any) -> dict[str, Any]:
+    if is_model(record):
+        return {name: info.annotation for name, info in record.__pydantic_fields__.items()}
+    hints = typing.get_type_hints(record)
+    return {name: hint for name, hint in hints.items() if typing.get_origin(hint) is not typing.ClassVar}
 
 
 def _allows_none(hint: Any) -> bool:

@@ -16,6 +16,7 @@ from headgate.api.source import BadRecord, Plain
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
 from headgate.connectors.files.bad_records import OnError, bad_record_error
+from headgate.connectors.files.models import check_decodable, model_hook
 from headgate.connectors.files.text_cursor import Decoded
 
 if TYPE_CHECKING:
@@ -128,12 +129,13 @@ def object_decoder(schema: Any | None) -> tuple[Any, Callable[[list[Any]], list[
         if schema is None:
             return msgspec.json.Decoder(), None
         if not is_named_tuple(schema):
-            return json_decoder(schema), None
-        return json_decoder(struct_like(schema)), named_tuple_maker(schema)
+            check_decodable(schema)
+            return json_decoder(schema, model_hook), None
+        return json_decoder(struct_like(schema), model_hook), named_tuple_maker(schema)
     except (TypeError, NameError) as problem:
         raise UsageError(
             f"schema {schema!r} cannot be decoded into ({problem}); expected a dataclass, TypedDict, "
-            "NamedTuple, msgspec.Struct or pyarrow.Schema"
+            "NamedTuple, msgspec.Struct, attrs class, pydantic model or pyarrow.Schema"
         ) from problem
 
 

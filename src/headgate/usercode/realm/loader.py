@@ -430,6 +430,9 @@ def _noting_classes(classes: weakref.WeakSet[type]) -> Callable[..., Any]:
             classes.add(made)
         return made
 
+    # pydantic keeps the variables of the function that a class is defined in; this one is none of the
+    # program's, so it looks like the module's own code.
+    built.__code__ = built.__code__.replace(co_name="<module>")
     return built
 
 

@@ -1,0 +1,148 @@
+"""Records on their way into a list of the driver: plain values, and records of classes by field.
+
+They lie in checkpoints until they are committed, so nothing here is pickled. A record of a class is stored
+as the class's name and the bytes of its serializer, and becomes a record of that class again in the driver.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from headgate.common.decoders import msgpack_decoder
+from headgate.common.errors import HeadgateError, UsageError
+from headgate.serde.dynamic import decode_tagged, encode_tagged
+from headgate.serde.logical_names import logical_name
+from headgate.serde.resolve import serializer_for
+from headgate.serde.serializer import TypeSerializer
+
+_TUPLE, _BIG_INT, _RECORD, _PLAIN, _SET, _FROZENSET, _DICT = 1, 2, 3, 4, 5, 6, 7
+_LEAVES: Final = frozenset({type(None), bool, float, str, bytes})
+_NAME: Final = struct.Struct("<H")
+_encode: Final = msgspec.msgpack.encode
+_Ext: Final = msgspec.msgpack.Ext
+
+
+class RecordPacker:
+    """Turns records into what msgpack holds; one for each writer."""
+
+    def __init__(self) -> None:
+        self._serializers: dict[type, tuple[bytes, TypeSerializer[Any]] | None] = {}
+
+    def pack(self, value: Any) -> Any:
+        """The packed form of one record.
+
+        Raises:
+            UsageError: it, or something inside it, has a type that no serializer is known for.
+        """
+        kind = type(value)
+        if kind in _LEAVES:
+            return value
+        if kind is int:
+            return value if -(2**63) <= value < 2**63 else _Ext(_BIG_INT, b"%x" % value)
+        if kind is list:
+            return [self.pack(item) for item in value]
+        if kind is dict:
+            return self._dict(value)
+        for cls, code in ((tuple, _TUPLE), (set, _SET), (frozenset, _FROZENSET)):
+            if kind is cls:
+                return _Ext(code, _encode([self.pack(item) for item in value]))
+        return self._other(value, kind)
+
+    def _dict(self, value: dict[Any, Any]) -> Any:
+        if all(type(key) is str for key in value):
+            return {key: self.pack(item) for key, item in value.items()}
+        return _Ext(_DICT, _encode([self.pack(part) for entry in value.items() for part in entry]))
+
+    def _other(self, value: Any, kind: type) -> Any:
+        known = self._serializer_of(kind)
+        if known is not None:
+            name, serializer = known
+            try:
+                return _Ext(_RECORD, _NAME.pack(len(name)) + name + serializer.encode_checked([value]))
+            except UsageError:
+                pass  # a field holds something else than its annotation says
+        as_dict = getattr(kind, "as_dict", None)
+        if as_dict is not None:
+            return self._dict(as_dict(value))
+        try:
+            return _Ext(_PLAIN, encode_tagged(value))
+        except UsageError:
+            raise _not_collectable(value) from None
+
+    def _serializer_of(self, kind: type) -> tuple[bytes, TypeSerializer[Any]] | None:
+        if kind not in self._serializers:
+            self._serializers[kind] = _serializer_of(kind)
+        return self._serializers[kind]
+
+
+def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | None:
+    if kind.__module__ in ("datetime", "decimal", "uuid") or hasattr(kind, "as_dict"):
+        return None
+    try:
+        return logical_name(kind).encode(), serializer_for(kind)
+    except HeadgateError:
+        return None
+
+
+def packed_bytes(packed: Sequence[Any]) -> bytes:
+    """The bytes of packed records.
+
+    Example:
+        >>> records = [(1, 2**70), [None, {"a": b"x"}], {3}]
+        >>> unpacked(packed_bytes(list(map(RecordPacker().pack, records))), class_of=None) == records
+        True
+
+    Raises:
+        UsageError: a text in them is not valid Unicode.
+    """
+    try:
+        return _encode(packed)
+    except UnicodeEncodeError as problem:
+        raise UsageError(
+            f"collect() got text that is not valid Unicode ({problem}); repair it first"
+        ) from problem
+
+
+def unpacked(data: bytes, class_of: Callable[[str], type] | None) -> list[Any]:
+    """The records of :func:`packed_bytes`.
+
+    Args:
+        data: the bytes.
+        class_of: finds the class of a name in this process.
+
+    Raises:
+        UsageError: a class is not found, or reads its fields in another way now.
+    """
+
+    def extension(code: int, inner: memoryview) -> Any:
+        if code == _BIG_INT:
+            return int(bytes(inner), 16)
+        if code == _PLAIN:
+            return decode_tagged(inner)
+        if code == _RECORD:
+            length = _NAME.unpack_from(inner)[0]
+            begin = _NAME.size + length
+            cls: Any = class_of(bytes(inner[_NAME.size : begin]).decode()) if class_of is not None else None
+            return serializer_for(cls).decode_many(inner[begin:], 1)[0]
+        parts = decoder.decode(inner)
+        if code == _DICT:
+            entries = iter(parts)
+            return dict(zip(entries, entries, strict=True))
+        return {_TUPLE: tuple, _SET: set, _FROZENSET: frozenset}[code](parts)
+
+    decoder = msgpack_decoder(list[Any], ext_hook=extension)
+    return decoder.decode(data)
+
+
+def _not_collectable(value: Any) -> UsageError:
+    shown = repr(value)
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    return UsageError(
+        f"collect() got a value of type {type(value).__qualname__} ({shown}), which no serializer knows; "
+        "expected plain values or records of them (dataclass, NamedTuple, msgspec.Struct, attrs class, "
+        "pydantic model, Enum): map the records to these first"
+    )

@@ -1,0 +1,149 @@
+"""Classes derived from ``msgspec.Struct`` on their way to the workers.
+
+The metaclass lays out fields while it makes the class, so they, their defaults and the options of the class
+must be there at once; the types of the fields and the methods may refer to the class and come after it.
+A struct is recognised by its marks, as the program may bring its own copy of msgspec.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, Final
+
+_OPTIONS: Final = (
+    "frozen",
+    "eq",
+    "order",
+    "array_like",
+    "gc",
+    "repr_omit_defaults",
+    "omit_defaults",
+    "forbid_unknown_fields",
+    "weakref",
+    "dict",
+    "cache_hash",
+    "tag",
+    "tag_field",
+)
+_OF_METACLASS: Final = frozenset(
+    {
+        "__struct_fields__",
+        "__struct_encode_fields__",
+        "__struct_defaults__",
+        "__struct_config__",
+        "__match_args__",
+        "__slots__",
+        "__weakref__",
+        "__dict__",
+    }
+)
+
+
+def is_struct(cls: type) -> bool:
+    """Whether a class derives from ``msgspec.Struct``."""
+    return hasattr(cls, "__struct_fields__") and hasattr(cls, "__struct_config__")
+
+
+def struct_reduction(cls: Any, tools: dict[str, Any]) -> tuple[Any, ...]:
+    """Reduce a struct for a pickler.
+
+    Args:
+        cls: the class.
+        tools: names of cloudpickle's module.
+
+    Returns:
+        What `pickle.Pickler.reducer_override` returns.
+    """
+    fields = _own_fields(cls)
+    config = cls.__struct_config__
+    options = {name: getattr(config, name) for name in _OPTIONS if hasattr(config, name)}
+    options["kw_only"] = bool(fields) and not any(name in cls.__match_args__ for name in fields)
+    named = (cls.__name__, cls.__qualname__, cls.__module__)
+    attributes, slots = tools["_class_getstate"](cls)
+    attributes = {
+        name: value
+        for name, value in attributes.items()
+        if name not in _OF_METACLASS and not isinstance(value, types.MemberDescriptorType)
+    }
+    track, tracker = tools["_lookup_class_or_track"], tools["_get_or_create_tracker_id"](cls)
+    bases = vars(cls).get("__orig_bases__", cls.__bases__)
+    has_post_init = "__post_init__" in vars(cls)
+    arguments = (type(cls), named, bases, fields, _field_of(cls), options, has_post_init, tracker, track)
+    state = ((attributes, slots), tools["_class_setstate"])
+    return make_struct, arguments, state, None, None, set_struct
+
+
+def make_struct(
+    metaclass: Any,
+    named: tuple[str, str, str],
+    bases: tuple[Any, ...],
+    fields: dict[str, dict[str, Any]],
+    field: Callable[..., Any],
+    options: dict[str, Any],
+    has_post_init: bool,
+    tracker: str,
+    track: Callable[[str, type], type],
+) -> type:
+    """Make a struct with its fields; :func:`set_struct` gives it types and methods.
+
+    Args:
+        metaclass: of the class.
+        named: its name, qualified name and module.
+        bases: its parents, as the program wrote them.
+        fields: the arguments of `field` for each field that the class itself declares.
+        field: `msgspec.field`.
+        options: of the class.
+        has_post_init: whether it has a `__post_init__`, which the metaclass looks up only now.
+        tracker: the id under which it is noted.
+        track: notes it, or returns the class that is noted already.
+    """
+    name, qualname, module = named
+
+    def fill(body: dict[str, Any]) -> None:
+        body |= {
+            "__module__": module,
+            "__qualname__": qualname,
+            "__annotations__": dict.fromkeys(fields, Any),
+        }
+        body |= {each: field(**arguments) for each, arguments in fields.items() if arguments}
+        if has_post_init:
+            body["__post_init__"] = lambda self: made.__post_init__(self)
+
+    made: Any = types.new_class(name, bases, {"metaclass": metaclass, **options}, fill)
+    return track(tracker, made)
+
+
+def set_struct(cls: Any, state: tuple[Any, Callable[[Any, Any], Any]]) -> None:
+    """Give a made struct the types of its fields and its methods."""
+    attributes, set_attributes = state
+    set_attributes(cls, attributes)
+
+
+def _own_fields(cls: Any) -> dict[str, dict[str, Any]]:
+    """For each field that the class itself declares, the arguments of `msgspec.field`."""
+    names, defaults = cls.__struct_fields__, cls.__struct_defaults__
+    given = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+    encoded = dict(zip(names, cls.__struct_encode_fields__, strict=True))
+    declared = inspect.get_annotations(cls)
+    fields: dict[str, dict[str, Any]] = {}
+    for name in names:
+        if name in declared:
+            fields[name] = _default_of(given[name]) if name in given else {}
+            if encoded[name] != name:
+                fields[name]["name"] = encoded[name]
+    return fields
+
+
+def _default_of(given: Any) -> dict[str, Any]:
+    kind = type(given).__name__
+    if kind == "Factory":
+        return {"default_factory": given.factory}
+    return {} if kind in ("NoDefaultType", "NODEFAULT") or repr(given) == "NODEFAULT" else {"default": given}
+
+
+def _field_of(cls: Any) -> Any:
+    """`msgspec.field` of the copy of msgspec that the class comes from."""
+    return sys.modules[type(cls).__module__.partition(".")[0]].field

@@ -1,0 +1,156 @@
+"""The pickler that ships a program to its workers: cloudpickle, and what it loses of a script's classes.
+
+Classes and functions of the running script travel by value, as the workers have no module to import them
+from. This pickler keeps what cloudpickle drops or refuses: resolved annotations, the name of the class in
+stored data, slots, aliases of enumerations, fields of ``msgspec.Struct``, and cached functions.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import threading
+from typing import Any, Final, ForwardRef, get_type_hints
+
+from headgate.serde.logical_names import note_logical_name
+from headgate.serde.shipped_enums import MSGSPEC_CACHE, enum_reduction
+from headgate.serde.shipped_structs import is_struct, struct_reduction
+
+_creating: Final = threading.RLock()
+
+
+def shipping_pickler(pickler: Any) -> Any:
+    """Return the class of picklers that ship programs.
+
+    Args:
+        pickler: the `Pickler` of cloudpickle, the framework's or that of a program's own packages.
+    """
+    tools = pickler.dump.__globals__
+
+    class ShippingPickler(pickler):  # type: ignore[misc]  # the package has no types
+        """See the module."""
+
+        def reducer_override(self, obj: Any) -> Any:
+            """Reduce classes and cached functions that travel by value; see `pickle.Pickler`."""
+            if isinstance(obj, type) and not isinstance(obj, _GENERIC_ALIAS):
+                if obj.__module__ == "__main__" or "<locals>" in obj.__qualname__:
+                    _resolve_annotations(obj)
+                    note_logical_name(obj)
+                if not tools["_should_pickle_by_reference"](obj):
+                    return _class_reduction(obj, tools, super().reducer_override(obj))
+            elif isinstance(obj, functools.cached_property):
+                return _make_cached_property, (), (obj.func, obj.attrname), None, None, _set_cached_property
+            elif isinstance(obj, _CACHED) and not tools["_should_pickle_by_reference"](obj.__wrapped__):
+                limits = obj.cache_parameters()
+                return _make_cached, (limits,), obj.__wrapped__, None, None, _set_cached
+            return super().reducer_override(obj)
+
+    return ShippingPickler
+
+
+_CACHED: Final = type(functools.lru_cache(lambda: None))
+_GENERIC_ALIAS: Final = type(list[int])
+
+
+def _class_reduction(cls: type, tools: dict[str, Any], usual: Any) -> Any:
+    if issubclass(cls, enum.Enum):
+        return enum_reduction(cls, tools)
+    if is_struct(cls):
+        return struct_reduction(cls, tools)
+    if not isinstance(usual, tuple) or usual[0] is not tools["_make_skeleton_class"]:
+        return usual
+    make, arguments, (attributes, slots), *rest = usual
+    attributes = {name: value for name, value in attributes.items() if name != MSGSPEC_CACHE}
+    declared = vars(cls).get("__slots__")
+    if declared is not None and not hasattr(cls, "_fields"):  # a NamedTuple gets them from its own maker
+        kind, name, bases, keywords, *others = arguments
+        arguments = (kind, name, bases, {**keywords, "__slots__": declared}, *others)
+        attributes = _without_slots(attributes, cls, declared)
+    hooked = _parents_with_hook(cls, tools)
+    if hooked:
+        make, arguments = make_without_hooks, (make, arguments, hooked)
+    return make, arguments, (attributes, slots), *rest
+
+
+def _without_slots(attributes: dict[str, Any], cls: type, declared: Any) -> dict[str, Any]:
+    """Drop the descriptors of private slots, which lie under their mangled names."""
+    names = (declared,) if isinstance(declared, str) else tuple(declared)
+    mangled = {f"_{cls.__name__.lstrip('_')}{name}" for name in names if name.startswith("__")}
+    return {name: value for name, value in attributes.items() if name not in mangled}
+
+
+def _parents_with_hook(cls: type, tools: dict[str, Any]) -> tuple[type, ...]:
+    by_reference = tools["_should_pickle_by_reference"]
+    return tuple(
+        base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base) and not by_reference(base)
+    )
+
+
+def make_without_hooks(make: Any, arguments: tuple[Any, ...], hooked: tuple[type, ...]) -> type:
+    """Make a class without calling `__init_subclass__` of its shipped parents a second time.
+
+    What the call did to the class and to its parents when the program defined them came with their
+    attributes; its arguments are known to nobody any more.
+
+    Args:
+        make: makes the class.
+        arguments: of `make`.
+        hooked: the parents.
+    """
+    with _creating:
+        hooks = [(base, vars(base)["__init_subclass__"]) for base in hooked if _has_hook(base)]
+        for base, _ in hooks:
+            del base.__init_subclass__
+        try:
+            made: type = make(*arguments)
+        finally:
+            for base, hook in hooks:
+                base.__init_subclass__ = hook  # type: ignore[method-assign]  # a classmethod object
+    return made
+
+
+def _has_hook(base: type) -> bool:
+    return "__init_subclass__" in vars(base)  # not yet, while a circle of classes is being made
+
+
+def _make_cached_property() -> functools.cached_property[Any]:
+    return functools.cached_property(lambda _: None)
+
+
+def _set_cached_property(made: functools.cached_property[Any], state: tuple[Any, str | None]) -> None:
+    made.func, made.attrname = state
+    made.__doc__ = made.func.__doc__
+
+
+class _Late:
+    """The function behind a cache, which may refer to the cache itself and so comes after it."""
+
+    function: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def _make_cached(limits: dict[str, Any]) -> Any:
+    late = _Late()
+    made: Any = functools.lru_cache(**limits)(late)
+    made.late = late
+    return made
+
+
+def _set_cached(made: Any, function: Any) -> None:
+    made.late.function = function
+    functools.update_wrapper(made, function)
+
+
+def _resolve_annotations(cls: type) -> None:
+    """Replace textual annotations by what they name, as the module that could tell stays behind."""
+    written = inspect.get_annotations(cls)
+    if not any(isinstance(hint, (str, ForwardRef)) for hint in written.values()):
+        return
+    try:
+        resolved = get_type_hints(cls, include_extras=True)
+    except NameError:
+        return  # left to whoever needs the types, who can say what for
+    cls.__annotations__ = {name: resolved.get(name, hint) for name, hint in written.items()}

@@ -1,0 +1,280 @@
+"""What a program's classes and functions keep when they travel by value to another process.
+
+Each test runs a script whose `__main__` defines the classes, ships them, and has another process, which
+never saw the script, print what it finds.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+RECEIVER = """
+import sys
+from headgate.runtime.program import received
+print(received(sys.stdin.buffer.read())())
+"""
+SENDER = """
+import subprocess, sys
+from headgate.runtime.program import shipped
+shipped_bytes = shipped(report)
+again = subprocess.run([sys.executable, "-c", RECEIVER], input=shipped_bytes, capture_output=True)
+sys.stderr.write(again.stderr.decode())
+print("here", report())
+print("there", again.stdout.decode().strip())
+"""
+
+
+def both(tmp_path: Path, script: str) -> tuple[str, str]:
+    """What `report()` of a script gives in the script itself, and in the process it was shipped to."""
+    file = tmp_path / "script.py"
+    file.write_text(textwrap.dedent(script) + f"\nRECEIVER = {RECEIVER!r}\n" + SENDER)
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    here, there = done.stdout.strip().split("\n")
+    return here.removeprefix("here "), there.removeprefix("there ")
+
+
+CASES = {
+    "aliases of an enumeration": """
+        from enum import Enum
+        class Color(Enum):
+            RED = 1
+            BLUE = 2
+            AZURE = 2
+        def report():
+            return Color["AZURE"] is Color.BLUE, Color(2).name, list(Color), Color.AZURE.name
+    """,
+    "an enumeration with a constructor": """
+        from enum import Enum
+        class Planet(Enum):
+            EARTH = (5.9, 6.3)
+            MARS = (0.6, 3.3)
+            def __init__(self, mass, radius):
+                self.mass, self.radius = mass, radius
+            @property
+            def gravity(self):
+                return round(self.mass / self.radius, 2)
+        def report():
+            return Planet.MARS.gravity, Planet((0.6, 3.3)), [p.mass for p in Planet]
+    """,
+    "an enumeration that makes its own values": """
+        from enum import Enum
+        class Coordinate(bytes, Enum):
+            def __new__(cls, value, label):
+                obj = bytes.__new__(cls, [value])
+                obj._value_ = value
+                obj.label = label
+                return obj
+            PX = (0, "P.X")
+            PY = (1, "P.Y")
+        def report():
+            return Coordinate(1).label, bytes(Coordinate.PY), Coordinate.PX.value
+    """,
+    "enumerations of numbers, texts and flags": """
+        from enum import Enum, Flag, IntEnum, IntFlag, StrEnum, auto
+        import datetime
+        class Level(IntEnum):
+            LOW = 1
+            HIGH = 2
+        class Kind(StrEnum):
+            A = auto()
+            B = auto()
+        class Right(Flag):
+            READ = auto()
+            WRITE = auto()
+            ALL = READ | WRITE
+        class Day(datetime.date, Enum):
+            FIRST = 2020, 1, 1
+        class Plain(str, Enum):
+            X = "x"
+        def report():
+            return (Level.HIGH + 1, Kind("b"), Right.READ | Right.WRITE, Right.ALL in Right.ALL, ~Right.READ,
+                    Day.FIRST.year, Plain.X.upper(), [right for right in Right], Level(2), f"{Kind.A}")
+    """,
+    "an enumeration with _missing_ and methods": """
+        from enum import Enum
+        class Answer(Enum):
+            YES = "y"
+            NO = "n"
+            @classmethod
+            def _missing_(cls, value):
+                return cls.NO
+            def flip(self):
+                return Answer.NO if self is Answer.YES else Answer.YES
+        def report():
+            return Answer("what"), Answer.YES.flip(), Answer.NO.flip().value
+    """,
+    "a struct with defaults, options and methods": """
+        import msgspec
+        class Base(msgspec.Struct, frozen=True, tag=True):
+            id: int
+        class Commit(Base, frozen=True, rename="camel"):
+            author_name: str
+            files: list[str] = []
+            size: int = 7
+            parent: "Commit | None" = None
+            def total(self):
+                return self.size + len(self.files)
+        def report():
+            text = b'{"type":"Commit","id":1,"authorName":"a","parent":null}'
+            made = msgspec.json.decode(text, type=Commit)
+            nested = Commit(2, "b", ["x"], parent=made)
+            try:
+                made.size = 1
+            except AttributeError as error:
+                frozen = str(error)
+            return (made, made.total(), nested.parent == made, msgspec.json.encode(made), frozen,
+                    Commit.__struct_fields__, hash(Commit(1, "a", ())) == hash(Commit(1, "a", ())))
+    """,
+    "a struct with __post_init__ and keywords only": """
+        import msgspec
+        from typing import Generic, TypeVar
+        T = TypeVar("T")
+        class Point(msgspec.Struct, kw_only=True):
+            x: int
+            y: int = 0
+            def __post_init__(self):
+                if self.x < 0:
+                    raise ValueError(f"{type(self) is Point} {self.x}")
+        class Box(msgspec.Struct, Generic[T]):
+            held: T
+        def report():
+            try:
+                Point(x=-1)
+            except ValueError as error:
+                found = str(error)
+            return Point(x=1), found, msgspec.json.decode(b'{"held":[1]}', type=Box[list[int]])
+    """,
+    "slots of a dataclass": """
+        from dataclasses import dataclass
+        @dataclass(frozen=True, slots=True)
+        class Commit:
+            sha: str
+            size: int = 0
+            def bigger(self):
+                return Commit(self.sha, self.size + 1)
+        def report():
+            bigger = Commit("a").bigger()
+            return bigger, hasattr(bigger, "__dict__"), Commit("a", 1) == bigger
+    """,
+    "private slots": """
+        class Account:
+            __slots__ = ("__balance", "name")
+            def __init__(self, name, balance):
+                self.name, self.__balance = name, balance
+            def balance(self):
+                return self.__balance
+        def report():
+            return Account("a", 3).balance(), hasattr(Account("a", 3), "__dict__")
+    """,
+    "__init_subclass__ with arguments": """
+        class Base:
+            registry = {}
+            calls = []
+            def __init_subclass__(cls, /, tag, **rest):
+                super().__init_subclass__(**rest)
+                cls.tag = tag
+                Base.registry[tag] = cls
+                Base.calls.append(tag)
+        class A(Base, tag="a"):
+            pass
+        class B(A, tag="b"):
+            pass
+        def report():
+            class C(Base, tag="c"):
+                pass
+            Base.calls.remove("c")
+            return A.tag, B.tag, Base.registry["b"] is B, sorted(Base.registry), list(Base.calls), C.tag
+    """,
+    "cached functions, also recursive ones": """
+        import functools
+        @functools.cache
+        def fib(n):
+            return n if n < 2 else fib(n - 1) + fib(n - 2)
+        class Word(str):
+            @functools.cached_property
+            def shout(self):
+                return self.upper()
+            @functools.lru_cache(maxsize=3)
+            def times(self, n):
+                return self * n
+        def report():
+            word = Word("a")
+            return fib(50), fib.cache_parameters(), fib.__name__, word.shout, word.times(2), word.__dict__
+    """,
+    "caches of a class and decorators with state": """
+        import functools
+        def counted(function):
+            calls = []
+            @functools.wraps(function)
+            def inner(*args):
+                calls.append(args)
+                return function(*args), len(calls)
+            inner.calls = calls
+            return inner
+        class Unit:
+            known = {"m": 1}
+            @classmethod
+            def get(cls, name):
+                return cls.known.setdefault(name, len(cls.known) + 1)
+        @counted
+        def double(x):
+            return 2 * x
+        Unit.get("km")
+        def report():
+            del double.calls[:]
+            return double(1), double(2), len(double.calls), Unit.get("km"), Unit.known
+    """,
+    "records that msgspec has decoded into": """
+        from dataclasses import dataclass
+        from enum import Enum
+        from typing import NamedTuple, TypedDict
+        import msgspec
+        class Kind(Enum):
+            FIX = "fix"
+            MEND = "fix"
+        class Place(NamedTuple):
+            line: int = 0
+        class Note(TypedDict):
+            text: str
+        @dataclass
+        class Commit:
+            sha: str
+            parents: "list[str]"
+            kind: Kind
+            place: Place
+            note: Note
+        text = b'{"sha": "a", "parents": ["b"], "kind": "fix", "place": [7], "note": {"text": "n"}}'
+        msgspec.json.decode(text, type=Commit)
+        def report():
+            return msgspec.json.decode(text, type=Commit), Kind["MEND"].name
+    """,
+    "a pydantic model": """
+        import pydantic
+        class Inner(pydantic.BaseModel):
+            n: int
+        class Commit(pydantic.BaseModel):
+            sha: str
+            inner: Inner
+            size: int = 0
+            @pydantic.field_validator("size")
+            @classmethod
+            def positive(cls, value):
+                return abs(value)
+        def report():
+            return repr(Commit.model_validate_json('{"sha": "a", "inner": {"n": 1}, "size": -3}'))
+    """,
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_shipped_is_what_the_program_defined(case: str, tmp_path: Path) -> None:
+    """The other process reports what the script itself reports."""
+    here, there = both(tmp_path, CASES[case])
+    assert there == here
