@@ -1,7 +1,7 @@
 """`python -m bench [SECTION ...]`: measures, prints tables, and writes a record in JSON.
 
 The exit code is 1 when a job failed or gave a wrong answer. A number below what is wanted is no failure:
-it depends on the machine and on who else uses it.
+it depends on the machine and on who else uses it. `python -m bench pair OLD NEW` compares two checkouts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import machine, report
+from bench import machine, pair, report
 from bench.plan import SECTIONS, Plan, chosen
 from bench.sections import (
     barriers,
@@ -91,6 +91,8 @@ def _console() -> Console:
 
 def main() -> int:
     """Measure and report."""
+    if sys.argv[1:2] == ["pair"]:
+        return pair.main(sys.argv[2:])
     asked, console = arguments(), _console()
     plan = chosen(asked.smoke, asked.rounds, asked.events, not asked.no_peers)
     began = time.monotonic()

@@ -1,0 +1,55 @@
+"""Rows through the codec of an exchange and back: tuples, dicts, and records of a declared class."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bench.jobs.support import result
+from headgate.records.row_batch import RowBatch
+from headgate.runtime.codec import ElementCodec
+
+ROWS = 20_000
+
+
+@dataclass
+class Bid:
+    """A record with a field of each common kind."""
+
+    auction: int
+    bidder: str
+    price: float
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", type=int, help="how many of all kinds together")
+    rounds = max(1, parser.parse_args().rows // (3 * ROWS))
+    makers: dict[Any, Callable[[int], Any]] = {
+        tuple: lambda i: (f"bidder {i % 97}", i),
+        dict: lambda i: {"auction": i, "bidder": f"bidder {i % 97}"},
+        Bid: lambda i: Bid(i, f"bidder {i % 97}", i / 7),
+    }
+    costs: dict[str, float] = {}
+    records = 0
+    for kind, make in makers.items():
+        codec = ElementCodec(kind if kind is Bid else None)
+        batch = RowBatch([make(i) for i in range(ROWS)])
+        begin = time.process_time()
+        for _ in range(rounds):
+            frame, parts = codec.encode(batch)
+            back = codec.decode(frame, memoryview(b"".join(parts)))
+        costs[kind.__name__] = (time.process_time() - begin) / (rounds * ROWS) * 1e6
+        if not isinstance(back, RowBatch) or back.records != batch.records:
+            raise SystemExit(f"rows of {kind.__name__} came back as others")
+        records += rounds * ROWS
+    total = sum(costs.values()) / len(costs)
+    result(events=records, workers_cpu_us=round(total, 5), by_kind=costs, answer="equal", failures=[])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""`python -m bench pair OLD NEW`: is one checkout slower than another?
+
+The job files of NEW run against both packages, in turn, and each pair gives one ratio of the workers' CPU
+time per event. Pairs are added until the 95 % interval of the median ratio is narrow enough. A limit on
+the slowdown is held against the upper end of that interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from bench.data import DataSet, data_set
+from bench.measure import Run, run
+
+PAIRS_LEAST: Final = 20
+PAIRS_MOST: Final = 100
+WIDTH_WANTED: Final = 0.02
+LAYOUT: Final = "parquet_p2"
+_TIMEOUT_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is run against both packages.
+
+    Attributes:
+        title: in the table.
+        arguments: after the interpreter, given the folder of the bids and their number.
+        needs_bids: whether it reads them.
+    """
+
+    title: str
+    arguments: Callable[[str, int], list[str]]
+    needs_bids: bool = True
+
+
+_WIRE: Final = ("-m", "bench.jobs.wire_rows")
+JOBS: Final = {
+    "j2": Job(
+        "J2, checkpoints every second", lambda folder: ["-m", "bench.jobs.running_count", folder, "on"]
+    ),
+    "wire": Job("rows through an exchange's codec", lambda _, rows: [*_WIRE, str(rows)], False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The median of ratios, and the interval that holds the true one with 95 % confidence."""
+
+    middle: float
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """High minus low."""
+        return self.high - self.low
+
+
+def interval(ratios: Sequence[float]) -> Interval:
+    """The interval of the median by order statistics: it assumes nothing about how the noise is spread.
+
+    Args:
+        ratios: at least six of them.
+
+    Example:
+        >>> interval([0.98, 0.99, 1.0, 1.0, 1.01, 1.02, 1.5])
+        Interval(middle=1.0, low=0.98, high=1.5)
+    """
+    ordered, count = sorted(ratios), len(ratios)
+    outside, rank = 0.0, 0
+    # The true median lies below the k-th smallest of n with the chance of fewer than k heads in n throws.
+    while rank < count // 2:
+        outside += math.comb(count, rank) / 2**count
+        if outside > 0.025:
+            break
+        rank += 1
+    return Interval(median(ordered), ordered[max(rank - 1, 0)], ordered[count - max(rank, 1)])
+
+
+def variables(package: Path, jobs: Path) -> dict[str, str]:
+    """The environment in which the job files of one checkout import the package of another."""
+    paths = [package / "src", jobs]
+    return {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYSPARK_PYTHON": sys.executable}
+
+
+def check_package(package: Path, jobs: Path) -> None:
+    """Make sure that the package of a checkout is the one that is imported.
+
+    Raises:
+        SystemExit: there is no package in it.
+    """
+    code = "import headgate; print(headgate.__file__)"
+    environment = {**os.environ, **variables(package, jobs)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    found = done.stdout.strip()
+    if not found.startswith(f"{package / 'src'}{os.sep}"):
+        raise SystemExit(
+            f"bench pair: {package} is no checkout of Headgate: its package is {found or 'absent'}"
+        )
+
+
+def measure(
+    job: Job, old: Path, new: Path, asked: argparse.Namespace, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Pairs of runs until the interval is narrow enough; the order within a pair alternates."""
+    data = data_set(asked.events, (LAYOUT,)) if job.needs_bids else None
+    pairs: list[tuple[Run, Run]] = []
+    lost: list[str] = []
+    ratios: list[float] = []
+    found: Interval | None = None
+    while len(pairs) < asked.most:
+        found = interval(ratios) if len(ratios) >= asked.least else None
+        if found is not None and found.width < asked.width:
+            break
+        sides = [old, new] if (len(pairs) + len(lost)) % 2 == 0 else [new, old]
+        done = {side: _run_once(job, side, new, data, asked.events) for side in sides}
+        failed = [f"{side}: {each.failure}" for side, each in done.items() if each.failure is not None]
+        if failed:
+            lost += failed
+            if len(lost) > 3:
+                break
+            continue
+        pairs.append((done[old], done[new]))
+        ratios = [b.result["workers_cpu_us"] / a.result["workers_cpu_us"] for a, b in pairs]
+        say(f"pair {len(pairs)}: {ratios[-1]:.3f}, median {median(ratios):.3f}")
+    found = interval(ratios) if len(ratios) >= 6 else None
+    return {
+        "job": job.title,
+        "pairs": len(pairs),
+        "old_us": median([a.result["workers_cpu_us"] for a, _ in pairs]) if pairs else None,
+        "new_us": median([b.result["workers_cpu_us"] for _, b in pairs]) if pairs else None,
+        "ratios": [round(ratio, 4) for ratio in ratios],
+        "median": found and round(found.middle, 4),
+        "low": found and round(found.low, 4),
+        "high": found and round(found.high, 4),
+        "failed": lost,
+    }
+
+
+def _run_once(job: Job, package: Path, jobs: Path, data: DataSet | None, events: int) -> Run:
+    folder = "" if data is None else str(data.layout(LAYOUT))
+    command = [sys.executable, *job.arguments(folder, events)]
+    done = run(job.title, command, _TIMEOUT_S, variables(package, jobs))
+    if done.failure is None and done.result.get("failures"):
+        done.failure = f"an attempt failed: {done.result['failures']}"
+    return done
+
+
+def table(found: Sequence[dict[str, Any]], old: str, new: str, limit: float) -> str:
+    """The result as Markdown, to be kept."""
+    lines = [
+        f"Workers' CPU time per event, {new} against {old}: medians, and the ratio of the pairs.",
+        "",
+        "| job | pairs | old us | new us | ratio | 95 % interval | upper end within the limit |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for each in found:
+        if each["median"] is None:
+            lines.append(f"| {each['job']} | {each['pairs']} | | | too few pairs | | no |")
+            continue
+        within = "yes" if each["high"] <= 1 + limit else "no"
+        lines.append(
+            f"| {each['job']} | {each['pairs']} | {each['old_us']:.4f} | {each['new_us']:.4f} | "
+            f"{each['median']:.4f} | {each['low']:.4f} to {each['high']:.4f} | {within} ({1 + limit:.2f}) |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def arguments(given: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench pair", description=__doc__)
+    parser.add_argument("old", type=Path, help="checkout to compare with")
+    parser.add_argument("new", type=Path, help="checkout whose job files run against both packages")
+    parser.add_argument("--job", choices=[*JOBS], action="append", help="default: all")
+    parser.add_argument("--events", type=int, default=5_000_000, help="bids of J2, and rows of the codec")
+    parser.add_argument("--least", type=int, default=PAIRS_LEAST, help="pairs at least (6 or more)")
+    parser.add_argument("--most", type=int, default=PAIRS_MOST, help="pairs at most")
+    parser.add_argument("--width", type=float, default=WIDTH_WANTED, help="wanted width of the interval")
+    parser.add_argument("--limit", type=float, default=0.03, help="slowdown that is still allowed")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="where the table is kept")
+    return parser.parse_args(given)
+
+
+def main(given: Sequence[str]) -> int:
+    """Measure, print and keep the table; 1 if a job is slower than the limit allows, or did not run."""
+    asked = arguments(given)
+    old, new = asked.old.resolve(), asked.new.resolve()
+    for side in (old, new):
+        check_package(side, new)
+    began = time.monotonic()
+    found = []
+    for key in asked.job or JOBS:
+
+        def say(text: str, key: str = key) -> None:
+            print(f"{time.monotonic() - began:6.0f} s  {key}: {text}", file=sys.stderr, flush=True)
+
+        found.append(measure(JOBS[key], old, new, asked, say))
+    text = table(found, _commit(old), _commit(new), asked.limit)
+    print(text)
+    for each in found:
+        for failure in each["failed"]:
+            print(f"failed: {each['job']}: {failure}")
+    if asked.table is not None:
+        asked.table.parent.mkdir(parents=True, exist_ok=True)
+        asked.table.write_text(text)
+        asked.table.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
+    held = all(each["high"] is not None and each["high"] <= 1 + asked.limit for each in found)
+    return 0 if held else 1
+
+
+def _commit(checkout: Path) -> str:
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=checkout, capture_output=True, text=True
+    )
+    return done.stdout.strip() or checkout.name
