@@ -7,6 +7,7 @@ as the class's name and the bytes of its serializer, and becomes a record of tha
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -14,8 +15,9 @@ import msgspec
 
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import HeadgateError, UsageError
+from headgate.connectors.committed import DriverResults
 from headgate.serde.dynamic import decode_tagged, encode_tagged
-from headgate.serde.logical_names import logical_name
+from headgate.serde.logical_names import known_class, logical_name
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import TypeSerializer
 
@@ -24,6 +26,23 @@ _LEAVES: Final = frozenset({type(None), bool, float, str, bytes})
 _NAME: Final = struct.Struct("<H")
 _encode: Final = msgspec.msgpack.encode
 _Ext: Final = msgspec.msgpack.Ext
+
+
+class DriverRecords(DriverResults):
+    """The records that reached the driver, in the order in which they came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[Any] = []
+        self._main = sys.modules.get("__main__")
+
+    def class_of(self, name: str) -> type:
+        """Find the class of a record among those that this process has.
+
+        Raises:
+            UsageError: no class of this name is known here.
+        """
+        return known_class(name, self._main)
 
 
 class RecordPacker:

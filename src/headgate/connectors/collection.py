@@ -6,7 +6,6 @@ and collected records travel through the checkpoint.
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -27,10 +26,8 @@ from headgate.api.source import (
     SplitEnumerator,
 )
 from headgate.common.errors import OperatingError, UsageError
-from headgate.connectors.collected_records import RecordPacker, packed_bytes, unpacked
-from headgate.connectors.committed import DriverResults
-from headgate.connectors.files.models import model_hook
-from headgate.serde.logical_names import known_class
+from headgate.connectors.collected_records import DriverRecords, RecordPacker, packed_bytes, unpacked
+from headgate.connectors.models import model_hook
 
 T = TypeVar("T", default=Any)
 
@@ -167,30 +164,12 @@ def collect_sink(limit: int = COLLECT_LIMIT_DEFAULT, record_type: type | None = 
     return CollectSink(limit, record_type)
 
 
-class Collected(DriverResults):
-    """The records that reached the driver, in the order of their commits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[Any] = []
-        self.main: Any = None
-
-    def class_of(self, name: str) -> type:
-        """The class of a collected record; this process has defined it, or a program's restart has.
-
-        Raises:
-            UsageError: no class of this name is known here.
-        """
-        return known_class(name, self.main)
-
-
 class CollectSink(Sink[T], Generic[T]):
     """See :func:`collect_sink`."""
 
     def __init__(self, limit: int, record_type: type | None) -> None:
         self.limit, self.record_type = limit, record_type
-        self._collected = Collected()
-        self._collected.main = sys.modules.get("__main__")
+        self._collected = DriverRecords()
 
     @property
     def results(self) -> list[T]:
@@ -245,7 +224,7 @@ class CollectWriter(SinkWriter[T]):
 class CollectCommitter(SinkCommitter):
     """Appends committables to the driver's list, each once."""
 
-    def __init__(self, collected: Collected, limit: int, record_type: type | None) -> None:
+    def __init__(self, collected: DriverRecords, limit: int, record_type: type | None) -> None:
         self._collected, self._limit, self._record_type = collected, limit, record_type
 
     @override
@@ -271,7 +250,7 @@ def rebuilt(record_type: type, records: list[Any]) -> list[Any]:
 
     if all(type(record) is not dict for record in records):
         return records
-    make = converter(record_type, dec_hook=model_hook)
+    make: Any = converter(record_type, dec_hook=model_hook)
     try:
         return [make(record) if type(record) is dict else record for record in records]
     except msgspec.ValidationError as problem:

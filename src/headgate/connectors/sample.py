@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from headgate.api.sink import Sink, SinkWriter, SinkWriterContext
 from headgate.api.source import Plain
-from headgate.connectors.collection import pack, plain_record, rebuilt, unpack
-from headgate.connectors.committed import DriverResults
+from headgate.connectors.collected_records import DriverRecords, RecordPacker, packed_bytes, unpacked
+from headgate.connectors.collection import rebuilt
 
 
 def sample_sink(count: int, record_type: type | None = None) -> SampleSink:
@@ -26,20 +26,12 @@ def sample_sink(count: int, record_type: type | None = None) -> SampleSink:
     return SampleSink(count, record_type)
 
 
-class Sample(DriverResults):
-    """The records that reached the driver, as plain values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[Any] = []
-
-
 class SampleSink(Sink[Any]):
     """See :func:`sample_sink`."""
 
     def __init__(self, count: int, record_type: type | None) -> None:
         self.count, self.record_type = count, record_type
-        self._sample = Sample()
+        self._sample = DriverRecords()
 
     @property
     def results(self) -> list[Any]:
@@ -49,7 +41,7 @@ class SampleSink(Sink[Any]):
 
     def told(self, data: bytes) -> bool:
         """Take what a writer told; whether it is enough now."""
-        self._sample.records.extend(unpack(data))
+        self._sample.records.extend(unpacked(data, self._sample.class_of))
         return len(self._sample.records) >= self.count
 
     @override
@@ -66,6 +58,7 @@ class SampleWriter(SinkWriter[Any]):
 
     def __init__(self, context: SinkWriterContext, count: int) -> None:
         self._tell, self._left = context.tell, count
+        self._pack = RecordPacker().pack
 
     @override
     def write(self, records: Any) -> None:
@@ -76,7 +69,7 @@ class SampleWriter(SinkWriter[Any]):
             first = first.to_pylist()
         self._left -= len(first)
         if self._tell is not None and first:
-            self._tell(pack([plain_record(record) for record in first]))
+            self._tell(packed_bytes([self._pack(record) for record in first]))
 
     @override
     def prepare_commit(self) -> list[Plain]:

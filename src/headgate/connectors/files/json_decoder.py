@@ -16,8 +16,8 @@ from headgate.api.source import BadRecord, Plain
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
 from headgate.connectors.files.bad_records import OnError, bad_record_error
-from headgate.connectors.files.models import check_decodable, model_hook
 from headgate.connectors.files.text_cursor import Decoded
+from headgate.connectors.models import check_decodable, model_hook
 
 if TYPE_CHECKING:
     import pyarrow as pa
