@@ -26,9 +26,19 @@ borders, so each survives pickling; their arguments are plain values.
 
 from __future__ import annotations
 
+from typing import Final
+
+from headgate.common.texts import shortened
+
+_LINE_CHARS_MAX: Final = 4096
+"""Of what is said in the first line and again below it."""
+
 
 class HeadgateError(Exception):
-    """Base of all; never raised itself."""
+    """Base of all; never raised itself. Long texts are kept with head and tail."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(shortened(each) if isinstance(each, str) else each for each in arguments))
 
 
 class TerminatedError(KeyboardInterrupt):
@@ -73,11 +83,10 @@ class UserFunctionError(UsageError):
 
     def __init__(self, operator: str, record: str, traceback_text: str, attempt: int = 0) -> None:
         super().__init__(operator, record, traceback_text, attempt)
-        self.operator, self.record = operator, record
-        self.traceback_text, self.attempt = traceback_text, attempt
+        self.operator, self.record, self.traceback_text, self.attempt = self.args
 
     def __str__(self) -> str:
-        last = self.traceback_text.strip().rsplit("\n", 1)[-1]
+        last = shortened(self.traceback_text.strip().rsplit("\n", 1)[-1], _LINE_CHARS_MAX)
         return (
             f"{self.operator} raised {last} in attempt {self.attempt} for record {self.record}\n"
             f"{self.traceback_text.rstrip()}"

@@ -6,6 +6,8 @@ import traceback
 from pathlib import Path
 from typing import Final
 
+from headgate.common.texts import shortened
+
 _OURS: Final = (f"{Path(__file__).resolve().parents[1]}/", "<headgate", "<frozen importlib")
 """How the names of files begin that are not the user's; generated code is named `<headgate ...>`."""
 
@@ -34,7 +36,7 @@ def users_traceback(error: BaseException) -> str:
     """
     told = traceback.TracebackException.from_exception(error)
     _leave_users_frames(told)
-    return "".join(told.format())
+    return shortened("".join(told.format()))
 
 
 def _leave_users_frames(told: traceback.TracebackException) -> None:

@@ -19,6 +19,8 @@ from typing import Any, Final, TextIO
 
 from typing_extensions import override
 
+from headgate.common.texts import shortened
+
 _QUIET: Final = ("py4j",)
 """Libraries that tell more at INFO than anybody wants to know."""
 
@@ -107,7 +109,8 @@ class PlainFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         context: TaskContext = getattr(record, "headgate_task", _NOTHING)
         fields = "".join(f"{name}={value} " for name, value in asdict(context).items() if value is not None)
-        text = f"{_when(record)} {record.levelname} {fields}{record.name}: {record.getMessage()}"
+        said = shortened(record.getMessage())
+        text = f"{_when(record)} {record.levelname} {fields}{record.name}: {said}"
         return "\n".join([text, *_details(self, record)])
 
 
@@ -121,7 +124,7 @@ class JsonFormatter(logging.Formatter):
             "time_ms": int(record.created * 1000),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": shortened(record.getMessage()),
             **asdict(context),
         }
         if details := _details(self, record):
@@ -176,5 +179,5 @@ def _when(record: logging.LogRecord) -> str:
 
 
 def _details(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    found = [] if record.exc_info is None else [formatter.formatException(record.exc_info)]
+    found = [] if record.exc_info is None else [shortened(formatter.formatException(record.exc_info))]
     return found if record.stack_info is None else [*found, formatter.formatStack(record.stack_info)]

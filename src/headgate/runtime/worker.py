@@ -29,6 +29,7 @@ from headgate.common.children import OwnProcess
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.ports import Background, Clock, Disk, Link, Probe, UserCode
 from headgate.common.same_interpreter import SAME_INTERPRETER
+from headgate.common.texts import shortened
 from headgate.core.alignment.barriers import Alignment
 from headgate.runtime.assembly import Assembly, assemble
 from headgate.runtime.beside import SideThread
@@ -420,7 +421,7 @@ def describe_error(error: BaseException) -> tuple[str, list[Any]]:
     import traceback
 
     text = "".join(traceback.format_exception(error))
-    return "InternalError", [f"{type(error).__name__}: {error}\n{text}"]
+    return "InternalError", [shortened(f"{type(error).__name__}: {error}\n{text}")]
 
 
 def rebuild_error(kind: str, arguments: Sequence[Any]) -> errors.HeadgateError:

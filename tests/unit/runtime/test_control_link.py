@@ -7,6 +7,7 @@ import gc
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from types import UnionType
@@ -22,6 +23,7 @@ from headgate.runtime.control.client import connect_control
 from headgate.runtime.control.link import SocketLink
 from headgate.runtime.control.server import ControlServer, WorkerKey
 from headgate.runtime.control.wire import decode_from_worker, decode_to_worker, encode_message
+from headgate.runtime.network.acceptor import PENDING_MAX
 from headgate.runtime.network.connection import dial
 from headgate.runtime.network.frames import Frame, FrameKind, encode_header
 from headgate.runtime.network.handshake import Hello
@@ -344,6 +346,28 @@ def test_an_older_generation_is_fenced(started: Callable[..., Master]) -> None:
         Worker(master, 0, generation=3)
     assert master.server.statistics().acceptor.refused == 2
     assert master.events.empty()
+
+
+def test_a_crowd_of_silent_peers_neither_keeps_workers_out_nor_stays(started: Callable[..., Master]) -> None:
+    """Who is connected goes on, who comes is let in, and the file handles are bounded."""
+    master = started(handshake_timeout_ms=60_000)
+    first = Worker(master, 0)
+    assert master.next()[0] == "connected"
+    before = len(os.listdir("/proc/self/fd"))
+    with ExitStack() as crowd:
+        for _ in range(300):
+            crowd.enter_context(connect(master.server.address, 5000))
+        second = Worker(master, 1)
+        assert master.next()[:2] == ("connected", WorkerKey(1, 1))
+        until = time.monotonic() + WAIT_S
+        while master.server.statistics().acceptor.timed_out < 300 - PENDING_MAX:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert len(os.listdir("/proc/self/fd")) - before <= 300 + PENDING_MAX + 10
+        first.link.send(messages.Deployed(1))
+        assert master.next()[0] == "message"
+    for worker in (first, second):
+        worker.link.close()
 
 
 def test_strangers_disturb_nobody(started: Callable[..., Master]) -> None:

@@ -9,16 +9,16 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headgate.runtime.endpoint.app import application
+from headgate.runtime.endpoint.doors import AT_A_TIME, Door, Guests
 from headgate.runtime.endpoint.guard import Guard
 from headgate.runtime.endpoint.operations import Operations
 from headgate.runtime.endpoint.served import ServedJob
 from headgate.runtime.endpoint.settings import EndpointSettings
 
-HEAD_WAIT_S: Final = 10.0
-"""How long a connection may be open without a whole head of a request."""
+HEAD_WAIT_S: Final = 5.0
+"""How long a connection may be open without a whole head of a request, and TLS may take before."""
 HEAD_BYTES_MAX: Final = 16 * 1024
 CONNECTIONS_MAX: Final = 128
-REQUESTS_MAX: Final = 96
 
 
 class PatientProtocol(H11Protocol):
@@ -28,14 +28,15 @@ class PatientProtocol(H11Protocol):
     """
 
     head_wait_s: float = HEAD_WAIT_S
+    guests: Guests
+    _peer: Any = None
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client came; too many are sent away."""
+        """A client came."""
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX:
-            transport.abort()
-            return
+        self._peer = transport.get_extra_info("peername")
+        self.guests.ready(self._peer)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -49,9 +50,11 @@ class PatientProtocol(H11Protocol):
         super().handle_events()
         if self.cycle is not before and not self.cycle.response_complete:
             self._expect_nothing()
+            self.guests.heard(self._peer)
 
     def on_response_complete(self) -> None:
         """A request was answered."""
+        self.guests.answered(self._peer)
         self._expect_head()
         super().on_response_complete()
 
@@ -65,14 +68,34 @@ class PatientProtocol(H11Protocol):
             self._deadline = None
 
 
+class PatientServer(uvicorn.Server):
+    """Looks now and then for connections that do not even get ready.
+
+    Args:
+        config: of the server.
+        guests: who is connected.
+    """
+
+    def __init__(self, config: uvicorn.Config, guests: Guests) -> None:
+        super().__init__(config)
+        self._guests = guests
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second; whether the server is to end."""
+        self._guests.cut_late()
+        return await super().on_tick(counter)
+
+
 def server_of(
-    job: ServedJob, operations: Operations, secret: str, settings: EndpointSettings
+    job: ServedJob, operations: Operations, secret: str, settings: EndpointSettings, door: Door
 ) -> uvicorn.Server:
     """A server for the endpoint of a job; it listens nowhere yet."""
+    guests = door.guests = Guests(CONNECTIONS_MAX, HEAD_WAIT_S)
     app: Any = Guard(application(job, operations), secret, settings.scheme)
     config = uvicorn.Config(
         app,
-        http=PatientProtocol,
+        http=type("GuestProtocol", (PatientProtocol,), {"guests": guests}),
+        backlog=AT_A_TIME,
         ws="none",
         lifespan="off",
         loop="asyncio",
@@ -82,10 +105,9 @@ def server_of(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=REQUESTS_MAX,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         timeout_graceful_shutdown=2,
         ssl_certfile=settings.certfile,
         ssl_keyfile=settings.keyfile,
     )
-    return uvicorn.Server(config)
+    return PatientServer(config, guests)

@@ -112,7 +112,7 @@ class Endpoint:
                 # Here, because the libraries take as long to load as a small job to begin.
                 from headgate.runtime.endpoint.http import server_of
 
-                self._server = server_of(job, self._operations, self._secret, self._settings)
+                self._server = server_of(job, self._operations, self._secret, self._settings, self._socket)
                 if not self._closing.is_set():
                     self._server.run(sockets=[self._socket])
         except Exception:

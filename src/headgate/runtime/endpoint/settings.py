@@ -13,6 +13,7 @@ from headgate.common import options as o
 from headgate.common.children import hide
 from headgate.common.config import Config
 from headgate.common.errors import ConfigError
+from headgate.runtime.endpoint.doors import Door
 
 LOCALHOST: Final = "localhost"
 
@@ -80,14 +81,14 @@ def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | No
     return EndpointSettings(bind, config.get(o.REST_PORT), certfile, keyfile, enabled is True)
 
 
-def listening(settings: EndpointSettings) -> socket.socket:
+def listening(settings: EndpointSettings) -> Door:
     """A socket that listens there.
 
     Raises:
         ConfigError: it cannot; says why.
     """
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
-    made = hide(socket.socket(family, socket.SOCK_STREAM))
+    made = hide(Door(family, socket.SOCK_STREAM))
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((settings.bind, settings.port))

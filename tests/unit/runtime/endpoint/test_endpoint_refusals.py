@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import random
 import socket
-from contextlib import suppress
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
-from endpoint_samples import Answering
+from endpoint_samples import Answering, answering
 
 from headgate.runtime.endpoint.guard import BODY_BYTES_MAX, Guard
-from headgate.runtime.endpoint.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, PatientProtocol
+from headgate.runtime.endpoint.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_WAIT_S, PatientProtocol
+
+HERE = Path(__file__).parent
+TLS = {
+    "security.ssl.rest.certfile": str(HERE / "test_certificate.pem"),
+    "security.ssl.rest.keyfile": str(HERE / "test_key.pem"),
+}
 
 ROUTES = [
     ("GET", "/v1/job"),
@@ -193,27 +202,58 @@ def test_who_is_slow_is_sent_away(served: Answering, monkeypatch: pytest.MonkeyP
     assert alive(served)
 
 
-def test_a_crowd_is_sent_away_and_others_are_heard_afterwards(served: Answering) -> None:
-    """More connections than there may be: the last ones are closed at once."""
-    lines = [served.connection() for _ in range(CONNECTIONS_MAX + 8)]
-    ended = 0
-    for line in lines[CONNECTIONS_MAX:]:
+def test_a_crowd_that_says_nothing_gives_way(served: Answering) -> None:
+    """Hundreds of open connections cost nobody his answer: those that have been silent longest are closed."""
+    with ExitStack() as scope:
+        for _ in range(3):
+            lines = [scope.enter_context(served.connection()) for _ in range(CONNECTIONS_MAX + 8)]
+            began = time.monotonic()
+            assert alive(served)
+            assert time.monotonic() - began < HEAD_WAIT_S
+            ended = 0
+            for line in lines[:8]:
+                with suppress(ConnectionError):
+                    assert line.recv(1) == b""
+                ended += 1
+            assert ended == 8
+        assert len(living(served)) <= CONNECTIONS_MAX + 1
+
+
+def test_who_is_being_answered_does_not_give_way(served: Answering) -> None:
+    """A crowd comes while the outcome of something is awaited."""
+    served.control.holds = True
+    begun = served.asks("POST", "/v1/checkpoint", b"{}")[1]["operation"]
+    with ThreadPoolExecutor(1) as pool, ExitStack() as scope:
+        waiting = pool.submit(served.asks, "GET", f"/v1/operations/{begun}?wait_ms=20000")
+        while not served.endpoint._operations.find(begun).asked:  # type: ignore[union-attr]
+            time.sleep(0.01)
+        for _ in range(2 * CONNECTIONS_MAX):
+            scope.enter_context(served.connection())
+        assert served.asks("GET", "/v1/job")[0] == 200
+        served.control.held[0]("file:///x", None)
+        assert waiting.result(20)[1]["state"] == "done"
+
+
+def test_a_crowd_that_never_ends_its_tls_handshake_gives_way(home: Path) -> None:
+    """The server behind the sockets does not know of it yet; also when it only waits."""
+    with answering(**TLS) as served, ExitStack() as scope:
+        lines = [scope.enter_context(served.connection()) for _ in range(300)]
+        assert served.job.status().state == "running"
+        assert len(living(served)) <= CONNECTIONS_MAX + 1
+        guests = served.endpoint._socket.guests
+        assert guests is not None
+        guests._silent.update(dict.fromkeys(guests._silent, 0.0))
         with suppress(ConnectionError):
-            assert line.recv(1) == b""
-        ended += 1
-    for line in lines:
-        line.close()
-    assert ended == 8
-    until_heard(served)
+            assert lines[-1].recv(1) == b""
+        assert served.job.status().state == "running"
 
 
-def until_heard(served: Answering) -> None:
-    """The closed connections are noticed one after the other."""
-    for _ in range(1000):
-        with suppress(IndexError, ValueError):  # turned away: no status, or no JSON
-            if alive(served):
-                return
-    raise AssertionError("the endpoint is not heard any more")
+def living(served: Answering) -> list[str]:
+    """The endpoint's file handles that are connections."""
+    port = served.endpoint._socket.getsockname()[1]
+    lines = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
+    mine = [line.split() for line in lines]
+    return [" ".join(each) for each in mine if each[1].endswith(f":{port:04X}") and each[3] == "01"]
 
 
 def test_the_endpoint_outlives_a_heap_of_garbage(served: Answering, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,30 @@
+"""Texts that a program or a peer gave, cut to a length that messages, logs and memory can bear."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TEXT_CHARS_MAX: Final = 64 * 1024
+"""Of one text in an error, a message or a line of a log."""
+
+_HEAD_SHARE: Final = 4
+
+
+def shortened(text: str, most: int = TEXT_CHARS_MAX) -> str:
+    """A text as it is, or its head and its tail and how much was left out between them.
+
+    The tail is longer: that is where a traceback says what was raised.
+
+    Args:
+        text: of any length.
+        most: about how many characters to keep.
+
+    Example:
+        >>> shortened("short"), shortened("a" * 50 + "b" * 50, most=8)
+        ('short', 'aa [... 92 characters left out ...] bbbbbb')
+    """
+    if len(text) <= most:
+        return text
+    head = most // _HEAD_SHARE
+    tail = most - head
+    return f"{text[:head]} [... {len(text) - most:,} characters left out ...] {text[len(text) - tail :]}"
