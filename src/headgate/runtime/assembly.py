@@ -28,12 +28,12 @@ from headgate.runtime.gate_task import GateTask, InputChannel
 from headgate.runtime.in_flight.catalog import StreamCatalog
 from headgate.runtime.in_flight.prefetch import PrefetchedParts
 from headgate.runtime.in_flight.recovered import RecoveredInput
-from headgate.runtime.network.base import DataPlane
 from headgate.runtime.network.frames import Frame, FrameKind
 from headgate.runtime.operators.base import OperatorContext, Receiver
 from headgate.runtime.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
 from headgate.runtime.pace import Pace
 from headgate.runtime.program import Program
+from headgate.runtime.remote_lane import Between, RemoteLane
 from headgate.runtime.source_task import SourceTask
 from headgate.runtime.state_backends import ChangelogBackends, StateBackends, backends_for
 from headgate.runtime.task import Task
@@ -56,20 +56,6 @@ class LocalLane:
         if isinstance(element, RowBatch):
             element = detached(element)
         self._task.deliver(self._channel, element)
-
-
-class RemoteLane:
-    """To a subtask in another worker: elements become frames."""
-
-    __slots__ = ("_channel", "_codec", "_data", "_slot")
-
-    def __init__(self, data: DataPlane, slot: int, channel: ChannelId, codec: ElementCodec) -> None:
-        self._data, self._slot, self._channel, self._codec = data, slot, channel, codec
-
-    def deliver(self, element: Batch | Event) -> None:
-        """See `runtime.output.Lane`."""
-        kind, parts = self._codec.encode(element)
-        self._data.send(self._slot, Frame(kind, *self._channel, parts))
 
 
 class Exchange:
@@ -271,10 +257,19 @@ class _Assembler:
             index = self._senders(self._plan.vertices[edge.target]).index((edge, self._slot))
             lane: LocalLane | RemoteLane = LocalLane(task, index)
         else:
-            lane = RemoteLane(self._ports.data, receiver, name, self._codecs[edge.id])
+            lane = RemoteLane(self._ports.data, receiver, name, self._codecs[edge.id], self._between(edge))
         channel = OutputChannel(lane, self._program.settings.credit_initial, withheld=True)
         self._exchange.outgoing[name] = channel
         return channel
+
+    def _between(self, edge: Edge) -> Between:
+        source, target = self._plan.vertices[edge.source], self._plan.vertices[edge.target]
+        sender = next(node for node in source.chain if _uid(node) == edge_ends(self._plan, edge).sender)
+        return Between(
+            self._context_of(source)(sender).label,
+            self._context_of(target)(target.chain[0]).label,
+            self._program.settings.frame_size_max,
+        )
 
     def _input_channel(self, edge: Edge, sender: int) -> InputChannel:
         name = ChannelId(edge.id, SubtaskIndex(sender), SubtaskIndex(self._slot))

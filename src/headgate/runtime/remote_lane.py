@@ -1,0 +1,73 @@
+"""The way of a channel to a subtask in another worker: elements become frames, of which none is too large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.common.errors import HeadgateError, ProtocolError, UsageError
+from headgate.common.ids import ChannelId
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch
+from headgate.records.row_batch import RowBatch
+from headgate.runtime.codec import ElementCodec
+from headgate.runtime.elements import Event
+from headgate.runtime.network.base import DataPlane
+from headgate.runtime.network.frames import Frame
+from headgate.runtime.operators.base import shorten
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Who sends to whom, and how much at once.
+
+    Attributes:
+        sender: the operator that emits, as messages name it.
+        receiver: the operator that takes in.
+        bytes_max: largest frame that a peer accepts.
+    """
+
+    sender: str
+    receiver: str
+    bytes_max: int
+
+
+class RemoteLane:
+    """Implements `runtime.output.Lane`."""
+
+    __slots__ = ("_between", "_channel", "_codec", "_data", "_slot")
+
+    def __init__(
+        self, data: DataPlane, slot: int, channel: ChannelId, codec: ElementCodec, between: Between
+    ) -> None:
+        self._data, self._slot, self._channel, self._codec = data, slot, channel, codec
+        self._between = between
+
+    def deliver(self, element: Batch | Event) -> None:
+        """See `runtime.output.Lane`.
+
+        Raises:
+            UsageError: a record is larger than what any frame holds; that stays so in another attempt.
+        """
+        kind, parts = self._codec.encode(element)
+        frame = Frame(kind, *self._channel, parts)
+        if frame.size > self._between.bytes_max and isinstance(element, (RowBatch, ArrowBatch)):
+            raise self._too_large(element, frame.size)
+        self._data.send(self._slot, frame)
+
+    def _too_large(self, batch: Batch, size: int) -> HeadgateError:
+        limit, ends = self._between.bytes_max, self._between
+        allowed = f"a frame between workers holds at most {limit:,} (taskmanager.network.frame-size-max)"
+        for place in range(len(batch)):
+            single = batch.slice(place, place + 1)
+            kind, parts = self._codec.encode(single)
+            of_one = Frame(kind, *self._channel, parts).size
+            if of_one > limit:
+                return UsageError(
+                    f"{ends.sender} emitted a record of {of_one:,} bytes for {ends.receiver}, and {allowed}; "
+                    "raise that option, or emit smaller records, such as the name of a file in place of its "
+                    f"content; the record is {shorten(single.rows()[0], 100)}"
+                )
+        return ProtocolError(
+            f"{len(batch)} records of {ends.sender} for {ends.receiver} have {size:,} bytes together, and "
+            f"{allowed}; raise that option"
+        )
