@@ -22,6 +22,7 @@ from headgate.api import launch
 from headgate.common import errors
 from headgate.common.config import Config
 from headgate.common.errors import HeadgateError, PlanError, UsageError
+from headgate.common.interruptions import PastAllHandlers
 from headgate.common.users_frames import users_traceback
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
@@ -49,7 +50,7 @@ class Inspection:
     request: Mapping[str, Any]
 
 
-class CaptureComplete(BaseException):
+class CaptureComplete(PastAllHandlers):
     """Ends the program once its plan is written; no ``except Exception`` of the program's holds it up."""
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.common.errors import NotShippableError
+from headgate.common.interruptions import let_pass
 from headgate.graph.logical import Node
 from headgate.graph.rewrites import place
 from headgate.serde.shipping_pickler import shipping_pickler
@@ -89,7 +90,8 @@ def shipping_error(thing: object) -> str | None:
 
     try:
         Tester(io.BytesIO()).dump(thing)
-    except Exception as error:  # picklers of third parties raise whatever they like
+    except BaseException as error:  # picklers of third parties raise whatever they like
+        let_pass(error)
         return str(error) or type(error).__name__
     return None
 

@@ -69,6 +69,14 @@ def _descriptor(resource: HasDescriptor) -> int:
 os.register_at_fork(after_in_child=_lead_nowhere)
 
 
+_owners: Final[set[int]] = set()
+
+
+def is_child() -> bool:
+    """Whether this is a copy by fork of a process that is an :class:`OwnProcess`, and none itself."""
+    return bool(_owners) and os.getpid() not in _owners
+
+
 class OwnProcess:
     """The process in which this was made.
 
@@ -82,6 +90,7 @@ class OwnProcess:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        _owners.add(self.pid)
 
     @property
     def is_here(self) -> bool:

@@ -87,9 +87,9 @@ class UserFunctionError(UsageError):
 
     def __str__(self) -> str:
         last = shortened(self.traceback_text.strip().rsplit("\n", 1)[-1], _LINE_CHARS_MAX)
+        attempt = f" in attempt {self.attempt}" if self.attempt else ""
         return (
-            f"{self.operator} raised {last} in attempt {self.attempt} for record {self.record}\n"
-            f"{self.traceback_text.rstrip()}"
+            f"{self.operator} raised {last}{attempt} for record {self.record}\n{self.traceback_text.rstrip()}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,11 @@ from headgate.common.texts import shortened
 
 _OURS: Final = (f"{Path(__file__).resolve().parents[1]}/", "<headgate", "<frozen importlib")
 """How the names of files begin that are not the user's; generated code is named `<headgate ...>`."""
+
+_PATHS: Final = sysconfig.get_paths()
+_STANDARD_LIBRARY: Final = (f"{_PATHS['stdlib']}/", f"{_PATHS['platstdlib']}/", "<frozen ")
+_INSTALLED: Final = (f"{_PATHS['purelib']}/", f"{_PATHS['platlib']}/")
+"""Installed packages may lie below the folder of the standard library."""
 
 
 def is_users_file(name: str) -> bool:
@@ -46,3 +52,43 @@ def _leave_users_frames(told: traceback.TracebackException) -> None:
     for inner in (told.__cause__, told.__context__, *(told.exceptions or ())):
         if inner is not None and inner.stack:
             _leave_users_frames(inner)
+
+
+def is_standard_library(file: str) -> bool:
+    """Whether a file of code is Python's own.
+
+    Example:
+        >>> is_standard_library(traceback.__file__), is_standard_library("/home/ada/job.py")
+        (True, False)
+    """
+    return file.startswith(_STANDARD_LIBRARY) and not file.startswith(_INSTALLED)
+
+
+def users_line(error: BaseException) -> str | None:
+    """File and line of the program that an error came out of; None: it has no frame of the program's.
+
+    That is the innermost frame which is neither Python's nor an installed package's; where all are, the
+    innermost one that is not Headgate's.
+
+    Example:
+        >>> import json
+        >>> try:
+        ...     json.loads("{")
+        ... except ValueError as error:
+        ...     users_line(error)
+        '<doctest headgate.common.users_frames.users_line[1]>:2'
+    """
+    own, any_other, trace = None, None, error.__traceback__
+    while trace is not None:
+        file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        if not file.startswith(_OURS):
+            any_other = f"{file}:{line}"
+            own = own if file.startswith((*_STANDARD_LIBRARY, *_INSTALLED)) else any_other
+        trace = trace.tb_next
+    return own or any_other
+
+
+def told_with_line(error: BaseException) -> str:
+    """Type, text and the program's line of an error, for a message that stands for it."""
+    text, line = str(error), users_line(error)
+    return f"{type(error).__name__}{f': {text}' if text else ''}{f' at {line}' if line else ''}"

@@ -12,6 +12,7 @@ import copy
 from itertools import chain
 from typing import Any, Final
 
+from headgate.common.interruptions import let_pass
 from headgate.records.row import Row
 from headgate.records.row_batch import RowBatch
 from headgate.serde.dynamic import SCALARS, DynamicSerializer, NotPlainError
@@ -50,5 +51,6 @@ def _copies(records: list[Any], kinds: set[type]) -> list[Any]:
     try:
         classes = OwnClasses()
         return decode_rows(encode_rows(records, classes), classes)
-    except Exception:  # whatever the records' classes do; nothing has happened yet
+    except BaseException as error:  # whatever the records' classes do; nothing has happened yet
+        let_pass(error)
         return [copy.deepcopy(record) for record in records]

@@ -19,6 +19,7 @@ from headgate.checkpoint.service import CheckpointService, may_be_published
 from headgate.checkpoint.store.log import CommitPermit
 from headgate.common.errors import DamagedFileError, FencedError, HeadgateError
 from headgate.common.ids import AttemptId, CheckpointId, JobId
+from headgate.common.users_frames import told_with_line
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.checkpoint import effects as e
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
@@ -496,7 +497,7 @@ class CheckpointMaster:
             elif isinstance(error, FencedError):
                 self.fenced(error)
             else:
-                otherwise(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+                otherwise(error if isinstance(error, Exception) else RuntimeError(told_with_line(error)))
 
         self._busy += 1
         self._background.submit(work, done)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import ProtocolError, UsageError
+from headgate.common.interruptions import let_pass
 from headgate.core.alignment.barriers import Alignment, SavepointOrder
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
@@ -73,7 +74,8 @@ class ElementCodec:
             return _decode_event(kind, payload)
         except ProtocolError:
             raise
-        except Exception as error:  # Arrow, msgspec and pickle raise whatever they stumble over
+        except BaseException as error:  # Arrow, msgspec and pickle raise whatever they stumble over
+            let_pass(error)
             raise ProtocolError(
                 f"a {kind.name} frame of {len(payload)} bytes does not decode: {error}"
             ) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from headgate.api.sink import Fork, Lineage, SinkCommitter, SinkCommitterContext
@@ -18,6 +19,7 @@ from headgate.common.options import OLDER_SNAPSHOT, OlderSnapshot
 from headgate.graph.logical import SinkNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.lineage import lineage_of
+from headgate.runtime.operators.base import OperatorContext, blamed
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
 Operators = Mapping[str, Sequence[OperatorSubtaskState]]
@@ -49,6 +51,7 @@ class Committers:
         self._job, self._generation, self._older = job, generation, older
         self.lineage, self._begun = Lineage(job), False
         self._owed: tuple[Lineage, CheckpointMetadata] | None = None
+        self._names = {node.uid or f"node-{node.id}": node.name for node in _sinks_in(plan)}
         self._by_uid = committers_in(plan)
 
     def recommit(
@@ -77,7 +80,8 @@ class Committers:
             self.commit(operators)
         for uid, committer in self._by_uid.items():
             kept = [each for other in others for each in committables_of(other, uid)]
-            committer.abandon([*_committables(operators.get(uid, ())), *kept])
+            with self._blamed(uid, "in abandon()"):
+                committer.abandon([*_committables(operators.get(uid, ())), *kept])
 
     @property
     def owes(self) -> bool:
@@ -94,7 +98,8 @@ class Committers:
             return
         lineage, restored = self._owed
         for uid, committer in self._by_uid.items():
-            committer.take_back(self._context(uid, lineage))
+            with self._blamed(uid, "in take_back()"):
+                committer.take_back(self._context(uid, lineage))
         self._owed = None
         self.commit(restored.operators)
 
@@ -132,14 +137,16 @@ class Committers:
         for uid, committer in self._by_uid.items():
             committables = _committables(operators.get(uid, ()))
             if committables:
-                committer.commit(committables)
+                with self._blamed(uid, "in commit()"):
+                    committer.commit(committables)
 
     def hold(self, savepoint: CheckpointMetadata) -> None:
         """A savepoint is about to be whole: what it holds must stay."""
         for uid, committer in self._by_uid.items():
             committables = committables_of(savepoint, uid)
             if committables:
-                committer.hold(committables, fork_of(savepoint))
+                with self._blamed(uid, "in hold()"):
+                    committer.hold(committables, fork_of(savepoint))
 
     def release(self, savepoint: CheckpointMetadata) -> None:
         """The savepoint came to nothing; what cannot be released now stays, which does no harm."""
@@ -166,8 +173,13 @@ class Committers:
         if restored is not None and restored.job != self._job:
             lineage = self._settled(lineage, restored)
         for uid, committer in self._by_uid.items():
-            committer.begin(self._context(uid, lineage))
+            with self._blamed(uid, "in begin()"):
+                committer.begin(self._context(uid, lineage))
         self.lineage, self._begun = lineage, True
+
+    def _blamed(self, uid: str, doing: str) -> AbstractContextManager[None]:
+        """What the program's own committer raises names the sink."""
+        return blamed(OperatorContext(uid, self._names[uid], 0, 1, 0, self._job, 0, clock=None), doing)
 
     def _context(self, uid: str, lineage: Lineage) -> SinkCommitterContext:
         return SinkCommitterContext(uid, self._job, self._generation, lineage)
@@ -206,9 +218,12 @@ class Committers:
 
 def committers_in(plan: PhysicalPlan) -> dict[str, SinkCommitter]:
     """A new committer for each sink that has one, by the uid under which snapshots hold its output."""
-    sinks = [node for vertex in plan.vertices for node in vertex.chain if isinstance(node, SinkNode)]
-    made = {node.uid or f"node-{node.id}": node.sink.create_committer() for node in sinks}
+    made = {node.uid or f"node-{node.id}": node.sink.create_committer() for node in _sinks_in(plan)}
     return {uid: committer for uid, committer in made.items() if committer is not None}
+
+
+def _sinks_in(plan: PhysicalPlan) -> list[SinkNode]:
+    return [node for vertex in plan.vertices for node in vertex.chain if isinstance(node, SinkNode)]
 
 
 def committables_of(snapshot: CheckpointMetadata, uid: str) -> list[Any]:

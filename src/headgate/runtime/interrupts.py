@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from headgate.common.interruptions import note_signal
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Handler = Callable[[int, FrameType | None], Any]
@@ -67,6 +69,7 @@ class Interrupts:
             try:
                 handler(number, frame)
             except BaseException as error:
+                note_signal(error)  # so that nobody takes it for an error of the code it came to
                 self._raised = error
                 raise
 

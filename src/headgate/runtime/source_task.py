@@ -113,12 +113,12 @@ class SourceTask(Task):
         self._know()
         if splits is None:
             # `_asked` stays: there is nobody to ask any more.
-            self.head.reader.no_more_splits()
+            self.head.no_more_splits()
             self._resume_at = 0
             return
         self._asked = False
         if splits:
-            self.head.reader.add_splits(splits)
+            self.head.add_splits(splits)
             self._resume_at = 0
         else:
             self._resume_at = self.host.clock.monotonic_ms() + SPLIT_RETRY_MS

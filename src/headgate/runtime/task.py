@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from headgate.common.ids import SubtaskId
+from headgate.common.interruptions import let_pass
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
@@ -376,12 +377,13 @@ class Task(ABC):
             self._runner.end(self._close_all)
 
     def _close_all(self) -> None:
-        first: Exception | None = None
+        first: BaseException | None = None
         for operator in self._opened:
             try:
                 with blamed(operator.context, "in close()"):
                     operator.close()
-            except Exception as error:
+            except BaseException as error:
+                let_pass(error)
                 first = first or error
         if first is not None:
             raise first

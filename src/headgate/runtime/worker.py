@@ -27,6 +27,7 @@ from headgate.checkpoint.storage.reachability import NotSharedError, check_marke
 from headgate.common import errors
 from headgate.common.children import OwnProcess
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
+from headgate.common.interruptions import let_pass
 from headgate.common.ports import Background, Clock, Disk, Link, Probe, UserCode
 from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.common.texts import shortened
@@ -43,6 +44,7 @@ from headgate.runtime.in_flight.elements import NotStorableError
 from headgate.runtime.local_recovery import LocalRecovery
 from headgate.runtime.logs import TaskContext, clear_task_context, use_task_context
 from headgate.runtime.network.base import DataPlane
+from headgate.runtime.operators.base import NoRecord, user_error
 from headgate.runtime.program import program_from_bytes
 from headgate.runtime.queries.answering import answer
 from headgate.runtime.snapshots import SnapshotWriter
@@ -253,7 +255,8 @@ class Worker:
         for task in assembly.tasks.values():
             try:
                 self._process.call(self.ports.code.call, task.close)
-            except Exception as error:
+            except BaseException as error:
+                let_pass(error)
                 _LOG.warning("closing subtask %s raised %r", task.id, error)
             if task.left_behind:
                 self._left_behind.append(task)
@@ -307,17 +310,27 @@ class Worker:
         """Run part of an attempt; an exception ends the attempt, not the worker."""
         try:
             return bool(self._process.call(self.ports.code.call, action))
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            let_pass(error)
             self._fail(error, subtask)
             return True
 
-    def _fail(self, error: Exception | SystemExit, subtask: SubtaskId | None) -> None:
+    def _fail(self, error: BaseException, subtask: SubtaskId | None) -> None:
         self.state = WorkerState.FAILED
         vertex, index = subtask if subtask is not None else (-1, self.slot)
+        if not isinstance(error, Exception):  # of user code, wherever that was called
+            error = self._named(error, subtask)
         lost = error.slot if isinstance(error, _PeerLostError) else None
         kind, arguments = describe_error(error)
         self.ports.link.send(m.TaskFailed(self.attempt, vertex, index, kind, arguments, lost))
         self._dispose()
+
+    def _named(self, error: BaseException, subtask: SubtaskId | None) -> BaseException:
+        """The error of user code that nobody has named so far, with the operator at the chain's head."""
+        if self._assembly is None or subtask is None:
+            return error
+        head = self._assembly.tasks[subtask].head
+        return user_error(head.context, error, NoRecord("at work"))
 
     # -- what subtasks ask for -------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
+from headgate.common.interruptions import let_pass
 
 _shipped: Final[weakref.WeakValueDictionary[str, type]] = weakref.WeakValueDictionary()
 _NOTED: Final = "__headgate_logical_name__"
@@ -46,7 +47,8 @@ def class_named(name: str) -> Any:
     module_name, _, qualname = name.rpartition(".")
     try:
         module = _running_script(module_name) or importlib.import_module(module_name)
-    except Exception as error:  # a module may raise whatever it likes
+    except BaseException as error:  # a module may raise whatever it likes
+        let_pass(error)
         raise UsageError(f"{name} cannot be found: importing its module failed ({error})") from None
     found = getattr(module, qualname, None)
     if found is None:

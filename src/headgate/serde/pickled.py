@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
 from headgate.common.errors import UsageError
+from headgate.common.interruptions import let_pass
+from headgate.common.users_frames import told_with_line
 
 _PROTOCOL: Final = 5
 
@@ -170,8 +172,9 @@ def dump_value(value: Any, declared: type) -> bytes:
     out = io.BytesIO()
     try:
         _Pickler(out, declared).dump(value)
-    except Exception as error:  # classes define how they are pickled, and raise what they like
-        raise ValueError(f"it cannot be pickled: {type(error).__name__}: {error}") from None
+    except BaseException as error:  # classes define how they are pickled, and raise what they like
+        let_pass(error)
+        raise ValueError(f"it cannot be pickled: {told_with_line(error)}") from None
     return out.getvalue()
 
 
@@ -183,8 +186,9 @@ def load_value(data: bytes, declared: type) -> Any:
     """
     try:
         return _Unpickler(io.BytesIO(data), declared).load()
-    except Exception as error:  # as above
-        raise ValueError(f"it cannot be unpickled: {type(error).__name__}: {error}") from None
+    except BaseException as error:  # as above
+        let_pass(error)
+        raise ValueError(f"it cannot be unpickled: {told_with_line(error)}") from None
 
 
 class _Pickler(pickle.Pickler):

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar, cast
 
 from headgate.common.errors import HeadgateError, StorageError, UsageError
+from headgate.common.interruptions import let_pass
+from headgate.common.users_frames import told_with_line
 from headgate.serde.snapshot import TypeSerializerSnapshot
 from headgate.serde.snapshot_wire import snapshot_to_bytes
 
@@ -86,7 +88,8 @@ class TypeSerializer(ABC, Generic[T]):
             return lengths + b"".join(encoded)
         except HeadgateError:
             raise
-        except Exception as error:  # the user's code raises whatever it likes
+        except BaseException as error:  # the user's code raises whatever it likes
+            let_pass(error)
             raise self._not_encodable(error) from error
 
     def decode_many(self, data: Buffer, count: int) -> list[T]:
@@ -107,7 +110,8 @@ class TypeSerializer(ABC, Generic[T]):
                 start += length
         except HeadgateError:
             raise
-        except Exception as error:  # the user's code raises whatever it likes
+        except BaseException as error:  # the user's code raises whatever it likes
+            let_pass(error)
             raise self._not_decodable(error) from error
         return values
 
@@ -140,7 +144,8 @@ class TypeSerializer(ABC, Generic[T]):
             raise self._misfit(values, error) from None
         except HeadgateError:
             raise
-        except Exception as error:  # a serializer of the user's raises whatever it likes
+        except BaseException as error:  # a serializer of the user's raises whatever it likes
+            let_pass(error)
             raise self._misfit(values, error) from error
         return data
 
@@ -154,7 +159,8 @@ class TypeSerializer(ABC, Generic[T]):
             return self._decode_all(data, count)
         except HeadgateError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            let_pass(error)
             raise self._not_decodable(error) from error
 
     def _decode_all(self, data: Buffer, count: int) -> list[T]:
@@ -163,22 +169,25 @@ class TypeSerializer(ABC, Generic[T]):
             raise StorageError(f"a batch of {self.name} holds {len(values)} values; expected {count}")
         return values
 
-    def _misfit(self, values: Sequence[T], error: Exception) -> UsageError:
+    def _misfit(self, values: Sequence[T], error: BaseException) -> UsageError:
         for value in values:
             try:
                 self.decode(self.encode(value))
-            except Exception as why:
+            except BaseException as why:
+                let_pass(why)
                 return UsageError(
-                    f"{_shortened(value)} of type {type(value).__qualname__} is not a {self.name} ({why}); "
-                    "correct the value, or the annotation that declares it"
+                    f"{_shortened(value)} of type {type(value).__qualname__} is not a {self.name} "
+                    f"({told_with_line(why)}); correct the value, or the annotation that declares it"
                 )
-        return UsageError(f"a batch of {len(values)} values is not of type {self.name} ({error})")
+        return UsageError(
+            f"a batch of {len(values)} values is not of type {self.name} ({told_with_line(error)})"
+        )
 
-    def _not_encodable(self, error: Exception) -> UsageError:
-        return UsageError(f"a value does not fit its type {self.name} ({type(error).__name__}: {error})")
+    def _not_encodable(self, error: BaseException) -> UsageError:
+        return UsageError(f"a value does not fit its type {self.name} ({told_with_line(error)})")
 
-    def _not_decodable(self, error: Exception) -> StorageError:
-        return StorageError(f"stored values do not decode as {self.name} ({type(error).__name__}: {error})")
+    def _not_decodable(self, error: BaseException) -> StorageError:
+        return StorageError(f"stored values do not decode as {self.name} ({told_with_line(error)})")
 
     def _need(self, method: str, default: Any) -> None:
         if getattr(type(self), method) is default:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from headgate.common.errors import HeadgateError, StorageError, UsageError
+from headgate.common.interruptions import let_pass
+from headgate.common.users_frames import told_with_line
 from headgate.serde.compatibility import Incompatible
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.composites import ListSerializerSnapshot, MapSerializerSnapshot
@@ -55,10 +57,11 @@ def judge_snapshot(
         judged = new_snapshot.resolve_schema_compatibility(old_snapshot)
     except HeadgateError:
         raise
-    except Exception as error:  # the user's code raises whatever it likes
+    except BaseException as error:  # the user's code raises whatever it likes
+        let_pass(error)
         raise UsageError(
             f"{name} cannot judge what {logical_name(type(old_snapshot))} was stored beside "
-            f"({type(error).__name__}: {error})"
+            f"({told_with_line(error)})"
         ) from error
     if not isinstance(judged, TypeSerializerSchemaCompatibility):
         raise UsageError(

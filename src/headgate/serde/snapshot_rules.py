@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headgate.common.errors import HeadgateError, UsageError
+from headgate.common.interruptions import let_pass
+from headgate.common.users_frames import told_with_line
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.logical_names import logical_name
 from headgate.serde.resolve import serializer_for
@@ -125,9 +127,10 @@ def _snapshot_of(serializer: TypeSerializer[Any], where: str) -> TypeSerializerS
         snapshot: Any = serializer.snapshot()
     except HeadgateError:
         raise
-    except Exception as error:  # the user's code raises whatever it likes
+    except BaseException as error:  # the user's code raises whatever it likes
+        let_pass(error)
         raise UsageError(
-            f"{where}: {serializer.name}.snapshot() raised {type(error).__name__}: {error}; it must work as "
+            f"{where}: {serializer.name}.snapshot() raised {told_with_line(error)}; it must work as "
             "soon as the serializer is made"
         ) from error
     if not isinstance(snapshot, TypeSerializerSnapshot):

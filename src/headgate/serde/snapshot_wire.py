@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from headgate.common.errors import HeadgateError, StorageError, UsageError
 from headgate.common.former_names import former_names
+from headgate.common.interruptions import let_pass
+from headgate.common.users_frames import told_with_line
 from headgate.serde.logical_names import class_named, logical_name
 from headgate.serde.snapshot import TypeSerializerSnapshot
 from headgate.serde.snapshot_views import DataInputView, DataOutputView
@@ -72,8 +74,9 @@ def write_versioned(out: DataOutputView, snapshot: TypeSerializerSnapshot[Any]) 
         snapshot.write_snapshot(body)
     except HeadgateError:
         raise
-    except Exception as error:  # the user's code raises whatever it likes
-        raise UsageError(f"{name} cannot be written ({type(error).__name__}: {error})") from error
+    except BaseException as error:  # the user's code raises whatever it likes
+        let_pass(error)
+        raise UsageError(f"{name} cannot be written ({told_with_line(error)})") from error
     data = body.to_bytes()
     if _holds_pickle(data):
         raise UsageError(
@@ -100,10 +103,11 @@ def read_versioned(view: DataInputView, known: Collection[SnapshotClass] = ()) -
         snapshot.read_snapshot(version, body)
     except HeadgateError:
         raise
-    except Exception as error:  # the user's code raises whatever it likes
+    except BaseException as error:  # the user's code raises whatever it likes
+        let_pass(error)
         raise StorageError(
             f"{logical_name(type(snapshot))} does not read version {version} of its layout "
-            f"({type(error).__name__}: {error})"
+            f"({told_with_line(error)})"
         ) from error
     if body.remaining:
         raise StorageError(
@@ -141,9 +145,10 @@ def _made(cls: Any, name: str) -> TypeSerializerSnapshot[Any]:
         raise UsageError(f"{name} is no TypeSerializerSnapshot; keep the class that stored values name")
     try:
         return cls()
-    except Exception as error:  # the user's code raises whatever it likes
+    except BaseException as error:  # the user's code raises whatever it likes
+        let_pass(error)
         raise UsageError(
-            f"{name} cannot be made without arguments ({type(error).__name__}: {error}); give its arguments "
+            f"{name} cannot be made without arguments ({told_with_line(error)}); give its arguments "
             "defaults and let read_snapshot() fill it"
         ) from error
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.common.errors import InternalError, StorageError, UsageError
+from headgate.common.interruptions import let_pass
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row import Row, make_row
@@ -112,7 +113,8 @@ def decode_elements(data: bytes, codec: ElementCodec) -> list[tuple[Element, Key
         return list(_decoded(memoryview(data), codec))
     except (StorageError, MemoryError):
         raise
-    except Exception as error:  # Arrow, msgspec and numpy raise whatever they stumble over.
+    except BaseException as error:  # Arrow, msgspec and numpy raise whatever they stumble over.
+        let_pass(error)
         raise StorageError(
             f"records in flight, a part of {len(data)} bytes, do not decode: {error}; the bytes are not what "
             "was written, use an older checkpoint"

@@ -12,7 +12,8 @@ from types import FrameType, TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 from headgate.common.errors import HeadgateError, InternalError, UserFunctionError
-from headgate.common.users_frames import users_traceback
+from headgate.common.interruptions import is_about_the_process, let_pass
+from headgate.common.users_frames import is_standard_library, users_traceback
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
@@ -247,7 +248,7 @@ class Operator:
 
 def user_error(context: OperatorContext, error: BaseException, record: Any) -> BaseException:
     """The error to raise when the user's function raised `error` while handling `record`."""
-    if isinstance(error, HeadgateError) or not isinstance(error, Exception):
+    if isinstance(error, HeadgateError) or is_about_the_process(error):
         return error
     return UserFunctionError(context.label, shorten(record), users_traceback(error), context.attempt)
 
@@ -269,8 +270,8 @@ def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
-        if not _has_user_frame(error.__traceback__):
+    except BaseException as error:
+        if not has_user_frame(error.__traceback__):
             raise
         raise user_error(context, error, NoRecord(doing)) from None
 
@@ -283,21 +284,23 @@ def keys_blamed(
         return compute()
     except HeadgateError:
         raise
-    except Exception:
+    except BaseException as raised:
+        let_pass(raised)
         for record in batch.rows():
             try:
                 field_getter(selector, record)(record)
-            except Exception as error:
+            except BaseException as error:
                 raise user_error(context, error, record) from None
         raise
 
 
-def _has_user_frame(trace: TracebackType | None) -> bool:
-    """Whether anything but Headgate's own code was on the way."""
+def has_user_frame(trace: TracebackType | None) -> bool:
+    """Whether anything but Headgate's own code and the standard library was on the way."""
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         module = trace.tb_frame.f_globals.get("__name__", "")
-        if not name.startswith("<headgate") and not module.startswith("headgate."):
+        ours = name.startswith("<headgate") or module.startswith("headgate.")
+        if not ours and not is_standard_library(name):
             return True
         trace = trace.tb_next
     return False
@@ -307,6 +310,7 @@ def shorten(value: Any, limit: int = 300) -> str:
     """The value as text of at most `limit` characters."""
     try:
         text = repr(value)
-    except Exception as error:
+    except BaseException as error:
+        let_pass(error)
         text = f"<{type(value).__name__}, whose repr raised {type(error).__name__}>"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."

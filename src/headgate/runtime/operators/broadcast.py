@@ -101,7 +101,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
             given = (
                 [] if result is None else list(checked_outputs(result, "the function of apply_to_all_keys()"))
             )
-        except Exception as error:
+        except BaseException as error:
             error.add_note(f"apply_to_all_keys() was at key {key!r}")
             raise
         finally:
@@ -159,7 +159,7 @@ class _BroadcastRun:
             for index in range(start, stop):
                 try:
                     self._record(index)
-                except Exception as error:
+                except BaseException as error:
                     raise user_error(operator.context, error, self._rows[index]) from None
                 if self._marks is not None and operator._timers.event.interrupt:
                     return index + 1

@@ -62,7 +62,7 @@ class FusedOperator(Operator):
         origins: list[int] = []
         try:
             loop(rows, out.append, origins.append, self._functions)
-        except Exception as error:
+        except BaseException as error:
             culprit, record = self._culprit(error, indexed)
             raise user_error(self._contexts[culprit], error, record) from None
         return out, origins
@@ -76,7 +76,7 @@ class FusedOperator(Operator):
                     return self._contexts[index]
         return self._contexts[0]
 
-    def _culprit(self, error: Exception, indexed: bool) -> tuple[int, Any]:
+    def _culprit(self, error: BaseException, indexed: bool) -> tuple[int, Any]:
         """Which operator raised, and the record that it was given."""
         name, trace = _file_name(self._kinds, indexed), error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename != name:

@@ -442,7 +442,7 @@ class KeyedProcessOperator(Operator):
             result = self._function.on_timer(timestamp, cast(OnTimerContext[Any], ctx))
             if result is not None:
                 out.records.extend(checked_outputs(result))
-        except Exception as error:
+        except BaseException as error:
             what = f"timer of key {key!r} at {timestamp}"
             raise user_error(self.context, error, NoRecord(what)) from None
         for handle in self._eager:
@@ -504,7 +504,7 @@ class _Run:
                 checked_outputs,
                 self._at,
             )
-        except Exception as error:
+        except BaseException as error:
             raise user_error(operator.context, error, self._record(self._at[0])) from None
         self._out.records.extend(fresh)
         return position

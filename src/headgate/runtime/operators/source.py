@@ -84,14 +84,28 @@ class SourceOperator(Operator):
         self.restored.moved(self.reader.snapshot(), before)
         return polled
 
+    def add_splits(self, splits: list[Split]) -> None:
+        """The enumerator gave it more to read."""
+        with blamed(self.context, "in add_splits()"):
+            self.reader.add_splits(splits)
+
+    def no_more_splits(self) -> None:
+        """The enumerator has nothing more."""
+        with blamed(self.context, "in no_more_splits()"):
+            self.reader.no_more_splits()
+
     def splits(self) -> list[str]:
         """Ids of the splits that are not read to their ends, as a snapshot has them."""
-        return [split.id for split in self.reader.snapshot()] if self._opened else []
+        return [split.id for split in self._left()] if self._opened else []
 
     @property
     def needs_split(self) -> bool:
         """Whether every split it got is read to the end."""
-        return not self.reader.snapshot()
+        return not self._left()
+
+    def _left(self) -> list[Split]:
+        with blamed(self.context, "in snapshot()"):
+            return self.reader.snapshot()
 
     @property
     def skipped(self) -> int:
@@ -100,7 +114,7 @@ class SourceOperator(Operator):
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """See :class:`Operator`."""
-        read = self.reader.snapshot() if self._opened else []
+        read = self._left() if self._opened else []
         splits = [[split.id, split.position] for split in read]
         return ReadyState(OperatorSubtaskState(self.context.uid, None, {"splits": splits}))
 

@@ -100,7 +100,7 @@ class ProcessOperator(Operator):
                 if result is not None:
                     out.extend(checked_outputs(result))
                     origins.extend([index] * (len(out) - len(origins)))
-        except Exception as error:
+        except BaseException as error:
             raise user_error(self.context, error, row) from None
         if out:
             at = np.array(origins, dtype=np.int64)

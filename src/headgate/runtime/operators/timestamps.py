@@ -121,7 +121,7 @@ class TimestampsOperator(Operator):
         try:
             for row in rows:
                 values.append(getter(row))
-        except Exception as error:
+        except BaseException as error:
             raise user_error(self.context, error, row) from None
         try:
             # numpy would cut off fractions and parse text.

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.common.errors import InternalError, UsageError
+from headgate.common.interruptions import let_pass
 from headgate.runtime.control import messages as m
 from headgate.runtime.operators.base import Operator
 from headgate.runtime.task import Task
@@ -39,7 +40,8 @@ def answer(
     def look() -> m.StateAnswer:
         try:
             return _found(task.operators, query, plain)
-        except Exception as error:
+        except BaseException as error:
+            let_pass(error)
             kind, arguments = describe(error)
             return msgspec.structs.replace(plain, kind=kind, arguments=arguments)
 

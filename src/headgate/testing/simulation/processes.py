@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headgate.common.ids import JobId
+from headgate.common.interruptions import PastAllHandlers
 from headgate.core.liveness import Lease
 from headgate.runtime.control import messages as m
 from headgate.runtime.worker import Worker, WorkerPorts, WorkerState
@@ -32,7 +33,7 @@ PAUSE_LOOK_MS: Final = 5
 Work = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
 
 
-class ProcessKilled(BaseException):
+class ProcessKilled(PastAllHandlers):
     """Unwinds the code of a process that was killed; nothing of the product may catch it."""
 
 

@@ -15,6 +15,7 @@ from headgate.checkpoint.opening import referenced_ranges, verify_files
 from headgate.checkpoint.store.entries import Claim, Completed, Entry, decode_entry, digest
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId
+from headgate.common.interruptions import PastAllHandlers
 from headgate.runtime.elections import ENDED
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.simulation.disk import URI, SimDisk, SimFiles
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from headgate.testing.simulation.processes import Process
 
 
-class Violation(BaseException):
+class Violation(PastAllHandlers):
     """Something happened that must not happen."""
 
 
