@@ -361,8 +361,9 @@ class DataStream(Operator, Generic[T]):
         the line of progress.
 
         Args:
-            uid: names the sink.
+            uid: names the sink on its lines.
         """
+        uid = uid or self._environment.free_uid("print")
         return self.sink_to(load(Kind.CONNECTOR, "print_sink")(), uid=uid, name="print")
 
     def collect(self, job_name: str = "collect") -> list[T]:

@@ -21,7 +21,6 @@ from headgate.common.errors import JobCancelledError, UsageError
 from headgate.common.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
 from headgate.common.options import ProgressDisplay
 from headgate.runtime import logs
-from headgate.runtime.progress import plain_lines_without_terminal
 from headgate.runtime.progress_json import LineWriter, reserve_stdout
 from headgate.runtime.progress_status import error_facts
 
@@ -114,7 +113,6 @@ def _run(request: RunRequest, writer: LineWriter | None) -> Ending:
         with (
             _signals_cancel(),
             _logging(request.as_json),
-            plain_lines_without_terminal(),
             launch.launched(settings, request.restore_from),
         ):
             launch.run_program(request.program, request.arguments)

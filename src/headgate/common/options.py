@@ -678,7 +678,7 @@ PROGRESS: Final = ConfigOption(
     ProgressDisplay.AUTO,
     "How a running job is shown: live is one line kept current on a terminal, plain a line every few "
     "seconds, json one object per line on the standard output, off warnings only; auto is live on a "
-    "terminal, plain under `headgate run` without one, and off otherwise.",
+    "terminal, an output kept current in a notebook, and plain otherwise.",
 )
 
 

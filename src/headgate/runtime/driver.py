@@ -40,6 +40,7 @@ from headgate.runtime.job_settings import JobSettings, job_settings
 from headgate.runtime.logs import logging_for
 from headgate.runtime.master_ports import MasterPorts, RestorePoint
 from headgate.runtime.network.handshake import Hello
+from headgate.runtime.printed import Prints, where_prints_show
 from headgate.runtime.program import Program
 from headgate.runtime.queries.live_state import LiveState
 from headgate.runtime.replanning import replanner
@@ -368,6 +369,7 @@ class _Driver:
             log_json=self._job.config.get(o.PROGRESS) is o.ProgressDisplay.JSON,
             probe=self._job.config.get(o.PROBE),
             storage=self._storage_settings,
+            prints_told=where_prints_show() is not Prints.LOG,
         )
 
     def _gang_exited(self, gang: int, error: str | None) -> None:

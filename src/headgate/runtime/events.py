@@ -50,6 +50,9 @@ class JobListener:
     def told(self, uid: str, subtask: int, data: bytes) -> None:
         """The writer of a sink tells the driver something; see `SinkWriterContext.tell`."""
 
+    def printed(self, lines: list[str], left_out: int) -> None:
+        """User code printed lines in a worker; before them so many were left out."""
+
     def note(self, text: str) -> None:
         """Something worth a line in the log."""
 

@@ -156,6 +156,8 @@ class JobMaster:
             return
         if isinstance(message, m.Heartbeat):
             self._heartbeat(slot, link, message)
+        elif isinstance(message, m.Printed):
+            self.ports.listener.printed(message.lines, message.left_out)
         elif isinstance(message, m.Idle):
             self._idle(slot, message)
         elif message.attempt == self.attempt and not self.state.ending:

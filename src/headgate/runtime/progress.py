@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from headgate.common import options as o
@@ -21,6 +20,7 @@ from headgate.graph.logical import SourceNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.control.messages import Counters
 from headgate.runtime.events import JobListener
+from headgate.runtime.printed import notebook_display
 from headgate.runtime.progress_status import JobStatus, error_facts, error_line
 from headgate.runtime.system import SystemClock
 
@@ -211,22 +211,36 @@ def sentence(event: str, facts: Mapping[str, Any]) -> str | None:
     return None
 
 
-def phrases(status: JobStatus, now_ms: int) -> list[str]:
-    """A running job in a few words each, the most important first."""
-    found = [status.state]
+def phrases(status: JobStatus, now_ms: int, width: int | None = None) -> list[str]:
+    """A running job in a few words each.
+
+    Args:
+        status: of the job.
+        now_ms: the time.
+        width: what they must fit into, with two spaces between; None for any. State, restarts and attempt
+            stay, whatever else has to go.
+    """
     rate = status.rate(now_ms)
+    kept = {"state": status.state}
     if status.records is not None:
-        found.append(f"{'-' if rate is None else f'{rate:,.0f}'} records/s")
-        found.append(f"{status.records:,} records in")
+        kept["rate"] = f"{'-' if rate is None else f'{rate:,.0f}'} records/s"
+        kept["records"] = f"{status.records:,} records in"
     if status.checkpoint is not None:
         age = max(0, now_ms - status.checkpoint_at_ms) / 1000
-        found.append(f"checkpoint {status.checkpoint} ({age:.1f} s ago, took {status.checkpoint_took_ms} ms)")
-    found.append(f"restarts {status.restarts}")
+        kept["checkpoint"] = f"checkpoint {status.checkpoint}"
+        kept["age"] = f"({age:.1f} s ago, took {status.checkpoint_took_ms} ms)"
+    kept["restarts"] = f"restarts {status.restarts}"
     if status.attempt:
-        found.append(f"attempt {status.attempt}")
+        kept["attempt"] = f"attempt {status.attempt}"
     if status.skipped:
-        found.append(f"{status.skipped:,} bad records skipped")
-    return found
+        kept["skipped"] = f"{status.skipped:,} bad records skipped"
+    for less in ("age", "records", "checkpoint", "rate", "skipped"):
+        if width is None or sum(map(len, kept.values())) + 2 * (len(kept) - 1) <= width:
+            break
+        kept.pop(less, None)
+    if "age" in kept:
+        kept["checkpoint"] += f" {kept.pop('age')}"
+    return list(kept.values())
 
 
 def _totals_text(facts: Mapping[str, Any]) -> str:
@@ -236,19 +250,6 @@ def _totals_text(facts: Mapping[str, Any]) -> str:
 
 
 # --- which display
-
-_without_terminal = ProgressDisplay.OFF
-
-
-@contextmanager
-def plain_lines_without_terminal() -> Iterator[None]:
-    """Within it ``auto`` shows plain lines where there is no terminal; for the command line."""
-    global _without_terminal
-    before, _without_terminal = _without_terminal, ProgressDisplay.PLAIN
-    try:
-        yield
-    finally:
-        _without_terminal = before
 
 
 def listener_for(
@@ -276,7 +277,7 @@ def _resolve(chosen: ProgressDisplay) -> ProgressDisplay:
     if chosen is not ProgressDisplay.AUTO:
         return chosen
     terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    return ProgressDisplay.LIVE if terminal else _without_terminal
+    return ProgressDisplay.LIVE if terminal else ProgressDisplay.PLAIN
 
 
 def _display(chosen: ProgressDisplay, status: JobStatus, clock: Clock) -> Display:
@@ -289,4 +290,10 @@ def _display(chosen: ProgressDisplay, status: JobStatus, clock: Clock) -> Displa
         from headgate.runtime.progress_json import JsonDisplay, line_writer
 
         return JsonDisplay(line_writer())
-    return PlainDisplay(status, clock) if chosen is ProgressDisplay.PLAIN else WarningsDisplay()
+    if chosen is ProgressDisplay.OFF:
+        return WarningsDisplay()
+    if (display := notebook_display()) is not None:
+        from headgate.runtime.progress_cell import CellDisplay
+
+        return CellDisplay(status, clock, display)
+    return PlainDisplay(status, clock)

@@ -17,6 +17,10 @@ from headgate.runtime.progress_json import END_EVENTS
 from headgate.runtime.progress_status import JobStatus
 
 REFRESH_PER_SECOND: Final = 2
+NAME_LENGTH_MIN: Final = 8
+"""Of a long name of a job so much stays on a narrow terminal."""
+LINE_LENGTH_MIN: Final = 60
+"""So much of the rest is shown rather than a whole long name."""
 
 _STYLES: Final = {
     "running": "green",
@@ -57,9 +61,15 @@ class LiveDisplay:
 
     def line(self) -> Text:
         """The line as it is now."""
-        state, *rest = phrases(self._status, self._clock.monotonic_ms())
+        # Beside the name, of which something is shown in any case.
+        width, name = self._console.width, self._status.name
+        room = max(width - len(name) - 2, min(width - NAME_LENGTH_MIN - 2, LINE_LENGTH_MIN))
+        state, *rest = phrases(self._status, self._clock.monotonic_ms(), room)
+        taken = len(state) + sum(2 + len(phrase) for phrase in rest)
+        if len(name) + 2 + taken > width:
+            name = name[: max(1, width - taken - 3)] + "…"
         text = Text(no_wrap=True, overflow="ellipsis")
-        text.append(self._status.name, style="bold").append("  ")
+        text.append(name, style="bold").append("  ")
         text.append(state, style=_STYLES.get(state, "cyan"))
         for phrase in rest:
             text.append("  " + phrase)

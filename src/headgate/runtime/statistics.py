@@ -11,6 +11,7 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.checkpoint_contents import add_totals, chain_name
 from headgate.runtime.control.messages import Counters
 from headgate.runtime.events import JobListener
+from headgate.runtime.printed import printed_lines
 from headgate.runtime.queries.live_state import LiveState
 
 Totals = Mapping[str, tuple[int, int]]
@@ -28,6 +29,7 @@ class JobStatistics(JobListener):
         self, plan: PhysicalPlan, listener: JobListener, told: Callable[[str, int, bytes], None] | None = None
     ) -> None:
         self._plan, self._next, self._told = plan, listener, told
+        self._printed = printed_lines()
         self.checkpoints = 0
         self.counters: dict[tuple[int, int], Counters] = {}
 
@@ -113,12 +115,18 @@ class JobStatistics(JobListener):
             self._told(uid, subtask, data)
         self._next.told(uid, subtask, data)
 
+    def printed(self, lines: list[str], left_out: int) -> None:
+        """See :class:`JobListener`."""
+        self._printed.show(lines, left_out)
+        self._next.printed(lines, left_out)
+
     def note(self, text: str) -> None:
         """See :class:`JobListener`."""
         self._next.note(text)
 
     def ended(self, state: str) -> None:
         """See :class:`JobListener`."""
+        self._printed.close()
         self._next.ended(state)
 
 

@@ -45,6 +45,7 @@ from headgate.runtime.local_recovery import LocalRecovery
 from headgate.runtime.logs import TaskContext, clear_task_context, use_task_context
 from headgate.runtime.network.base import DataPlane
 from headgate.runtime.operators.base import NoRecord, user_error
+from headgate.runtime.printing import learn_functions
 from headgate.runtime.program import program_from_bytes
 from headgate.runtime.queries.answering import answer
 from headgate.runtime.snapshots import SnapshotWriter
@@ -179,6 +180,7 @@ class Worker:
 
     def _build(self, message: m.Deploy) -> None:
         program = program_from_bytes(message.program, self.ports.code)
+        learn_functions(self.job, program.plan)
         disk = None if message.storage is None else self.ports.open_disk(message.storage)
         if disk is not None and message.marker is not None:
             _check_shared(disk, message.marker)

@@ -12,7 +12,7 @@ import platform
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 
 from headgate.checkpoint.storage.settings import StorageSettings, use_storage_settings
@@ -28,6 +28,7 @@ from headgate.runtime.control.link import SocketLink
 from headgate.runtime.logs import set_up_logging
 from headgate.runtime.network.dataplane import SocketDataPlane
 from headgate.runtime.network.handshake import Hello
+from headgate.runtime.printing import LogOutlet, PrintOutlet, TellingOutlet, printing_to
 from headgate.runtime.system import BackgroundThread, Mailbox, SystemClock
 from headgate.runtime.worker import Worker, WorkerPorts, WorkerState
 
@@ -57,6 +58,8 @@ class WorkerSpec:
         log_json: whether log lines are JSON.
         probe: "module:attribute" of a factory for `common.ports.Probe`, for fault injection; or None.
         storage: how storages other than folders are reached.
+        prints_told: whether lines that user code prints are told to the job master, which shows them; else
+            they go into the log, or where workers are threads, to the standard output.
     """
 
     control_address: str
@@ -72,6 +75,7 @@ class WorkerSpec:
     log_json: bool = False
     probe: str | None = None
     storage: StorageSettings = field(default_factory=StorageSettings)
+    prints_told: bool = False
 
 
 def run_worker(
@@ -152,6 +156,7 @@ class _Process:
             post, beside = self._mailbox.post, functools.partial(UserThread, call=call)
             mine = self._code, self._threads
             ports = WorkerPorts(self._clock, background, data, link, disks, probe, post, beside, *mine)
+            opened.enter_context(self._printing(link))
             self._worker, self._link = Worker(JobId(self._spec.job), self._slot, ports), link
             opened.callback(self._worker.close)
             # The last totals, before the subtasks are gone.
@@ -163,6 +168,15 @@ class _Process:
             opened.callback(heartbeat.join)
             opened.callback(self._over.set)
             self._loop()
+
+    def _printing(self, link: SocketLink) -> AbstractContextManager[None]:
+        """Where lines go that user code prints."""
+        outlet: PrintOutlet | None = None
+        if self._spec.prints_told:
+            outlet = TellingOutlet(lambda lines, left_out: link.send(m.Printed(0, lines, left_out)))
+        elif self._spec.dies_with_parent:
+            outlet = LogOutlet()
+        return printing_to(outlet, self._spec.job, self._slot, alone=self._spec.dies_with_parent)
 
     def _data_plane(self) -> SocketDataPlane:
         spec = self._spec

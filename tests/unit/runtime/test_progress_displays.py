@@ -363,30 +363,24 @@ def test_the_terminal_keeps_failures_and_the_end(clock: HandClock, status: JobSt
 
 
 @pytest.mark.parametrize(
-    ("chosen", "terminal", "command_line", "display"),
+    ("chosen", "terminal", "display"),
     [
-        ("auto", True, False, LiveDisplay),
-        ("auto", False, False, WarningsDisplay),
-        ("auto", False, True, PlainDisplay),
-        ("auto", True, True, LiveDisplay),
-        ("live", False, False, LiveDisplay),
-        ("plain", True, False, PlainDisplay),
-        ("json", True, True, JsonDisplay),
-        ("off", True, True, WarningsDisplay),
+        ("auto", True, LiveDisplay),
+        ("auto", False, PlainDisplay),
+        ("live", False, LiveDisplay),
+        ("plain", True, PlainDisplay),
+        ("json", True, JsonDisplay),
+        ("off", True, WarningsDisplay),
     ],
 )
 def test_the_option_chooses_the_display(
-    chosen: str, terminal: bool, command_line: bool, display: type, monkeypatch: pytest.MonkeyPatch
+    chosen: str, terminal: bool, display: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``auto`` looks for a terminal and for the command line; every other value is obeyed."""
+    """``auto`` looks for a terminal; every other value is obeyed."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     config = Config().with_program({"headgate.progress": chosen})
-    if command_line:
-        with progress.plain_lines_without_terminal():
-            listener = listener_for(config, "x")
-    else:
-        listener = listener_for(config, "x")
+    listener = listener_for(config, "x")
     assert isinstance(listener, Narrator)
     assert type(listener._display) is display
 
@@ -410,3 +404,26 @@ def test_a_status_without_failure_ends_failed_without_error(clock: HandClock, st
     assert display.events[0]["error"] is None
     Narrator(status, display, clock).failed(0, OperatingError("no slots"), None)
     assert error_facts(OperatingError("no slots")) == {"kind": "OperatingError", "message": "no slots"}
+
+
+# --- its width
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 80, 100, 200])
+@pytest.mark.parametrize("name", ["x", "commits-of-a-very-long-named-repository-by-author-and-day"])
+def test_the_line_fits_the_terminal_and_keeps_restarts_and_attempt(width: int, name: str) -> None:
+    """What is least important goes first, whatever the numbers."""
+    clock = HandClock()
+    status = JobStatus(name, {0}, clock.monotonic_ms())
+    status.deploying(12)
+    status.running(clock.monotonic_ms())
+    status.restarts, status.records_attempt, status.skipped = 11, 123_456_789_012, 1_234
+    status.checkpoint_completed(1_234, 12_345, clock.monotonic_ms())
+    console = Console(file=io.StringIO(), width=width, force_terminal=True)
+    line = LiveDisplay(status, clock, console).line().plain
+    assert len(line) <= width
+    for kept in ("running", "restarts 11", "attempt 12"):
+        assert kept in line
+    assert line.startswith(name[:1])
+    if width == 200 and name == "x":
+        assert "checkpoint 1234 (0.0 s ago, took 12345 ms)" in line

@@ -189,6 +189,14 @@ class Told(msgspec.Struct, frozen=True, tag="told"):
     data: bytes
 
 
+class Printed(msgspec.Struct, frozen=True, tag="printed"):
+    """Worker: user code printed these lines, each behind its place; before them so many were left out."""
+
+    attempt: int
+    lines: list[str]
+    left_out: int
+
+
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """Job master: drop the attempt's subtasks; the process stays."""
 
@@ -296,6 +304,7 @@ FromWorker = (
     | Heartbeat
     | StateAnswer
     | Told
+    | Printed
 )
 ToWorker = (
     Deploy

@@ -1,0 +1,262 @@
+"""What user code prints in a worker: whole lines, each with the operator and subtask that printed it.
+
+Within :func:`printing_to`, `sys.stdout` is one that knows who prints. Lines of worker threads go, whole, to
+the job's driver, which shows them (`runtime/printed.py`), or into the log. What other threads of the process
+print passes unchanged. A process that user code forked prints as if nothing of this were there.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import logging
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any, Final, Protocol, TextIO
+
+from typing_extensions import override
+
+from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.logs import TaskContext, task_context
+
+LINE_LENGTH_MAX: Final = 4_000
+LINES_MAX: Final = 1_000
+"""How many lines of a worker are told at a time; of more, the last ones and how many there were."""
+EVERY_S: Final = 0.1
+
+_LOG: Final = logging.getLogger("headgate.print")
+
+
+class PrintOutlet(Protocol):
+    """Where whole lines go; any thread may call it."""
+
+    def line(self, context: TaskContext, place: str, line: str) -> None:
+        """Somebody printed a line."""
+        ...
+
+    def close(self) -> None:
+        """Nothing comes any more."""
+        ...
+
+
+class LogOutlet:
+    """Lines become entries of the log, which say by themselves whose they are."""
+
+    def line(self, context: TaskContext, place: str, line: str) -> None:
+        """See :class:`PrintOutlet`."""
+        _LOG.info("%s: %s", place, line)
+
+    def close(self) -> None:
+        """See :class:`PrintOutlet`."""
+
+
+class StreamOutlet:
+    """Lines with their place go to a stream of this process, each in one piece."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def line(self, context: TaskContext, place: str, line: str) -> None:
+        """See :class:`PrintOutlet`."""
+        self._stream.write(f"{place}: {line}\n")
+
+    def close(self) -> None:
+        """See :class:`PrintOutlet`."""
+
+
+class TellingOutlet:
+    """Lines are told to the driver, several times a second and bounded.
+
+    Args:
+        tell: takes lines, each behind its place, and how many before them were left out.
+    """
+
+    def __init__(self, tell: Callable[[list[str], int], None]) -> None:
+        self._tell = tell
+        self._lines: deque[str] = deque(maxlen=LINES_MAX)
+        self._left_out = 0
+        self._lock, self._over = threading.Lock(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def line(self, context: TaskContext, place: str, line: str) -> None:
+        """See :class:`PrintOutlet`."""
+        with self._lock:
+            self._left_out += len(self._lines) == LINES_MAX
+            self._lines.append(f"{place}: {line}")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="headgate-printing", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """See :class:`PrintOutlet`."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._flush()
+
+    def _run(self) -> None:
+        while not self._over.wait(EVERY_S):
+            self._flush()
+
+    def _flush(self) -> None:
+        with self._lock:
+            lines, left_out = list(self._lines), self._left_out
+            self._lines.clear()
+            self._left_out = 0
+        if lines:
+            self._tell(lines, left_out)
+
+
+class WorkersStdout(io.TextIOBase):
+    """Stands in for the standard output of a process in which workers live.
+
+    Args:
+        beneath: the standard output as it was.
+    """
+
+    def __init__(self, beneath: TextIO) -> None:
+        self._beneath, self._pid = beneath, os.getpid()
+        self._unfinished: dict[int, tuple[str, str]] = {}
+        self.outlets: dict[str, PrintOutlet] = {}
+        self.names: dict[tuple[str, str], dict[CodeType, str]] = {}
+
+    @override
+    def write(self, text: str, /) -> int:
+        context = task_context()
+        key = f"{context.job}/{context.subtask}"
+        key = key if key in self.outlets else ""
+        outlet = self.outlets.get(key)
+        if outlet is None or os.getpid() != self._pid or not isinstance(text, str):
+            return self._beneath.write(text)
+        me = threading.get_ident()
+        _, before = self._unfinished.pop(me, (key, ""))
+        *lines, rest = (before + text).split("\n")
+        if rest:
+            self._unfinished[me] = key, rest[:LINE_LENGTH_MAX]
+        for line in lines:
+            outlet.line(context, self._place(context), line[:LINE_LENGTH_MAX])
+        return len(text)
+
+    @override
+    def flush(self) -> None:
+        self._beneath.flush()
+
+    @override
+    def isatty(self) -> bool:
+        return self._beneath.isatty()
+
+    @override
+    def fileno(self) -> int:
+        return self._beneath.fileno()
+
+    @override
+    def writable(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._beneath, name)
+
+    def end_lines(self, key: str) -> None:
+        """Print what the threads of a worker have not ended with a line break."""
+        for me, (of, rest) in list(self._unfinished.items()):
+            if of == key:
+                del self._unfinished[me]
+                self.outlets[key].line(TaskContext(), "worker", rest)
+
+    def _place(self, context: TaskContext) -> str:
+        """Operator and subtask; the operator is found by whose function is being called."""
+        if context.uid is None:
+            return "worker"
+        names = self.names.get((str(context.job), context.uid), {})
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None:
+            found = names.get(frame.f_code) or _told_by(frame)
+            if found is not None:
+                return f"{found}[{context.subtask}]"
+            frame = frame.f_back
+        return f"{context.uid}[{context.subtask}]"
+
+
+@dataclass
+class _Installed:
+    """What all workers of this process share."""
+
+    stdout: WorkersStdout | None = None
+    workers: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_installed: Final = _Installed()
+
+
+@contextmanager
+def printing_to(outlet: PrintOutlet | None, job: str, slot: int, *, alone: bool) -> Iterator[None]:
+    """Within it the lines that a worker's user code prints go to `outlet`.
+
+    Args:
+        outlet: where to; None: the standard output of this process, with their places.
+        job: whose worker it is.
+        slot: its number.
+        alone: whether the process has no other purpose, so that every thread's lines are of this worker.
+    """
+    key = "" if alone else f"{job}/{slot}"
+    with _installed.lock:
+        if _installed.stdout is None or sys.stdout is not _installed.stdout:
+            beneath = sys.stdout if _installed.stdout is None else _installed.stdout._beneath
+            _installed.stdout = WorkersStdout(beneath)
+            sys.stdout = _installed.stdout
+        stdout = _installed.stdout
+        stdout.outlets[key] = outlet = outlet or StreamOutlet(stdout._beneath)
+        _installed.workers += 1
+    try:
+        yield
+    finally:
+        with _installed.lock:
+            _installed.workers -= 1
+            stdout.end_lines(key)
+            stdout.outlets.pop(key, None)
+            if _installed.workers == 0:
+                if sys.stdout is _installed.stdout:
+                    sys.stdout = _installed.stdout._beneath
+                _installed.stdout = None
+        outlet.close()
+
+
+def learn_functions(job: str, plan: PhysicalPlan) -> None:
+    """From now on lines are ascribed to the operators of this plan."""
+    stdout = _installed.stdout
+    if stdout is None:
+        return
+    for vertex in plan.vertices:
+        names = stdout.names.setdefault((job, str(vertex.chain[0].uid)), {})
+        for node in vertex.chain:
+            for code in _codes(getattr(node, "function", None)):
+                names.setdefault(code, str(node.uid))
+
+
+def _codes(function: Any) -> Iterable[CodeType]:
+    """The code of a function, or of the methods of an object that is called as one."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    if hasattr(function, "__code__"):
+        return [function.__code__]
+    own = [
+        kind for kind in type(function).__mro__ if not kind.__module__.startswith(("headgate.", "builtins"))
+    ]
+    members = [member for kind in own for member in vars(kind).values()]
+    return [member.__code__ for member in members if isinstance(getattr(member, "__code__", None), CodeType)]
+
+
+def _told_by(frame: FrameType) -> str | None:
+    """The uid of a writer of records that says whose it is."""
+    if frame.f_code.co_name != "write":
+        return None
+    uid = getattr(frame.f_locals.get("self"), "prints_as", None)
+    return uid if isinstance(uid, str) else None

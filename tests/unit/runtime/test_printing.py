@@ -1,0 +1,173 @@
+"""What user code prints: whole lines, told apart by who printed them, and never too many at once."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import headgate as hg
+from headgate.runtime.logs import TaskContext, use_task_context
+from headgate.runtime.printed import CellLines
+from headgate.runtime.printing import LINES_MAX, TellingOutlet, learn_functions, printing_to
+
+
+class Told:
+    """Keeps what is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.left_out = 0
+
+    def __call__(self, lines: list[str], left_out: int) -> None:
+        self.lines += lines
+        self.left_out += left_out
+
+
+@contextlib.contextmanager
+def worker(told: Told, slot: int = 0, uid: str = "in", *, alone: bool = False) -> Iterator[None]:
+    """This thread works for a subtask."""
+    with printing_to(TellingOutlet(told), "job", slot, alone=alone):
+        use_task_context(TaskContext("job", uid, slot, 1))
+        try:
+            yield
+        finally:
+            use_task_context(TaskContext())
+
+
+def doubled(number: int) -> int:
+    """A user's function."""
+    print("saw", number)
+    return 2 * number
+
+
+class Shout(hg.ProcessFunction[int, int]):
+    """Another, with methods."""
+
+    def process(self, record: int, ctx: Any) -> Iterator[int]:
+        self.helper(record)
+        yield record
+
+    def helper(self, record: int) -> None:
+        print("HEARD", record)
+
+
+def test_lines_name_operator_and_subtask() -> None:
+    """Of a chain, the operator whose function is being called, from however deep."""
+    env = hg.Environment(parallelism=1)
+    numbers = env.from_collection([1], uid="in").map(doubled, uid="double")
+    numbers.map(functools.partial(doubled), uid="again").process(Shout(), uid="shout").write_json("out")
+    told = Told()
+    with worker(told, 3):
+        learn_functions("job", env.plan())
+        doubled(1)
+        list(Shout().process(2, None))
+        print("from elsewhere")
+    assert told.lines == ["double[3]: saw 1", "shout[3]: HEARD 2", "in[3]: from elsewhere"]
+
+
+def test_lines_of_several_workers_are_never_torn() -> None:
+    """Each comes whole, however it was written, with the number of its own subtask."""
+    told = Told()
+
+    def work(slot: int) -> None:
+        with worker(told, slot):
+            for number in range(200):
+                for piece in ("a", f"{slot}", " ", f"{number}"):
+                    print(piece, end="")
+                    if number % 50 == 0:
+                        time.sleep(0)
+                sys.stdout.write("\n")
+
+    threads = [threading.Thread(target=work, args=(slot,)) for slot in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(told.lines) == sorted(f"in[{slot}]: a{slot} {n}" for slot in range(4) for n in range(200))
+
+
+def test_too_many_lines_are_the_last_ones_and_a_count() -> None:
+    """The driver is told a bounded number at a time, each of a bounded length."""
+    told = Told()
+    with worker(told):
+        for number in range(10 * LINES_MAX):
+            print(number, "x" * 10_000)
+    assert told.left_out + len(told.lines) == 10 * LINES_MAX
+    assert told.left_out > 0
+    assert told.lines[-1].startswith(f"in[0]: {10 * LINES_MAX - 1} x")
+    assert max(map(len, told.lines)) < 5_000
+
+
+def test_an_unfinished_line_comes_at_the_end_and_other_threads_are_left_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a process of its own, threads that user code has made print for the worker, too."""
+    told = Told()
+    with worker(told):
+        other = threading.Thread(target=print, args=("not a worker's",))
+        other.start()
+        other.join()
+        print("no end", end="")
+    assert capsys.readouterr().out == "not a worker's\n"
+    assert told.lines == ["worker: no end"]
+    told = Told()
+    with worker(told, alone=True):
+        other = threading.Thread(target=print, args=("a user's thread",))
+        other.start()
+        other.join()
+    assert told.lines == ["worker: a user's thread"]
+    print("as before")
+    assert capsys.readouterr().out == "as before\n"
+
+
+def test_a_forked_child_prints_by_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    """It has no thread that would tell its lines."""
+    told = Told()
+    with worker(told):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # newer interpreters warn of threads
+            child = os.fork()
+        if child == 0:
+            print("of the child")
+            sys.stdout.flush()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    assert told.lines == []
+
+
+class Output:
+    """One output of a cell."""
+
+    def __init__(self) -> None:
+        self.drawn: list[dict[str, str]] = []
+
+    def __call__(self, data: dict[str, str], *, raw: bool, display_id: bool) -> Output:
+        return self.update(data, raw=raw)
+
+    def update(self, data: dict[str, str], *, raw: bool) -> Output:
+        assert raw
+        self.drawn.append(data)
+        return self
+
+
+def test_a_cell_shows_the_last_lines_and_how_many_there_were() -> None:
+    """One output, drawn anew now and then, and at the end in any case."""
+    output = Output()
+    cell = CellLines(output)
+    for number in range(5_000):
+        cell.show([f"map[0]: <b>{number}"], left_out=1)
+    cell.close()
+    assert len(output.drawn) < 10
+    last = output.drawn[-1]
+    assert last["text/plain"].splitlines()[0] == "10,000 lines printed; the last 20:"
+    assert last["text/plain"].splitlines()[1:] == [f"map[0]: <b>{n}" for n in range(4_980, 5_000)]
+    assert "<b>" not in last["text/html"]
