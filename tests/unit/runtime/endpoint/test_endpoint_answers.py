@@ -36,7 +36,7 @@ def test_wishes_arrive_as_they_were_meant(served: Answering) -> None:
     assert job.savepoint("/there", "native") == "file:///savepoint"
     assert job.stop("/there", drain=True) == "file:///stop"
     job.rescale(7, from_last=True)
-    job.cancel()
+    job.cancel(timeout_s=0)
     assert served.control.wishes == [
         ("checkpoint",),
         ("savepoint", None, "canonical"),
