@@ -121,18 +121,19 @@ class Environment(Readers):
     def checkpoints(
         self,
         every: str | int,
-        mode: o.CheckpointingMode | str = o.CheckpointingMode.EXACTLY_ONCE,
+        mode: o.CheckpointingMode | str | None = None,
         storage: str | None = None,
         unaligned: bool | None = None,
         aligned_timeout: str | int | None = None,
     ) -> Environment:
-        """Take checkpoints.
+        """Take checkpoints. What is not given stays as the configuration has it.
 
         Args:
             every: time between the starts of two; text such as ``"1s"``, or ms.
             mode: ``hg.EXACTLY_ONCE``, or ``hg.AT_LEAST_ONCE``, with which no channel waits for another
-                and records may count twice after a failure.
-            storage: directory or URI that driver and workers both reach.
+                and records may count twice after a failure. None leaves the option as it is, EXACTLY_ONCE
+                at first.
+            storage: directory or URI that driver and workers both reach. None leaves the option as it is.
             unaligned: whether barriers overtake records, which then become part of the checkpoint, so
                 that it completes under backpressure; needs ``hg.EXACTLY_ONCE``. None leaves the option
                 as it is.
@@ -151,8 +152,9 @@ class Environment(Readers):
             >>> env.settings["execution.checkpointing.aligned-checkpoint-timeout"]
             '5s'
         """
-        self.config(o.CHECKPOINTING_INTERVAL.key, every).config(o.CHECKPOINTING_MODE.key, mode)
+        self.config(o.CHECKPOINTING_INTERVAL.key, every)
         given = {
+            o.CHECKPOINTING_MODE.key: mode,
             o.CHECKPOINTING_DIR.key: storage,
             o.UNALIGNED.key: unaligned,
             o.ALIGNED_TIMEOUT.key: aligned_timeout,

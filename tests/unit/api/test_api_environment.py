@@ -88,11 +88,52 @@ def test_checkpoints_may_be_at_least_once_or_unaligned() -> None:
     assert env.settings == {
         "execution.checkpointing.aligned-checkpoint-timeout": "5s",
         "execution.checkpointing.interval": "2s",
-        "execution.checkpointing.mode": "EXACTLY_ONCE",
         "execution.checkpointing.unaligned.enabled": "true",
     }
     env.checkpoints("2s", unaligned=False)
     assert env.settings["execution.checkpointing.unaligned.enabled"] == "false"
+
+
+CONFIGURED = {
+    "execution.checkpointing.mode": "AT_LEAST_ONCE",
+    "execution.checkpointing.dir": "/there",
+    "execution.checkpointing.unaligned.enabled": "true",
+    "execution.checkpointing.aligned-checkpoint-timeout": "7s",
+    "parallelism.default": "3",
+}
+"""Values that are not the defaults."""
+
+
+def test_what_is_not_given_is_not_set() -> None:
+    """A short form changes the options that it is given values for, and no other that was configured."""
+    env = hg.Environment(config=CONFIGURED)
+    assert env.settings == CONFIGURED
+    assert env.checkpoints(every="1s").settings == {
+        **CONFIGURED,
+        "execution.checkpointing.interval": "1s",
+    }
+    env.checkpoints("2s", mode=hg.EXACTLY_ONCE)
+    assert env.settings["execution.checkpointing.mode"] == "EXACTLY_ONCE"
+
+
+def test_nothing_is_set_by_what_has_a_default() -> None:
+    """Of all that a program may call, none has a default that would override the configuration."""
+    env = hg.Environment(config=CONFIGURED)
+    timed = env.from_collection([{"k": 1, "t": 2}], uid="in").with_event_time("t").rebalance()
+    timed.map(lambda record: record, uid="map").write_json("/tmp/out", uid="out")
+    env.from_source(Numbers(), uid="other").collect_later()
+    env.explain()
+    assert env.settings == CONFIGURED
+
+
+def test_the_configured_mode_is_in_force() -> None:
+    """What runs is what the configuration says, when `checkpoints` does not speak of it."""
+    env = hg.Environment(config={"execution.checkpointing.mode": "AT_LEAST_ONCE"}).checkpoints("1s")
+    counted = (
+        env.from_collection([{"k": 1}], uid="in").set_parallelism(2).key_by("k").process(Count(), uid="n")
+    )
+    counted.write_json("/tmp/out", uid="out")
+    assert "at-least-once" in env.explain()
 
 
 @pytest.mark.parametrize("timeout", ["-1s", -5, "soon"])
