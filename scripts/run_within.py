@@ -2,11 +2,11 @@
 
     scripts/run_within.py SECONDS COMMAND...
 
-At the limit, and at SIGTERM or SIGHUP, the command gets a SIGINT as from Ctrl-C, so that it can say what it
-was at; Ctrl-C itself reaches it from the terminal. Ten seconds later it is killed. However it ends, what is
-left of its processes is killed, also those that have a session of their own or have lost their parents: a
-limit that ends a process group knows nothing of these. The exit code is the command's; at the limit it is
-124, as with `timeout`.
+With 0 seconds there is no limit. At the limit, and at SIGTERM or SIGHUP, the command gets a SIGINT as from
+Ctrl-C, so that it can say what it was at; Ctrl-C itself reaches it from the terminal. Ten seconds later it is
+killed. However it ends, what is left of its processes is killed, also those that have a session of their own or
+have lost their parents: a limit that ends a process group knows nothing of these. The exit code is the
+command's; at the limit it is 124, as with `timeout`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run_within(limit_s: float, command: Sequence[str]) -> int:
     """Run a command; call it in a process of its own, whose signals and children it takes over.
 
     Args:
-        limit_s: for the command itself.
+        limit_s: for the command itself; 0 for none.
         command: the program, looked for as the shell does, and its arguments.
 
     Returns:

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from headgate.cli import checkpoint, control, savepoint, usercode
+from headgate.cli import checkpoint, control, example, savepoint, usercode
 from headgate.cli.exit_codes import ending_of_look
 from headgate.cli.options_page import page
 from headgate.cli.run import RunRequest, assignments
@@ -24,9 +24,8 @@ PLAIN_WIDTH: Final = 160
 
 app = typer.Typer(
     name="headgate",
-    help="Exactly-once, stateful stream processing on Spark.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -230,6 +229,22 @@ def options(
     tell(lambda: page(key, min(100, shutil.get_terminal_size().columns)))
 
 
+def _tell_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def headgate(
+    _: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_tell_version, help="Tell the versions, and end."),
+    ] = False,
+) -> None:
+    """Exactly-once, stateful stream processing on Spark."""
+
+
 @app.command()
 def version() -> None:
     """Tell the versions of Headgate, Python and Spark."""
@@ -239,6 +254,9 @@ def version() -> None:
         print(f"pyspark {importlib.metadata.version('pyspark')}")
     except importlib.metadata.PackageNotFoundError:
         print("pyspark is not installed")
+
+
+app.command()(example.example)
 
 
 def _looked_at(

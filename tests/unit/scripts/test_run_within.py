@@ -56,6 +56,12 @@ def left(processes: list[psutil.Process]) -> list[psutil.Process]:
     return [process for process in processes if process.is_running()]
 
 
+def test_without_a_limit_a_program_may_take_its_time() -> None:
+    """Zero seconds are no limit, and not one that is over at once."""
+    with started(0, "import time; time.sleep(0.5); raise SystemExit(7)") as process:
+        assert process.wait() == 7
+
+
 def test_a_program_that_ends_has_its_exit_code_and_leaves_nothing() -> None:
     """Neither a process in a session of its own nor one without a parent."""
     with started(60, ENDS + WAITS) as process:
