@@ -228,7 +228,7 @@ class JobResult:
         records_in: uid -> records that the operator received (for a source: read).
         records_out: uid -> records that it emitted (for a sink: wrote).
         collected: uid of a collecting sink -> its records; the Environment fills this in.
-        skipped: uid of a source -> bad records that it skipped.
+        skipped: uid of a source -> bad records that it skipped; one that was read again counts again.
         duration_ms: from this driver's submission to the end.
         savepoint: URI of the savepoint that the job was stopped with; None when its input ended.
     """

@@ -9,7 +9,7 @@ parallelism `rescaling.py`'s. `docs/machines/job.md` has the whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.checkpoint.service import CheckpointService
@@ -156,6 +156,8 @@ class JobMaster:
             return
         if isinstance(message, m.Heartbeat):
             self._heartbeat(slot, link, message)
+        elif isinstance(message, m.Totals):
+            self._count(slot, message.attempt, message.counters)
         elif isinstance(message, m.Printed):
             self.ports.listener.printed(message.lines, message.left_out)
         elif isinstance(message, m.Idle):
@@ -274,12 +276,18 @@ class JobMaster:
 
     def _heartbeat(self, slot: int, link: Link, beat: m.Heartbeat) -> None:
         member = self._roster.get(slot)
-        if not self._gang.beat(slot, link, beat) or member is None or self.state is JobState.RESCALING:
-            return  # the totals of an old plan's subtasks are not those of the new one's
-        if beat.attempt == self.attempt:
-            member.note_counters(beat.counters)
+        if not self._gang.beat(slot, link, beat) or member is None:
+            return
+        if beat.attempt == self.attempt and self.state is not JobState.RESCALING:
             member.standstills = beat.standstills
-            self.ports.listener.progress(self.counters())
+        self._count(slot, beat.attempt, beat.counters)
+
+    def _count(self, slot: int, attempt: int, counters: Sequence[m.Counters]) -> None:
+        member = self._roster.get(slot)
+        if member is None or attempt != self.attempt or self.state is JobState.RESCALING:
+            return  # the totals of an old plan's subtasks are not those of the new one's
+        member.note_counters(counters)
+        self.ports.listener.progress(self.counters())
 
     def _worker_lost(self, slot: int, reason: str) -> None:
         self._gang.lose(slot)

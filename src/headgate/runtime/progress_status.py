@@ -34,7 +34,7 @@ class JobStatus:
             "cancelled".
         attempt: the present deployment, 0 before the first.
         records_attempt: records that the sources read in this attempt.
-        skipped: bad records that they skipped in this attempt.
+        skipped_attempt: bad records that they skipped in this attempt.
         longest_step_ms: the longest time for which a worker's loop was held up by one step, in all
             attempts; work of blocking functions does not hold it up.
         error: the last failure.
@@ -43,13 +43,13 @@ class JobStatus:
     def __init__(self, name: str, sources: Collection[int] | None, now_ms: int) -> None:
         self.name, self.state, self.attempt = name, "starting", 0
         self.restarts = self.checkpoints = 0
-        self.records_attempt = self.skipped = 0
+        self.records_attempt = self.skipped_attempt = 0
         self.longest_step_ms = 0.0
         self.checkpoint: int | None = None
         self.checkpoint_at_ms = self.checkpoint_took_ms = 0
         self.error: HeadgateError | None = None
         self._sources, self._began_ms = sources, now_ms
-        self._records_before = 0
+        self._records_before = self._skipped_before = 0
         self._samples: deque[tuple[int, int]] = deque()
         self._rate: tuple[int, float] | None = None
 
@@ -57,6 +57,11 @@ class JobStatus:
     def records(self) -> int | None:
         """Records that the sources read in all attempts: what a restart reads again counts again."""
         return None if self._sources is None else self._records_before + self.records_attempt
+
+    @property
+    def skipped(self) -> int:
+        """Bad records that the sources skipped in all attempts."""
+        return self._skipped_before + self.skipped_attempt
 
     def duration_ms(self, now_ms: int) -> int:
         """Since the submission."""
@@ -73,7 +78,8 @@ class JobStatus:
         """An attempt begins; its counts begin at zero."""
         self.state, self.attempt = "deploying", attempt
         self._records_before += self.records_attempt
-        self.records_attempt = self.skipped = 0
+        self._skipped_before += self.skipped_attempt
+        self.records_attempt = self.skipped_attempt = 0
         self._samples.clear()
         self._rate = None
 
@@ -94,7 +100,7 @@ class JobStatus:
             return
         of_sources = [entry for entry in counters if entry.vertex in self._sources]
         self.records_attempt = sum(entry.records_in for entry in of_sources)
-        self.skipped = sum(entry.skipped for entry in of_sources)
+        self.skipped_attempt = sum(entry.skipped for entry in of_sources)
         samples = self._samples
         if len(samples) > 1 and now_ms - samples[-2][0] < _SAMPLE_GAP_MS:
             samples.pop()  # heartbeats of many workers come close together: keep the latest total
@@ -102,7 +108,7 @@ class JobStatus:
         while len(samples) > 2 and now_ms - samples[0][0] > RATE_WINDOW_MS:
             samples.popleft()
         (first_ms, first), (last_ms, last) = samples[0], samples[-1]
-        if last_ms > first_ms:
+        if last_ms > first_ms and self.state == "running":
             self._rate = now_ms, max(0, last - first) * 1000 / (last_ms - first_ms)
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int, now_ms: int) -> None:

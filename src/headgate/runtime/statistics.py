@@ -31,6 +31,7 @@ class JobStatistics(JobListener):
         self._plan, self._next, self._told = plan, listener, told
         self._printed = printed_lines()
         self.checkpoints = 0
+        self._skipped_before: dict[str, int] = {}
         self.counters: dict[tuple[int, int], Counters] = {}
 
     def records_in(self, base: Totals) -> dict[str, int]:
@@ -49,8 +50,8 @@ class JobStatistics(JobListener):
         }
 
     def skipped(self) -> dict[str, int]:
-        """Uid of a source -> bad records skipped in the last attempt."""
-        found: dict[str, int] = {}
+        """Uid of a source -> bad records skipped in all attempts: one that is read again counts again."""
+        found = dict(self._skipped_before)
         for (vertex, _), counters in self.counters.items():
             if counters.skipped:
                 uid = _uid(self._plan.vertices[vertex].chain[0])
@@ -77,6 +78,7 @@ class JobStatistics(JobListener):
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
         """See :class:`JobListener`."""
+        self._skipped_before = self.skipped()
         self.counters.clear()
         self._next.deploying(attempt, checkpoint)
 
@@ -101,6 +103,7 @@ class JobStatistics(JobListener):
 
     def rescaled(self, plan: PhysicalPlan) -> None:
         """See :class:`JobListener`."""
+        self._skipped_before = self.skipped()
         self._plan = plan
         self.counters.clear()
         self._next.rescaled(plan)

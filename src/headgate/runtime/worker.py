@@ -220,6 +220,7 @@ class Worker:
     def _stop(self, attempt: int) -> None:
         if attempt < self.attempt:
             return
+        self._tell_totals()
         self._dispose()
         self.state, self.attempt = WorkerState.IDLE, attempt
         self._idle_until = self.clock.monotonic_ms() + LEAVING_MS
@@ -324,6 +325,7 @@ class Worker:
             error = self._named(error, subtask)
         lost = error.slot if isinstance(error, _PeerLostError) else None
         kind, arguments = describe_error(error)
+        self._tell_totals()
         self.ports.link.send(m.TaskFailed(self.attempt, vertex, index, kind, arguments, lost))
         self._dispose()
 
@@ -406,6 +408,11 @@ class Worker:
             for task, thread, since in calls
             if now - since >= STILL_MS
         ]
+
+    def _tell_totals(self) -> None:
+        """The last heartbeat may be long ago for who counts, and there is none for the end of an attempt."""
+        if counters := self.counters():
+            self.ports.link.send(m.Totals(self.attempt, list(counters)))
 
     def counters(self) -> Sequence[m.Counters]:
         """Running totals of all subtasks; safe to call from the heartbeat's thread."""

@@ -113,7 +113,7 @@ def test_a_job_is_told_as_events(clock: HandClock, status: JobStatus) -> None:
     assert display.events[6]["checkpoint"] == 1
     assert display.events[-1] == {
         "event": "finished", "time_ms": 1_700_000_003_200, "job": "streaks", "attempt": 2,
-        "records_in": 180, "records_skipped": 0, "checkpoints": 2, "restarts": 1,
+        "records_in": 180, "records_skipped": 3, "checkpoints": 2, "restarts": 1,
         "longest_step_ms": 12.3, "duration_ms": 3200,
     }  # fmt: skip
 
@@ -124,7 +124,7 @@ def test_records_are_those_of_the_sources_over_all_attempts(clock: HandClock, st
     play(Narrator(status, display, clock), clock)
     first, second = [event for event in display.events if event["event"] == "progress"]
     assert (first["records_in"], first["records_in_attempt"], first["records_skipped"]) == (120, 120, 3)
-    assert (second["records_in"], second["records_in_attempt"], second["records_skipped"]) == (180, 60, 0)
+    assert (second["records_in"], second["records_in_attempt"], second["records_skipped"]) == (180, 60, 3)
     assert (first["records_per_second"], second["records_per_second"]) == (120.0, 60.0)
 
 
@@ -238,7 +238,7 @@ def test_plain_lines(clock: HandClock, status: JobStatus, capsys: pytest.Capture
         ),
         "streaks: restoring checkpoint 1, attempt 2",
         "streaks: running, attempt 2",
-        "streaks: finished after 3.2 s: 180 records in, checkpoints 2, restarts 1",
+        "streaks: finished after 3.2 s: 180 records in, checkpoints 2, restarts 1, 3 bad records skipped",
     ]
 
 
@@ -417,7 +417,7 @@ def test_the_line_fits_the_terminal_and_keeps_restarts_and_attempt(width: int, n
     status = JobStatus(name, {0}, clock.monotonic_ms())
     status.deploying(12)
     status.running(clock.monotonic_ms())
-    status.restarts, status.records_attempt, status.skipped = 11, 123_456_789_012, 1_234
+    status.restarts, status.records_attempt, status.skipped_attempt = 11, 123_456_789_012, 1_234
     status.checkpoint_completed(1_234, 12_345, clock.monotonic_ms())
     console = Console(file=io.StringIO(), width=width, force_terminal=True)
     line = LiveDisplay(status, clock, console).line().plain

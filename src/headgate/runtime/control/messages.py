@@ -247,6 +247,13 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     standstills: list[Standstill] = []
 
 
+class Totals(msgspec.Struct, frozen=True, tag="totals"):
+    """Worker: the running totals of my subtasks, which are about to go."""
+
+    attempt: int
+    counters: list[Counters]
+
+
 class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
     """Job master: renews the worker's lease, counted from the beat of `sent_ms`."""
 
@@ -302,6 +309,7 @@ FromWorker = (
     | TaskFailed
     | Idle
     | Heartbeat
+    | Totals
     | StateAnswer
     | Told
     | Printed
