@@ -36,6 +36,7 @@ from headgate.api.executor import (
     JobSpec,
     JobStatus,
     PhysicalPlan,
+    RepeatingFailure,
     Vertex,
     VertexStatus,
 )
@@ -210,6 +211,7 @@ __all__ = [
     "ProtocolError",
     "ReducingState",
     "RemoteJob",
+    "RepeatingFailure",
     "Row",
     "RuntimeContext",
     "SECONDS",

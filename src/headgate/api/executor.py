@@ -80,6 +80,26 @@ class StuckCall(msgspec.Struct, frozen=True):
     stack: str
 
 
+class RepeatingFailure(msgspec.Struct, frozen=True):
+    """A failure that came three times or more since the same checkpoint.
+
+    Attributes:
+        operator: name and uid of the operator; empty where it is not known.
+        kind: the type of the exception.
+        line: file and line of the program that it came out of; empty where it is not known.
+        times: how often it came.
+        since: the checkpoint from which all of them came; None: from the beginning.
+        text: all that in a sentence, with what can be done about it.
+    """
+
+    operator: str
+    kind: str
+    line: str
+    times: int
+    since: int | None
+    text: str
+
+
 class JobStatus(msgspec.Struct, frozen=True):
     """A job at one moment.
 
@@ -108,6 +128,7 @@ class JobStatus(msgspec.Struct, frozen=True):
         links: name -> address of pages about the job; "spark_ui" is Spark's own, where that is on.
         sources: uid -> how the source does, of those that get their input in epochs.
         stuck: calls of user code that had not returned at the workers' last heartbeats.
+        repeating: the failure that keeps coming, or None.
     """
 
     job_id: str
@@ -133,6 +154,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     sources: dict[str, SourceReport] = {}
     links: dict[str, str] = {}
     stuck: list[StuckCall] = []
+    repeating: RepeatingFailure | None = None
 
 
 class JobControl(Protocol):

@@ -124,6 +124,8 @@ def shown(status: JobStatus, color: bool = False) -> str:
     ]
     remarks = {"last failure": status.last_failure, "last failed checkpoint": status.last_checkpoint_failure}
     lines += [f"{name}: {escape(text)}" for name, text in remarks.items() if text]
+    if status.repeating is not None:
+        lines.append(f"[yellow]{escape(status.repeating.text)}[/]")
     lines += [f"{name.replace('_', ' ')}: {escape(address)}" for name, address in status.links.items()]
     lines += [_epochs(uid, report) for uid, report in status.sources.items()]
     lines += [_stuck(call) for call in status.stuck]

@@ -309,6 +309,9 @@ def _check_changelog(config: Config) -> None:
         )
 
 
+_STRATEGIES: Final = frozenset(strategy.value for strategy in RestartStrategyType)
+
+
 def _refuse_settings_of_other_strategies(config: Config) -> None:
     """A parameter of a strategy that is not in force would be ignored in silence.
 
@@ -317,7 +320,7 @@ def _refuse_settings_of_other_strategies(config: Config) -> None:
     strategy = effective_restart_strategy(config)
     for option in OPTIONS.values():
         owner = option.key.removeprefix("restart-strategy.").partition(".")[0]
-        belongs = option.key.startswith("restart-strategy.") and option is not o.RESTART_STRATEGY
+        belongs = option.key.startswith("restart-strategy.") and owner in _STRATEGIES
         if belongs and owner != strategy and config.origin(option) >= Origin.PROGRAM:
             raise ConfigError(
                 f"{_shown(config, option)}, but the restart strategy in force is {strategy.value}; "

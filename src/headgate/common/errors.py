@@ -79,11 +79,21 @@ class UserFunctionError(UsageError):
         record: the offending record, shortened.
         traceback_text: the user's own traceback, without Headgate's frames.
         attempt: which deployment of the job it was, counted from 1.
+        kind: the type of what it raised; empty where that is not known.
+        line: file and line of the program that it came out of; empty where that is not known.
     """
 
-    def __init__(self, operator: str, record: str, traceback_text: str, attempt: int = 0) -> None:
-        super().__init__(operator, record, traceback_text, attempt)
-        self.operator, self.record, self.traceback_text, self.attempt = self.args
+    def __init__(
+        self,
+        operator: str,
+        record: str,
+        traceback_text: str,
+        attempt: int = 0,
+        kind: str = "",
+        line: str = "",
+    ) -> None:
+        super().__init__(operator, record, traceback_text, attempt, kind, line)
+        self.operator, self.record, self.traceback_text, self.attempt, self.kind, self.line = self.args
 
     def __str__(self) -> str:
         last = shortened(self.traceback_text.strip().rsplit("\n", 1)[-1], _LINE_CHARS_MAX)

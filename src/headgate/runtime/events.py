@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.api.executor import JobControl
+from headgate.api.executor import JobControl, RepeatingFailure
 from headgate.common.errors import HeadgateError
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.control.messages import Counters
@@ -46,6 +46,9 @@ class JobListener:
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         """An attempt failed; None means that there will be no other."""
+
+    def repeats(self, failure: RepeatingFailure) -> None:
+        """The failure that is about to be told has come again and again."""
 
     def told(self, uid: str, subtask: int, data: bytes) -> None:
         """The writer of a sink tells the driver something; see `SinkWriterContext.tell`."""

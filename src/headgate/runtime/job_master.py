@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headgate.api.executor import RepeatingFailure
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.store.log import CommitPermit
 from headgate.common.errors import (
@@ -21,12 +22,14 @@ from headgate.common.errors import (
     OperatingError,
     restart_may_help,
 )
+from headgate.common.failure_options import SameFailureAction
 from headgate.common.ids import JobId
 from headgate.common.ports import Link
 from headgate.core.checkpoint.effects import RequestKind
 from headgate.core.checkpoint.properties import JobEnd
 from headgate.core.execution import JobEvent, JobState, job_machine
 from headgate.core.failover import restart_strategy
+from headgate.core.same_failures import SameFailures
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.attempts import Attempts, PlannedJob, Replan
 from headgate.runtime.checkpoint_master import CheckpointMaster
@@ -39,6 +42,7 @@ from headgate.runtime.master_ports import MasterPorts, RestorePoint
 from headgate.runtime.program import Program
 from headgate.runtime.recovery import Recovery
 from headgate.runtime.rescaling import Rescaling
+from headgate.runtime.same_failures import fingerprint_of, told
 from headgate.runtime.tickets import Then
 from headgate.runtime.worker_messages import WorkerMessages
 
@@ -81,6 +85,7 @@ class JobMaster:
             job, planned, self._roster, initial, settings.storage, marker, settings.worker.ignore_unclaimed
         )
         self._strategy = restart_strategy(settings.restart, ports.randomness.uniform)
+        self._same = SameFailures(None if initial is None else initial.checkpoint.checkpoint)
         coordinator = make_coordinator(settings.checkpoints, service, ports.randomness)
         self.checkpoints = CheckpointMaster(
             job, name, plan, coordinator, service, permit, self, ports, settings
@@ -380,10 +385,24 @@ class JobMaster:
             self.ports.listener.note(f"also: {cause}")
         else:
             decision = self._strategy.on_failure(self.ports.clock.monotonic_ms())
-            if decision.can_restart:
+            ends = self._same.on_failure(fingerprint_of(cause)) and self._ends_for_being_the_same()
+            if decision.can_restart and not ends:
                 self._begin_recovery(cause, decision.delay_ms)
             else:
                 self._give_up(cause)
+
+    @property
+    def repeating(self) -> RepeatingFailure | None:
+        """The failure that keeps coming; None: none does."""
+        same = self._same.repeating
+        return None if same is None else told(same, self.settings.same_failure)
+
+    def _ends_for_being_the_same(self) -> bool:
+        """Tell that the failure is always the same; True: that ends the job."""
+        repeating = self.repeating
+        if repeating is not None:
+            self.ports.listener.repeats(repeating)
+        return self.settings.same_failure is SameFailureAction.FAIL
 
     def _begin_recovery(self, cause: HeadgateError, delay_ms: int) -> None:
         self._life.move(JobEvent.FAIL)
@@ -474,6 +493,7 @@ class JobMaster:
         self, checkpoint: int, kind: RequestKind, took_ms: int, savepoint: str | None
     ) -> None:
         """A checkpoint is complete and committed; the last one ends the job."""
+        self._same.on_checkpoint(checkpoint)
         self.ports.listener.checkpoint_completed(checkpoint, took_ms)
         if kind in (RequestKind.FINAL, RequestKind.STOP) and self.state is JobState.RUNNING:
             self.savepoint = savepoint

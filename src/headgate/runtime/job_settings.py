@@ -8,6 +8,7 @@ from typing import Final
 from headgate.checkpoint.storage.uris import scheme_of
 from headgate.common import options as o
 from headgate.common.config import Config, effective_restart_strategy
+from headgate.common.failure_options import SAME_FAILURE_ACTION, SameFailureAction
 from headgate.core import failover
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.checkpoint.properties import (
@@ -32,6 +33,7 @@ class JobSettings:
         fallback_to_older: whether a damaged checkpoint leads to the one before it.
         older_snapshot: what follows when sinks have committed more than a restored snapshot knows of.
         restart: the strategy.
+        same_failure: what follows when the failure is always the same.
         heartbeat_interval_ms: between two heartbeats of a worker.
         heartbeat_timeout_ms: after which a silent worker is given up.
         lease_ms: after which a worker that hears nothing gives itself up.
@@ -47,6 +49,7 @@ class JobSettings:
     fallback_to_older: bool
     older_snapshot: o.OlderSnapshot
     restart: failover.RestartSpec
+    same_failure: SameFailureAction
     heartbeat_interval_ms: int
     heartbeat_timeout_ms: int
     lease_ms: int
@@ -88,6 +91,7 @@ def job_settings(config: Config) -> JobSettings:
         fallback_to_older=get(o.FALLBACK_TO_OLDER),
         older_snapshot=get(o.OLDER_SNAPSHOT),
         restart=_restart(config),
+        same_failure=get(SAME_FAILURE_ACTION),
         heartbeat_interval_ms=get(o.HEARTBEAT_INTERVAL),
         heartbeat_timeout_ms=get(o.HEARTBEAT_TIMEOUT),
         lease_ms=get(o.LEASE),

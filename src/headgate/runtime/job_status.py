@@ -60,6 +60,7 @@ def status_of(master: JobMaster, started_ms: int) -> JobStatus:
             StuckCall(still.operator, still.subtask, still.still_ms, still.stack)
             for still in master.standstills()
         ],
+        repeating=master.repeating,
     )
 
 

@@ -11,6 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
+import msgspec
+
+from headgate.api.executor import RepeatingFailure
 from headgate.common import options as o
 from headgate.common.config import Config
 from headgate.common.errors import HeadgateError
@@ -111,6 +114,10 @@ class Narrator(JobListener):
                 error=error_facts(error),
             )
 
+    def repeats(self, failure: RepeatingFailure) -> None:
+        """See :class:`JobListener`."""
+        self._tell("same-failure", **msgspec.structs.asdict(failure))
+
     def note(self, text: str) -> None:
         """See :class:`JobListener`."""
         self._tell("note", text=text)
@@ -152,6 +159,8 @@ class WarningsDisplay:
         """See :class:`Display`."""
         if event == "restarting":
             _LOG.warning("job %s: %s", facts["job"], sentence(event, facts))
+        elif event == "same-failure":
+            _LOG.warning("job %s: %s", facts["job"], facts["text"])
         elif event == "note":
             _LOG.info("job %s: %s", facts["job"], facts["text"])
 
@@ -203,6 +212,8 @@ def sentence(event: str, facts: Mapping[str, Any]) -> str | None:
             return (
                 f"attempt {facts['attempt']} failed, restarting in {wait:.1f} s: {error_line(facts['error'])}"
             )
+        case "same-failure":
+            return str(facts["text"])
         case "note":
             # The rest may be a traceback, which the end of the job shows.
             return str(facts["text"]).strip().partition("\n")[0]

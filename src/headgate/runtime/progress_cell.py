@@ -34,7 +34,7 @@ class CellDisplay:
 
     def show(self, event: str, facts: Mapping[str, Any]) -> None:
         """See :class:`headgate.runtime.progress.Display`."""
-        if event in ("restarting", "note") or event in END_EVENTS:
+        if event in ("restarting", "same-failure", "note") or event in END_EVENTS:
             self._lasting = [*self._lasting, sentence(event, facts) or event][-LASTING_MAX:]
         lines = list(self._lasting)
         if event not in END_EVENTS:

@@ -30,7 +30,7 @@ _STYLES: Final = {
     "failing": "red",
     "failed": "red",
 }
-_LASTING: Final = frozenset({"restarting", "note"}) | END_EVENTS
+_LASTING: Final = frozenset({"restarting", "same-failure", "note"}) | END_EVENTS
 
 
 class LiveDisplay:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from headgate.api.executor import JobControl
+from headgate.api.executor import JobControl, RepeatingFailure
 from headgate.common.errors import HeadgateError
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
@@ -111,6 +111,10 @@ class JobStatistics(JobListener):
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         """See :class:`JobListener`."""
         self._next.failed(attempt, error, restart_in_ms)
+
+    def repeats(self, failure: RepeatingFailure) -> None:
+        """See :class:`JobListener`."""
+        self._next.repeats(failure)
 
     def told(self, uid: str, subtask: int, data: bytes) -> None:
         """See :class:`JobListener`."""

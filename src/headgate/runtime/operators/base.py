@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from headgate.common.errors import HeadgateError, InternalError, UserFunctionError
 from headgate.common.interruptions import is_about_the_process, let_pass
-from headgate.common.users_frames import is_standard_library, users_traceback
+from headgate.common.users_frames import is_standard_library, users_line, users_traceback
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
@@ -250,7 +250,14 @@ def user_error(context: OperatorContext, error: BaseException, record: Any) -> B
     """The error to raise when the user's function raised `error` while handling `record`."""
     if isinstance(error, HeadgateError) or is_about_the_process(error):
         return error
-    return UserFunctionError(context.label, shorten(record), users_traceback(error), context.attempt)
+    return UserFunctionError(
+        context.label,
+        shorten(record),
+        users_traceback(error),
+        context.attempt,
+        type(error).__name__,
+        users_line(error) or "",
+    )
 
 
 class NoRecord(str):

@@ -1,0 +1,93 @@
+"""Whether the failure of a job is always the same one: decided here, told and acted on by the job master.
+
+A failure has a fingerprint: where, which type of exception, on which line of the program. One that comes
+again and again from the same checkpoint will come once more, unless something changes. How long to try on
+is the restart strategy's business; this counts, and says when it is worth telling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+SAME_FAILURES: Final = 3
+"""So many of one kind since the same checkpoint are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What two failures have in common that are the same.
+
+    Attributes:
+        operator: name and uid; empty where it is not known.
+        kind: the exception's type.
+        line: file and line of the program, or else the text that says where.
+    """
+
+    operator: str
+    kind: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class SameFailure:
+    """A failure that keeps coming.
+
+    Attributes:
+        fingerprint: of it.
+        times: how often it came.
+        since: the checkpoint from which all of them came; None: there was none.
+    """
+
+    fingerprint: Fingerprint
+    times: int
+    since: int | None
+
+
+class SameFailures:
+    """Counts failures by fingerprint since the newest checkpoint; one per job, kept across restarts.
+
+    Args:
+        since: the checkpoint that the job begins from; None: from nothing.
+        limit: from how many on one is the same again and again.
+
+    Attributes:
+        repeating: what keeps coming at present, the latest of it; None: nothing does.
+
+    Example:
+        >>> failures = SameFailures(since=4)
+        >>> odd = Fingerprint("operator 'map' (uid 'm')", "ValueError", "job.py:7")
+        >>> [failures.on_failure(odd) for _ in range(3)][-1]
+        True
+        >>> failures.repeating.times, failures.repeating.since
+        (3, 4)
+        >>> failures.on_checkpoint(5)
+        >>> failures.repeating is None
+        True
+    """
+
+    def __init__(self, since: int | None, limit: int = SAME_FAILURES) -> None:
+        self._since, self._limit = since, limit
+        self._times: dict[Fingerprint, int] = {}
+        self.repeating: SameFailure | None = None
+
+    def on_failure(self, fingerprint: Fingerprint | None) -> bool:
+        """An attempt failed; None: nothing tells one such failure from another, so it counts for nothing.
+
+        Returns:
+            whether it is to be told: at the limit, and whenever twice as many have come.
+        """
+        if fingerprint is None:
+            return False
+        times = self._times[fingerprint] = self._times.get(fingerprint, 0) + 1
+        if times < self._limit:
+            return False
+        self.repeating = SameFailure(fingerprint, times, self._since)
+        ratio, rest = divmod(times, self._limit)
+        return rest == 0 and ratio & (ratio - 1) == 0
+
+    def on_checkpoint(self, checkpoint: int) -> None:
+        """A checkpoint is complete: the job has got further than where it failed so far."""
+        self._since = checkpoint
+        self._times.clear()
+        self.repeating = None

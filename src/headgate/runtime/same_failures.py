@@ -1,0 +1,50 @@
+"""What is told of a failure that is always the same: its fingerprint, and the words with the choices."""
+
+from __future__ import annotations
+
+from headgate.api.executor import RepeatingFailure
+from headgate.common.errors import BadRecordError, HeadgateError, UserFunctionError
+from headgate.common.failure_options import SAME_FAILURE_ACTION, SameFailureAction
+from headgate.core.same_failures import Fingerprint, SameFailure
+
+
+def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
+    """What tells this failure from others; None where nothing does, as of a worker that was lost.
+
+    Example:
+        >>> error = UserFunctionError("operator 'map' (uid 'm')", "7", "...", 1, "ValueError", "job.py:7")
+        >>> fingerprint_of(error)
+        Fingerprint(operator="operator 'map' (uid 'm')", kind='ValueError', line='job.py:7')
+    """
+    if isinstance(error, UserFunctionError):
+        return Fingerprint(error.operator, error.kind, error.line)
+    if isinstance(error, BadRecordError):  # its text names file and line of the input
+        return Fingerprint("", type(error).__name__, str(error).partition("\n")[0])
+    return None
+
+
+def told(same: SameFailure, action: SameFailureAction) -> RepeatingFailure:
+    """The same as plain values, with what can be done about it."""
+    mark, since = same.fingerprint, f"checkpoint {same.since}" if same.since is not None else "the beginning"
+    where = f"{mark.operator} raised {mark.kind}" if mark.operator else mark.kind
+    line = f" at {mark.line}" if mark.line else ""
+    choices = "correct the function or the record, and go on with `headgate run --from` the newest checkpoint"
+    if action is SameFailureAction.REPORT:
+        choices = (
+            f"the job goes on trying: cancel it, {choices}; or wait, where the cause lies outside; or set "
+            f"{SAME_FAILURE_ACTION.key}={SameFailureAction.FAIL.value} to have it end"
+        )
+    else:
+        choices = f"the job ends, as {SAME_FAILURE_ACTION.key} says: {choices}"
+    text = f"the same failure for the {_th(same.times)} time since {since}: {where}{line}; {choices}"
+    return RepeatingFailure(mark.operator, mark.kind, mark.line, same.times, same.since, text)
+
+
+def _th(number: int) -> str:
+    """
+    Example:
+        >>> [_th(number) for number in (3, 11, 22)]
+        ['3rd', '11th', '22nd']
+    """
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
