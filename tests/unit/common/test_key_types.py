@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import itertools
 import uuid
 from typing import Annotated, Any, Literal, NamedTuple, NewType
 
@@ -11,11 +12,13 @@ import pytest
 
 from headgate.common.key_types import (
     TUPLES_MAX,
+    all_of_shape,
     first_misfit,
     fits,
     hint_words,
     may_find,
     says_nothing,
+    shape_of,
     shapes_of,
     shapes_of_stored,
     stored_shapes,
@@ -138,3 +141,16 @@ def test_tuples_of_many_types_count_as_one() -> None:
 def test_equal_keys_of_different_types_find_each_other(key: Any, stored: Any, expected: bool) -> None:
     """In both directions, and inside tuples."""
     assert may_find(key, stored) is expected
+
+
+KEYS: list[Any] = [1, True, "a", (1, "a"), (2, 3), (2,), (), ((1,), "a"), ((1, 2), "a")]
+
+
+@pytest.mark.parametrize("keys", [list(pair) for pair in itertools.product(KEYS, repeat=2)])
+def test_the_quick_look_agrees_with_the_thorough_one(keys: list[Any]) -> None:
+    """What is taken for one shape is of that shape alone; what is not is looked at once more."""
+    shapes = set(map(shape_of, keys))
+    assert shapes_of(keys) == shapes
+    for shape in map(shape_of, KEYS):
+        nested = isinstance(shape, tuple) and any(isinstance(one, tuple) for one in shape)
+        assert all_of_shape(keys, shape) is (shapes == {shape} and not nested)

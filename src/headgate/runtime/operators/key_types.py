@@ -17,6 +17,7 @@ from headgate.common.key_types import (
     KEYS_READ,
     DeclaredKeys,
     Shape,
+    all_of_shape,
     first_misfit,
     hint_words,
     may_find,
@@ -56,12 +57,13 @@ class KeyTypes:
         declared: what the program declares; None: nothing.
     """
 
-    __slots__ = ("_context", "_declared", "_found", "_has_state", "_known", "_seen")
+    __slots__ = ("_context", "_declared", "_found", "_has_state", "_known", "_seen", "_usual")
 
     def __init__(self, context: OperatorContext, declared: DeclaredKeys | None) -> None:
         self._context, self._declared = context, declared
         self._seen: frozenset[Shape] = frozenset()
         self._found: frozenset[Shape] = frozenset()
+        self._usual: Shape | None = None
         self._known, self._has_state = True, False
 
     def look(self, keys: Sequence[Any]) -> None:
@@ -70,9 +72,12 @@ class KeyTypes:
         Raises:
             UsageError: a key is not of the declared type.
         """
+        if self._usual is not None and all_of_shape(keys, self._usual):
+            return
         shapes = shapes_of(keys)
         if not shapes <= self._seen:
             self._note(shapes - self._seen)
+        self._usual = next(iter(shapes)) if len(shapes) == 1 else None
 
     def _note(self, fresh: Iterable[Shape]) -> None:
         declared = self._declared
