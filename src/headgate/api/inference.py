@@ -83,10 +83,8 @@ def declared_keys(function: object, selector: KeySelector, records: Node) -> Dec
         selector: gives the key of a record.
         records: the node whose records are partitioned.
     """
-    for base in (KeyedProcessFunction, KeyedBroadcastProcessFunction):
-        arguments = generic_arguments(type(function), base) if isinstance(function, base) else None
-        if arguments and _tells_keys(arguments[0]):
-            return DeclaredKeys(arguments[0], f"function {type(function).__name__}")
+    if (found := keys_of_function(type(function))) is not None:
+        return found
     if callable(selector):
         name = getattr(selector, "__qualname__", type(selector).__name__)
         hint, teller = map_output(selector), f"key function {name.rpartition('.')[2]}"
@@ -97,6 +95,21 @@ def declared_keys(function: object, selector: KeySelector, records: Node) -> Dec
         of = getattr(records.record_type, "__name__", "the records")
         teller = f"field{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))} of {of}"
     return DeclaredKeys(hint, teller) if _tells_keys(hint) else None
+
+
+def keys_of_function(cls: type) -> DeclaredKeys | None:
+    """The type of keys that the class of a keyed function declares by its type argument.
+
+    Example:
+        >>> class Count(KeyedProcessFunction[int, str, str]): ...
+        >>> keys_of_function(Count)
+        DeclaredKeys(hint=<class 'int'>, teller='function Count')
+    """
+    for base in (KeyedProcessFunction, KeyedBroadcastProcessFunction):
+        arguments = generic_arguments(cls, base) if issubclass(cls, base) else None
+        if arguments and _tells_keys(arguments[0]):
+            return DeclaredKeys(arguments[0], f"function {cls.__name__}")
+    return None
 
 
 def _tells_keys(hint: Any) -> bool:

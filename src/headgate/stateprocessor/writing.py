@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from headgate.common.errors import UsageError
 from headgate.common.keygroups import check_parallelism
 from headgate.state.canonical.layout import TIMERS
-from headgate.stateprocessor.writing_declared import descriptor_of, outputs_of, shipped
+from headgate.stateprocessor.writing_declared import check_keys, descriptor_of, outputs_of, shipped
 from headgate.stateprocessor.writing_rows import Convert, KeyRows, TimerColumn
 from headgate.stateprocessor.writing_tables import RowColumn
 from headgate.stateprocessor.writing_transforms import Transform
@@ -144,11 +144,13 @@ class SavepointWriter:
                 now.
 
         Raises:
-            UsageError: there is no such column or state, or a column does not fit; names it and both types.
+            UsageError: there is no such column or state, or a column does not fit, also keys of
+                another type than the function declares; names it and both types.
         """
         names = [value] if written_at is None else [value, written_at]
         keys, types = _columns(frame, key, names)
         outputs = outputs_of(descriptor_of(declared, state), value, types, convert, written_at)
+        check_keys(declared, uid, KeyRows(keys, [types[name] for name in keys]).shape)
         chosen = frame.select(*map(_quoted, dict.fromkeys([*keys, *names])))
         return self._adding(uid, state, NewState(chosen, keys, [types[name] for name in keys], outputs))
 

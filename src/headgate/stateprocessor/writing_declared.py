@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, get_origin
 
+from headgate.api.inference import keys_of_function
 from headgate.api.state import (
     ListState,
     MapState,
@@ -18,6 +19,7 @@ from headgate.api.state import (
     value_state,
 )
 from headgate.common.errors import UsageError
+from headgate.common.key_types import Shape, fits, hint_words, shape_words
 from headgate.state.targets import target_of
 from headgate.state.ttl.declared import stamps_name, with_stamps
 from headgate.stateprocessor.writing_rows import Convert, StampColumn, ValueColumn
@@ -28,6 +30,26 @@ _HANDLES: Final[Mapping[Any, Callable[[], Any]]] = {
     ListState: list_state,
     MapState: map_state,
 }
+
+
+def check_keys(declared: Any, uid: str, shape: Shape) -> None:
+    """Refuse key columns that give no keys of the type that a function declares.
+
+    Args:
+        declared: a function of the program, its class, or an annotation, which tells nothing of keys.
+        uid: of the operator.
+        shape: of the keys that the columns give.
+
+    Raises:
+        UsageError: naming both types.
+    """
+    cls = declared if isinstance(declared, type) else type(declared)
+    found = keys_of_function(cls)
+    if found is not None and not fits(shape, found.hint):
+        raise UsageError(
+            f"the DataFrame gives operator {uid!r} keys of type {shape_words(shape)}, and {found.teller} "
+            f"declares keys of type {hint_words(found.hint)}; cast the key columns, or name others"
+        )
 
 
 def descriptor_of(declared: Any, state: str) -> StateDescriptor:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headgate.api.state import StateDescriptor
 from headgate.common.errors import UsageError
+from headgate.common.key_types import shape_of
 from headgate.common.keygroups import ALLOWED_KEYS, key_groups_of_arrow
 from headgate.serde.arrow_columns import ArrowColumn
 from headgate.serde.stored_values import open_batch
@@ -48,6 +49,7 @@ class KeyRows:
 
     Attributes:
         description: of the keys, as a table has it.
+        shape: of the keys.
 
     Raises:
         UsageError: a column cannot be a key.
@@ -57,7 +59,9 @@ class KeyRows:
         self._names = list(names)
         samples = [_sample(name, given) for name, given in zip(names, types, strict=True)]
         self._one = len(samples) == 1
-        description = key_description(samples[0] if self._one else tuple(samples))
+        sample = samples[0] if self._one else tuple(samples)
+        self.shape = shape_of(sample)
+        description = key_description(sample)
         assert description is not None, "every kind of key in the list has a column"
         self.description = description
         parts = [description] if self._one else description["of"]

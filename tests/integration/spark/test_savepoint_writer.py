@@ -119,6 +119,30 @@ def test_any_job_begins_from_dataframes(bootstrapped: str, parallelism: int, bac
     assert restored(bootstrapped, parallelism, backend) == sorted(expected, key=str)
 
 
+class VisitsByNumber(hg.KeyedProcessFunction[int, str, Any]):
+    """Declares other keys."""
+
+    count: hg.ValueState[int] = hg.value_state(default=0)
+
+    def process(self, record: str, ctx: hg.KeyedContext[int]) -> Iterator[Any]:
+        yield record
+
+
+def test_keys_of_another_type_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """By the writer, where the function declares them, and else by the restore: the stored keys decide."""
+    counts = spark.createDataFrame([("ada", 1), ("bob", 2)], "user string, value long")
+    said = "keys of type str, and function VisitsByNumber declares keys of type int"
+    with pytest.raises(UsageError, match=said):
+        SavepointWriter.new(GROUPS).with_state("v", "count", counts, key="user", declared=VisitsByNumber)
+    writer = SavepointWriter.new(GROUPS, 2)
+    made = writer.with_state("v", "count", counts, key="user", declared=hg.ValueState[int])
+    uri = made.write(str(tmp_path / "one")).uri
+    env = hg.Environment(parallelism=2, executor=MiniCluster())
+    env.from_collection([1]).key_by(int).process(VisitsByNumber(), uid="v").collect_later()
+    with pytest.raises(hg.HeadgateError, match="under " + said):
+        env.execute("visits", restore_from=uri)
+
+
 def test_an_existing_savepoint_is_changed(spark: SparkSession, bootstrapped: str, tmp_path: Path) -> None:
     """One state is transformed, one replaced, one left out; what else there is stays."""
     seen = spark.createDataFrame([("user77", [9, 8, 7])], "user string, seen array<long>")
