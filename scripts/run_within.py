@@ -4,8 +4,8 @@
 
 With 0 seconds there is no limit. At the limit, and at SIGTERM or SIGHUP, the command gets a SIGINT as from
 Ctrl-C, so that it can say what it was at; Ctrl-C itself reaches it from the terminal. Ten seconds later it is
-killed. However it ends, what is left of its processes is killed, also those that have a session of their own or
-have lost their parents: a limit that ends a process group knows nothing of these. The exit code is the
+killed. However it ends, what is left of its processes is killed, also those that have a session of their own
+or have lost their parents: a limit that ends a process group knows nothing of these. The exit code is the
 command's; at the limit it is 124, as with `timeout`.
 """
 
