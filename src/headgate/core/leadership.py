@@ -20,6 +20,7 @@ class LeadershipState(Enum):
     CANDIDATE = "candidate"
     LEADER = "leader"
     SUSPENDED = "suspended"
+    LAPSED = "lapsed"
     LOST = "lost"
 
 
@@ -29,6 +30,7 @@ class LeadershipEvent(Enum):
     GRANTED = "granted"
     RENEWED = "renewed"
     SUSPENDED = "suspended"
+    LAPSED = "lapsed"
     EXPIRED = "expired"
     RESIGNED = "resigned"
 
@@ -40,11 +42,16 @@ LEADERSHIP_MOVES: Final[Mapping[tuple[LeadershipState, LeadershipEvent], Leaders
     (_S.CANDIDATE, _E.RESIGNED): _S.LOST,
     (_S.LEADER, _E.RENEWED): _S.LEADER,
     (_S.LEADER, _E.SUSPENDED): _S.SUSPENDED,
+    (_S.LEADER, _E.LAPSED): _S.LAPSED,
     (_S.LEADER, _E.EXPIRED): _S.LOST,
     (_S.LEADER, _E.RESIGNED): _S.LOST,
     (_S.SUSPENDED, _E.RENEWED): _S.LEADER,
+    (_S.SUSPENDED, _E.LAPSED): _S.LAPSED,
     (_S.SUSPENDED, _E.EXPIRED): _S.LOST,
     (_S.SUSPENDED, _E.RESIGNED): _S.LOST,
+    (_S.LAPSED, _E.GRANTED): _S.LEADER,
+    (_S.LAPSED, _E.EXPIRED): _S.LOST,
+    (_S.LAPSED, _E.RESIGNED): _S.LOST,
 }
 
 
@@ -55,6 +62,8 @@ class LeadershipTerm:
         name: of the job, for messages.
         lease_ms: how long after a proof nobody else can lead.
         margin_ms: how long before that commits stop.
+        regains: whether a driver whose lease is over may lead again, by a new grant, as long as it has not
+            heard of another leader; otherwise the term ends with the lease.
 
     Raises:
         ConfigError: the margin leaves nothing of the lease.
@@ -69,16 +78,21 @@ class LeadershipTerm:
         True
         >>> term.tick(16_100), term.state.value, term.tick(16_101)
         (True, 'lost', False)
+        >>> again = LeadershipTerm("streaks", lease_ms=9_000, margin_ms=3_000, regains=True)
+        >>> again.granted(0, 0), again.tick(9_000), again.state.value, again.may_commit(9_000)
+        (True, False, 'lapsed', False)
+        >>> again.granted(sent_ms=9_100, now_ms=9_200), again.may_commit(9_200)
+        (True, True)
     """
 
-    def __init__(self, name: str, lease_ms: int, margin_ms: int) -> None:
+    def __init__(self, name: str, lease_ms: int, margin_ms: int, regains: bool = False) -> None:
         if not 0 <= margin_ms < lease_ms:
             raise ConfigError(
                 f"the lease of job {name!r} is {lease_ms} ms, of which {margin_ms} ms are margin; expected a "
                 "margin below the lease"
             )
         self._machine = Machine(f"leadership of job {name!r}", LeadershipState.CANDIDATE, LEADERSHIP_MOVES)
-        self._lease_ms, self._margin_ms = lease_ms, margin_ms
+        self._lease_ms, self._margin_ms, self._regains = lease_ms, margin_ms, regains
         self._deadline_ms = 0
 
     @property
@@ -92,7 +106,7 @@ class LeadershipTerm:
         return self._machine.history
 
     def granted(self, sent_ms: int, now_ms: int) -> bool:
-        """The election is won.
+        """The election is won, for the first time or again.
 
         Args:
             sent_ms: when the request that won it was sent.
@@ -110,7 +124,7 @@ class LeadershipTerm:
     def renewed(self, sent_ms: int, now_ms: int) -> None:
         """It was proved once more, by a request sent at `sent_ms` and answered at `now_ms`."""
         if self.tick(now_ms) or not self._machine.can(_E.RENEWED):
-            return
+            return  # also when it has lapsed: a standby may have looked before the proof was there
         if self._machine.state is not LeadershipState.LEADER:
             self._machine.move(_E.RENEWED, f"at {now_ms}")
         self._deadline_ms = max(self._deadline_ms, sent_ms + self._lease_ms)
@@ -133,9 +147,13 @@ class LeadershipTerm:
             self._machine.move(_E.RESIGNED)
 
     def tick(self, now_ms: int) -> bool:
-        """Time passed; True when that ends this term now."""
-        leading = self._machine.can(_E.EXPIRED)
-        return leading and now_ms >= self._deadline_ms and self.expired(f"by time at {now_ms}")
+        """Time passed; True when that ends this term now, and not where it may be regained."""
+        if not self._timed or now_ms < self._deadline_ms:
+            return False
+        if self._regains:
+            self._machine.move(_E.LAPSED, f"by time at {now_ms}")
+            return False
+        return self.expired(f"by time at {now_ms}")
 
     def may_commit(self, now_ms: int) -> bool:
         """Whether a commit that begins now begins well before anybody else can lead."""
@@ -144,4 +162,8 @@ class LeadershipTerm:
 
     def next_wakeup(self) -> int | None:
         """When :meth:`tick` may have news; None when time changes nothing."""
-        return self._deadline_ms if self._machine.can(_E.EXPIRED) else None
+        return self._deadline_ms if self._timed else None
+
+    @property
+    def _timed(self) -> bool:
+        return self._machine.can(_E.LAPSED)

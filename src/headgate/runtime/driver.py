@@ -129,7 +129,7 @@ class _Driver:
             self._id = continued_job(self._job.config, disk, explicit) or self._id
             second = self._job.config.get(o.ALLOW_SECOND)
             take_places(self._id, self._job.name, plan, disk, opened, allow_second=second)
-            service, permit = self._claim(disk, store, opened)
+            service, permit = self._claimed(disk, store, opened)
             point = taken_over(self._job.config, service, explicit, self._disks)
             if store is not None and service is not None:
                 explicitly = self._claimed_point(service)
@@ -190,7 +190,9 @@ class _Driver:
         if self._job.begins is not None:
             self._job.begins(control)
         if self._leading is not None:
+            note = self._statistics.note
             self._leading.on_lost(lambda error: self._mailbox.post(lambda: master.fenced(error)))
+            self._leading.on_told(lambda text: self._mailbox.post(lambda: note(text)))
         self._submitted = master
         self._process.call(master.submit)
         try:
@@ -307,6 +309,15 @@ class _Driver:
             return None
         self._id = led.job
         return led.store
+
+    def _claimed(
+        self, disk: Disk | None, store: CompletedCheckpointStore | None, opened: ExitStack
+    ) -> tuple[CheckpointService | None, CommitPermit | None]:
+        """As :meth:`_claim`; a driver that leads goes on trying while its storage has no room."""
+        if self._leading is None:
+            return self._claim(disk, store, opened)
+        note, given_up = self._statistics.note, self._job.given_up
+        return self._leading.patiently(lambda: self._claim(disk, store, opened), note, given_up)
 
     def _claim(
         self, disk: Disk | None, store: CompletedCheckpointStore | None, opened: ExitStack

@@ -88,10 +88,24 @@ class Election(Protocol):
         """How much of the lease is left for what was begun in it."""
         ...
 
+    @property
+    def regains(self) -> bool:
+        """Whether a driver whose lease is over may win again while nobody else has: :meth:`regain`."""
+        ...
+
     def campaign(self) -> Candidacy:
         """Try to win, or see who has.
 
         Raises:
+            StorageError: that cannot be told now.
+        """
+        ...
+
+    def regain(self) -> Candidacy:
+        """The lease is over, and nobody else is known to lead: try to win again, without a pause.
+
+        Raises:
+            OustedError: somebody else has won since.
             StorageError: that cannot be told now.
         """
         ...
@@ -173,7 +187,7 @@ class FileElection:
         self._disk, self._folder, self._clock = disk, folder, clock
         self._lease_ms = lease_ms
         self._beat = _Beat(token(16).hex(), who or this_driver())
-        self._term = 0
+        self._term = self._highest = 0
         self._seen: tuple[int, bytes | None] | None = None
         self._seen_ms = 0
         self._watched_a_leader = False
@@ -188,6 +202,11 @@ class FileElection:
     def margin_ms(self) -> int:
         """A third: for clocks that run at different speeds, and for the way of a commit."""
         return self._lease_ms // 3
+
+    @property
+    def regains(self) -> bool:
+        """As long as no later term is another's: whoever takes over creates one."""
+        return True
 
     def leader(self) -> Sign | None:
         """The last sign of a leader, whoever looks; None where there has been none.
@@ -206,7 +225,7 @@ class FileElection:
             StorageError: the disk cannot be read or written.
         """
         looked_ms = self._clock.monotonic_ms()
-        last = max(self._terms(), default=0)
+        last = self._last()
         beat = self._read(last) if last else None
         if last and not self._lapsed(last, beat, looked_ms):
             return Candidacy(None, _leader(beat))
@@ -222,21 +241,66 @@ class FileElection:
         self._clean_up()
         return Candidacy(looked_ms, self._beat.who, run=run)
 
+    def regain(self) -> Candidacy:
+        """Win the term behind the own one: of all who try one creates it, and no term is won twice.
+
+        There is no beat of another to be waited for. A standby that sees the new term waits a lease from
+        then on, so what is granted counts from before the look, as ever.
+
+        Raises:
+            OustedError: a later term is another driver's.
+            StorageError: the disk cannot be read or written, or is not there.
+        """
+        looked_ms = self._clock.monotonic_ms()
+        last = self._last_if_own()
+        if not self._win(last + 1):
+            return Candidacy(None)
+        self._term = last + 1
+        self._clean_up()
+        return Candidacy(looked_ms, self._beat.who, run=self._beat.run)
+
+    def _last(self) -> int:
+        """The last term there is; 0 where there was none.
+
+        Raises:
+            StorageError: there was a later one; terms that are followed go, the last stays.
+        """
+        last = max(self._terms(), default=0)
+        if last < self._highest:
+            raise StorageError(
+                f"{self._disk.describe(self._name(self._highest))} was there and is not; is the disk away?"
+            )
+        self._highest = last
+        return last
+
     def renew(self) -> None:
         """Rewrite the beat, then look for a later term.
 
         Raises:
             OustedError: there is one.
-            StorageError: the disk cannot be read or written.
+            StorageError: the disk cannot be read or written, or is not there.
         """
         self._write_beat()
         self._remove_unfinished()
-        later = max(self._terms(), default=0)
-        if later != self._term:
-            raise OustedError(
-                f"{_leader(self._read(later))} has taken over in term {later} of "
-                f"{self._disk.describe(self._folder)}"
-            )
+        if self._last_if_own() != self._term:
+            raise StorageError(f"{self._disk.describe(self._name(self._term))} was followed by a late write")
+
+    def _last_if_own(self) -> int:
+        """The last term, if that is one that this driver has won, or has tried to.
+
+        Raises:
+            OustedError: it is another's.
+            StorageError: it is gone, or cannot be read.
+        """
+        last = self._last()
+        if last == self._term:
+            return last
+        beat = self._read(last)
+        if beat is not None and beat.token == self._beat.token:
+            return last  # created by a write of which nobody knew whether it had succeeded
+        raise OustedError(
+            f"{_leader(beat)} has taken over in term {last} of {self._disk.describe(self._folder)}"
+        )
 
     def end(self) -> None:
         """Write the file that says so; in a term that was taken over nobody looks for it.
@@ -288,7 +352,7 @@ class FileElection:
         except UnsureWriteError:
             created = self._holds(name, data)
         # In a place from which later terms were cleaned up nothing is won.
-        return created and max(self._terms(), default=0) == term
+        return created and self._last() == term
 
     def _holds(self, name: str, data: bytes) -> bool:
         try:
@@ -381,6 +445,19 @@ class ZooKeeperElection:
     def margin_ms(self) -> int:
         """A half: besides the way of a commit it covers what a server had not yet told its leader."""
         return self._lease_ms // 2
+
+    @property
+    def regains(self) -> bool:
+        """Never: a session that has ended is over."""
+        return False
+
+    def regain(self) -> Candidacy:
+        """Nothing can be won in a session that has ended.
+
+        Raises:
+            OustedError: always.
+        """
+        raise OustedError(f"the session with {self._nodes.describe(self._folder)} has expired")
 
     def campaign(self) -> Candidacy:
         """Take part, and look whether everybody before has gone.

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from headgate.checkpoint.layout import log_folder
 from headgate.checkpoint.service import CheckpointService
@@ -27,7 +27,7 @@ from headgate.checkpoint.store.znodes import ZNodes
 from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
 from headgate.common import options as o
 from headgate.common.config import Config
-from headgate.common.errors import ConfigError, FencedError, OperatingError, StorageError
+from headgate.common.errors import ConfigError, DamagedFileError, FencedError, OperatingError, StorageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Clock, Disk
 from headgate.runtime.elections import FileElection, ZooKeeperElection
@@ -40,6 +40,11 @@ LEADERS: Final = ".headgate-leaders"
 
 END_PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 """How long to wait before the end of a job is recorded once more; a lost right ends it sooner."""
+
+BEGIN_PAUSE_S: Final = 1.0
+"""How long to wait before a leader tries once more to begin its job."""
+
+T = TypeVar("T")
 
 _LOG: Final = logging.getLogger(__name__)
 _PATH: Final = re.compile(r"(/(?!\.\.?(?:/|$))[A-Za-z0-9._-]+)+")
@@ -123,6 +128,39 @@ class HighAvailability:
         """Have `listener` called once, from another thread, when this driver does not lead any more."""
         self._leadership.on_lost(listener)
 
+    def on_told(self, listener: Callable[[str], None]) -> None:
+        """Have `listener` told, from another thread, when the right is in doubt and when it is sure again."""
+        self._leadership.on_told(listener)
+
+    def patiently(
+        self, work: Callable[[], T], told: Callable[[str], None], given_up: Callable[[], bool] | None = None
+    ) -> T:
+        """What the leader does before its job begins: tried again while the storage fails and it leads.
+
+        Args:
+            work: may be repeated.
+            told: told in words what fails, whenever that changes.
+            given_up: whether to try no more.
+
+        Raises:
+            FencedError: another driver may lead by now.
+            StorageError: to try again is of no use, or it was given up.
+        """
+        said = ""
+        while True:
+            try:
+                return work()
+            except (StorageError, OSError) as error:
+                if not _of_the_disk(error) or (given_up is not None and given_up()):
+                    raise
+                text = f"job {self._name!r} cannot begin yet, and tries again: {error}"
+            if text != said:
+                said = text
+                told(text)
+            with suppress(StorageError):  # nobody knows at this moment
+                self.require()
+            time.sleep(BEGIN_PAUSE_S)
+
     def end(self) -> None:
         """Record that the job is over, by its own end or by the user's word: the next run begins anew.
 
@@ -163,6 +201,15 @@ class HighAvailability:
             else:
                 return True
         return False
+
+
+def _of_the_disk(error: BaseException | None) -> bool:
+    """Whether the system refused something, such as for want of room; what was read and is wrong stays so."""
+    if isinstance(error, DamagedFileError):
+        return False
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__
+    return error is not None
 
 
 def open_leadership(

@@ -6,6 +6,7 @@ wait for a disk or a server, the other watches the time and waits for nothing el
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,6 +29,8 @@ LEASES_WITHOUT_STANDBY: Final = 2
 CLOSE_S: Final = 5.0
 """How long the end waits for a proof that is under way."""
 
+_LOG: Final = logging.getLogger(__name__)
+
 
 class Leadership:
     """This driver's right to lead one job.
@@ -40,7 +43,7 @@ class Leadership:
 
     def __init__(self, name: str, election: Election, clock: Clock) -> None:
         self._name, self._election, self._clock = name, election, clock
-        self._term = LeadershipTerm(name, election.lease_ms, election.margin_ms)
+        self._term = LeadershipTerm(name, election.lease_ms, election.margin_ms, election.regains)
         self._pause_s = election.lease_ms / 1000 / PROOFS_PER_LEASE
         self._changed = threading.Condition()
         self._asking = threading.Lock()  # an election answers one thread at a time
@@ -50,6 +53,8 @@ class Leadership:
         self._threads: list[threading.Thread] = []
         self._listeners: list[Callable[[FencedError], None]] = []
         self._error: FencedError | None = None
+        self._say: Callable[[str], None] = _LOG.warning
+        self._doubt, self._told = "", False
 
     def wait(
         self,
@@ -115,10 +120,16 @@ class Leadership:
             self._term.tick(now_ms)
             if self._term.state is LeadershipState.LOST:
                 raise self._error or self._lost("")
+            because = f" ({self._doubt})" if self._doubt else ""
         raise StorageError(
-            f"whether this driver still leads job {self._name!r} cannot be proved at the moment; nothing was "
-            "committed, and it is tried again with the next checkpoint"
+            f"whether this driver still leads job {self._name!r} cannot be proved at the moment{because}; "
+            "nothing was committed, and it is tried again with the next checkpoint"
         )
+
+    def on_told(self, listener: Callable[[str], None]) -> None:
+        """Have `listener` told, from another thread, when the lease is over and when it is regained."""
+        with self._changed:
+            self._say = listener
 
     def on_lost(self, listener: Callable[[FencedError], None]) -> None:
         """Have `listener` called once, from another thread, when the right is lost; it must not block."""
@@ -190,18 +201,40 @@ class Leadership:
 
     def _prove_once(self) -> LeadershipState:
         sent_ms = self._clock.monotonic_ms()
-        why, ousted = "", False
+        why, ousted, again = "", False, None
         try:
             with self._asking:
-                self._election.renew()
+                if self._term.state is not LeadershipState.LAPSED:
+                    self._election.renew()
+                elif not self._ended:  # else another run is the next driver's
+                    again = self._election.regain()
         except OustedError as error:
             why, ousted = str(error), True
         except Exception as error:  # whatever it was: the right was not proved
             why = str(error)
         with self._changed:
-            self._heard(sent_ms, why, ousted)
+            if again is None or again.won_ms is None:
+                self._heard(sent_ms, why, ousted)
+            else:
+                self._term.granted(again.won_ms, self._clock.monotonic_ms())
+            self._doubt = why
+            self._tell_changes()
             self._changed.notify_all()
             return self._term.state
+
+    def _tell_changes(self) -> None:
+        """Say once that the lease is over, and why, and once that this driver leads again."""
+        state = self._term.state
+        if state is LeadershipState.LAPSED and not self._told:
+            self._told = True
+            self._say(
+                f"this driver cannot prove that it leads job {self._name!r}: "
+                f"{self._doubt or 'no proof has come in time'}; nothing is committed, and it tries to lead "
+                "again as long as no other driver does"
+            )
+        elif state is LeadershipState.LEADER and self._told:
+            self._told = False
+            self._say(f"this driver leads job {self._name!r} again")
 
     def _heard(self, sent_ms: int, why: str, ousted: bool) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -216,10 +249,12 @@ class Leadership:
     def _watch(self) -> None:
         with self._changed:
             while self._term.state is not LeadershipState.LOST:
-                now_ms, due_ms = self._clock.monotonic_ms(), self._term.next_wakeup()
-                if self._term.tick(now_ms) or due_ms is None:
+                now_ms = self._clock.monotonic_ms()
+                if self._term.tick(now_ms):
                     break
-                self._changed.wait((due_ms - now_ms) / 1000)
+                self._tell_changes()
+                due_ms = self._term.next_wakeup()
+                self._changed.wait(None if due_ms is None else (due_ms - now_ms) / 1000)
             if self._closing.is_set():
                 return
             error = self._lost("")
@@ -230,7 +265,9 @@ class Leadership:
     def _lost(self, why: str) -> FencedError:
         """What ended this leadership, said once and for all."""
         if self._error is None:
+            doubt = self._doubt if self._doubt not in ("", why) else ""
             reason = why or "its right to lead could not be proved for a whole lease"
+            reason += f" (the last that was heard: {doubt})" if doubt else ""
             self._error = FencedError(
                 f"this driver does not lead job {self._name!r} any more: {reason}; it stops, and the driver "
                 "that leads now, or the next one that is started, goes on from the last completed checkpoint"

@@ -447,3 +447,21 @@ def test_a_terminal_end_whose_deletions_failed_is_repeated(monkeypatch: pytest.M
     log.close(permit, terminal=True)
     assert [type(entry) for entry in entries(disk).values()] == [Claim]
     assert ids(disk) == []
+
+
+def test_where_the_disk_is_not_mounted_nothing_is_completed() -> None:
+    """An empty folder in the log's place takes no entry that counts; when the disk is back all goes on."""
+    disk = MemoryDisk()
+    log = a_log(disk)
+    permit = log.claim()
+    append(log, permit, 1)
+    mounted, disk.files = disk.files, {}
+    for _ in range(2):
+        with pytest.raises(StorageError, match="is the disk away"):
+            log.check(permit)
+        with pytest.raises(StorageError, match="is the disk away"):
+            append(log, permit, 2)
+    disk.files = mounted
+    log.check(permit)
+    append(log, permit, 3)
+    assert ids(disk) == [1, 3]

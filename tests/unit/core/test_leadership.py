@@ -74,6 +74,21 @@ def test_suspended_leader_waits_for_a_proof() -> None:
     assert term.tick(8)
 
 
+def test_what_has_lapsed_is_regained_by_a_grant_only() -> None:
+    """A late proof proves nothing, time changes nothing, a grant counts from when it was asked for."""
+    term = LeadershipTerm("j", LEASE, MARGIN, regains=True)
+    assert term.granted(0, 0)
+    term.renewed(sent_ms=5, now_ms=6)
+    assert (term.state, term.next_wakeup(), term.tick(50)) == (LeadershipState.LAPSED, None, False)
+    term.renewed(sent_ms=50, now_ms=50)
+    assert not term.may_commit(50)
+    assert not term.granted(sent_ms=50, now_ms=50 + LEASE)
+    assert term.granted(sent_ms=57, now_ms=58)
+    assert (term.may_commit(58), term.next_wakeup()) == (True, 57 + LEASE)
+    term.tick(70)
+    assert (term.expired("another leads"), term.state) == (True, LOST)
+
+
 @pytest.mark.parametrize("margin", [-1, LEASE])
 def test_a_margin_must_leave_a_lease(margin: int) -> None:
     """A lease without time for commits is refused."""
@@ -84,16 +99,26 @@ def test_a_margin_must_leave_a_lease(margin: int) -> None:
 class Model:
     """What may be believed: the last proof, what spoke against it since, and whether it is over."""
 
-    def __init__(self) -> None:
+    def __init__(self, regains: bool) -> None:
+        self.regains = regains
         self.until: int | None = None
-        self.doubted = self.over = False
+        self.doubted = self.over = self.lapsed = False
 
     def hear(self, event: str, sent: int, now: int) -> None:
-        if event == "granted" and self.until is not None:
+        if event == "granted" and self.until is not None and not self.lapsed:
             return
-        if self.until is not None and now >= self.until:
-            self.over = True
+        if self.until is not None and now >= self.until and not self.lapsed and event != "resigned":
+            if event == "expired" or not self.regains:
+                self.over = True
+            else:
+                self.lapsed = True
+                return
         if self.over:
+            return
+        if self.lapsed:
+            if event == "granted" and now < sent + LEASE:
+                self.until, self.doubted, self.lapsed = sent + LEASE, False, False
+            self.over = event in ("resigned", "expired")
             return
         if event == "granted" and self.until is None and now < sent + LEASE:
             self.until = sent + LEASE
@@ -105,15 +130,16 @@ class Model:
             self.over = True
 
     def may_commit(self, now: int) -> bool:
-        return self.until is not None and not self.over and not self.doubted and now < self.until - MARGIN
+        believed = self.until is not None and not self.over and not self.doubted and not self.lapsed
+        return believed and self.until is not None and now < self.until - MARGIN
 
 
 EVENTS = ["granted", "renewed", "suspended", "expired", "resigned", "tick"]
 
 
-def replay(story: tuple[tuple[str, int, int], ...]) -> tuple[LeadershipTerm, Model, int, int]:
+def replay(story: tuple[tuple[str, int, int], ...], regains: bool) -> tuple[LeadershipTerm, Model, int, int]:
     """Both after the same events; with the time, and how often the end was reported."""
-    term, model, now, ends = LeadershipTerm("j", LEASE, MARGIN), Model(), 0, 0
+    term, model, now, ends = LeadershipTerm("j", LEASE, MARGIN, regains), Model(regains), 0, 0
     for event, passed, took in story:
         now += passed
         sent = max(0, now - took)
@@ -133,7 +159,8 @@ def replay(story: tuple[tuple[str, int, int], ...]) -> tuple[LeadershipTerm, Mod
     return term, model, now, ends
 
 
-def test_every_order_of_events_and_times() -> None:
+@pytest.mark.parametrize("regains", [False, True])
+def test_every_order_of_events_and_times(regains: bool) -> None:
     """Six events deep, with short and long times between and answers that took none or long."""
     steps = [
         (event, passed, took)
@@ -148,8 +175,8 @@ def test_every_order_of_events_and_times() -> None:
         following = []
         for story in frontier:
             for step in steps:
-                term, model, now, ends = replay((*story, step))
-                key = (term.state, model.over, model.doubted, (model.until or 0) - now, ends)
+                term, model, now, ends = replay((*story, step), regains)
+                key = (term.state, model.over, model.lapsed, model.doubted, (model.until or 0) - now, ends)
                 if key in seen:
                     continue
                 seen.add(key)
@@ -160,6 +187,7 @@ def test_every_order_of_events_and_times() -> None:
                     assert term.may_commit(later) == model.may_commit(later), (*story, step)
                     allowed += term.may_commit(later)
                 assert (term.state is LOST) == (model.over)
+                assert (term.state is LeadershipState.LAPSED) == (model.lapsed and not model.over)
         frontier = following
     # Stories that differ in the past only are one: what is left is every state there is.
     assert visited > 50

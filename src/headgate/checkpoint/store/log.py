@@ -106,7 +106,7 @@ class CompletedCheckpointLog:
             created = self._create(place)
             # Not the last: claimed by another in the same moment (then the entry counts), or created in
             # a trimmed place (then no reader counts it). Either way: stop, and delete nothing.
-            created = created and self._is_last(place)
+            created = created and self._is_last(place, end)
         except UnsureWriteError:
             self._unsure = place
             raise
@@ -128,7 +128,7 @@ class CompletedCheckpointLog:
         """
         self._settle(permit)
         end = self._require(permit)
-        if self._indices()[-1:] != [end.index]:
+        if not self._is_last(end, end):
             raise self._fenced(permit)
 
     def completed(self) -> list[Completed]:
@@ -247,6 +247,7 @@ class CompletedCheckpointLog:
         if place is None or permit is not self._permit:
             return
         end = self._require(permit)
+        self._is_last(place, end)  # in another place than the log's nothing is settled
         # The same bytes at every try, so that what an earlier one left is known as our own.
         barrier = self._next(end, Claim(permit.generation, end.digest, self._token))
         found = self._bytes(place.index)
@@ -292,8 +293,23 @@ class CompletedCheckpointLog:
     def _create(self, place: _Place) -> bool:
         return self._disk.create_if_absent(self._name(place.index), place.data)
 
-    def _is_last(self, place: _Place) -> bool:
-        return self._indices()[-1:] == [place.index]
+    def _is_last(self, place: _Place, before: _Place | None = None) -> bool:
+        """Whether nothing comes behind `place`.
+
+        Args:
+            place: an entry of this job master's, the last that it knows of.
+            before: one that was there, which nobody removes unless another claim comes behind both.
+
+        Raises:
+            StorageError: it is gone, and there is no such claim: this is not the log's place.
+        """
+        indices = self._indices()
+        last = indices[-1] if indices else -1
+        if before is not None and before.index not in indices and last <= place.index:
+            raise StorageError(
+                f"{self._disk.describe(self._name(before.index))} was there and is not; is the disk away?"
+            )
+        return last == place.index
 
     @staticmethod
     def _next(last: _Place | None, entry: Entry) -> _Place:

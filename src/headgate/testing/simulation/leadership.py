@@ -31,7 +31,7 @@ class SimLeadership(Leadership):
     @property
     def leads(self) -> bool:
         """Whether the right was won and is not known to be lost."""
-        return self._term.state in (LeadershipState.LEADER, LeadershipState.SUSPENDED)
+        return self._term.state not in (LeadershipState.CANDIDATE, LeadershipState.LOST)
 
     @property
     def deadline_ms(self) -> int | None:
