@@ -22,9 +22,11 @@ from headgate.checkpoint.savepoints import is_outside
 from headgate.checkpoint.storage.base import TellsAge
 from headgate.checkpoint.store.entries import Completed, decode_entry
 from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.checkpoint.unlogged import names_needed, newer_than_log, what_to_do
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
+from headgate.state.snapshots import CheckpointMetadata
 
 OLDER_THAN_MS: Final = 3_600_000
 """How long a file of a possibly pending checkpoint must have been there; six times the default timeout."""
@@ -73,7 +75,9 @@ class Pruning:
         return tuple(orphan for orphan in self.orphans if orphan.removable)
 
 
-def prune(uri: str, *, delete: bool = False, older_than_ms: int = OLDER_THAN_MS) -> Pruning:
+def prune(
+    uri: str, *, delete: bool = False, older_than_ms: int = OLDER_THAN_MS, unlogged: bool = False
+) -> Pruning:
     """Find what nothing refers to, and delete what is proven.
 
     Savepoints, logs, histories, files of people, and jobs whose log is not beside their checkpoints are
@@ -83,6 +87,8 @@ def prune(uri: str, *, delete: bool = False, older_than_ms: int = OLDER_THAN_MS)
         uri: of a storage root or a job's folder.
         delete: False only tells.
         older_than_ms: for files of checkpoints that may be on their way; longer than any may take.
+        unlogged: whether checkpoints that may have lost their log entry are left over, too; see
+            `checkpoint.unlogged`.
 
     Raises:
         UsageError: it is neither.
@@ -95,7 +101,7 @@ def prune(uri: str, *, delete: bool = False, older_than_ms: int = OLDER_THAN_MS)
     refused: list[str] = []
     for job in place.jobs:
         try:
-            orphans += _orphans(job.disk, job.job, older_than_ms)
+            orphans += _orphans(job.disk, job.job, older_than_ms, unlogged)
         except StorageError as error:
             refused.append(f"job {job.job!r} was left alone: {error}")
     gone = [orphan for orphan in orphans if orphan.removable] if delete else []
@@ -106,7 +112,7 @@ def prune(uri: str, *, delete: bool = False, older_than_ms: int = OLDER_THAN_MS)
     return Pruning(place.uri, tuple(orphans), tuple(refused), len(gone))
 
 
-def _orphans(disk: Disk, job: JobId, older_than_ms: int) -> Iterable[Orphan]:
+def _orphans(disk: Disk, job: JobId, older_than_ms: int, unlogged: bool) -> Iterable[Orphan]:
     log = CompletedCheckpointLog(disk, log_folder(job))
     before = log.completed()
     files = job_files(disk, job)
@@ -118,7 +124,17 @@ def _orphans(disk: Disk, job: JobId, older_than_ms: int) -> Iterable[Orphan]:
     needed = _needed(disk, log, _entries(files))
     newest = max((entry.checkpoint for entry in before), default=0)
     age = _Age(disk, older_than_ms)
-    return [_judged(files, name, newest, age) for name in _candidates(files, needed)]
+    perhaps = {} if unlogged else newer_than_log(files, before)
+    kept = names_needed(perhaps)
+    judged = [_judged(files, name, newest, age) for name in _candidates(files, needed | kept)]
+    return [*judged, *_perhaps_complete(files, perhaps, newest)]
+
+
+def _perhaps_complete(files: JobFiles, found: dict[str, CheckpointMetadata], newest: int) -> Iterable[Orphan]:
+    for name, metadata in found.items():
+        uri = files.disk.describe(name)
+        why = what_to_do(uri.removesuffix(f"/{METADATA}"), metadata.checkpoint, newest)
+        yield Orphan(files.job, name, uri, False, f"{why}; otherwise --unlogged deletes it")
 
 
 def _candidates(files: JobFiles, needed: set[str]) -> list[str]:

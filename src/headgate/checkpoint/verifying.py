@@ -20,6 +20,7 @@ from headgate.checkpoint.savepoints import folder_of, is_outside
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.entries import Completed, Entry, decode_entry, digest
 from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.checkpoint.unlogged import is_whole, names_needed, newer_than_log, what_to_do
 from headgate.common.errors import ConfigError, StorageError
 from headgate.common.format_config import differences
 from headgate.common.ids import JobId
@@ -49,6 +50,8 @@ class Report:
             to is not known, and pruning leaves them alone.
         unfinished: URIs of files that killed writers left.
         unlogged: URIs of checkpoints with metadata that their job's log does not name.
+        perhaps_complete: one sentence for each of these that is whole and newer than all that the log names:
+            its entry may be lost, and pruning leaves it alone.
         notes: what could not be judged, and why.
     """
 
@@ -64,6 +67,7 @@ class Report:
     of_damaged: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
     unlogged: list[str] = field(default_factory=list)
+    perhaps_complete: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -285,7 +289,8 @@ class _Verifying:
             item.file for one in found for item in referenced_ranges(one.metadata)
         }
         # What completed while files were read is no orphan.
-        logged = {entry.metadata for entry in self._logged_quietly(job)}
+        entries = self._logged_quietly(job)
+        logged = {entry.metadata for entry in entries} | self._perhaps_complete(job, entries)
         left = self._report.of_damaged if job.job in self._doubtful else self._report.orphans
         for name in sorted(job.names - needed - logged):
             if checkpoint_of(name, job.job) is None:
@@ -293,6 +298,21 @@ class _Verifying:
             if name.rpartition("/")[2] == METADATA:
                 self._report.unlogged.append(job.disk.describe(name))
             left.append(job.disk.describe(name))
+
+    def _perhaps_complete(self, job: JobFiles, logged: list[Completed]) -> set[str]:
+        """Names of all files of checkpoints whose log entries may be lost; they are told."""
+        newest = max((entry.checkpoint for entry in logged), default=0)
+        found = {
+            name: metadata
+            for name, metadata in newer_than_log(job, logged).items()
+            if job.job not in self._doubtful and is_whole(job, metadata)
+        }
+        for name, metadata in found.items():
+            uri = job.disk.describe(name)
+            self._report.unlogged.append(uri)
+            folder = uri.removesuffix(f"/{METADATA}")
+            self._report.perhaps_complete.append(what_to_do(folder, metadata.checkpoint, newest))
+        return names_needed(found)
 
     @staticmethod
     def _logged_quietly(job: JobFiles) -> list[Completed]:

@@ -58,6 +58,9 @@ def prune_stored(
     ] = "1h",
     define: Define = None,
     as_json: Json = False,
+    unlogged: Annotated[
+        bool, typer.Option("--unlogged", help="Also checkpoints whose log entry may have been lost.")
+    ] = False,
 ) -> None:
     """Delete files that certainly no checkpoint refers to, now or later; jobs may be running."""
 
@@ -71,7 +74,7 @@ def prune_stored(
         except ValueError as error:
             raise UsageError(str(error)) from None
         with storage_options(define or ()):
-            found = prune(path, delete=yes, older_than_ms=age_ms)
+            found = prune(path, delete=yes, older_than_ms=age_ms, unlogged=unlogged)
         return json.dumps(pruned_plain(found), indent=2) if as_json else pruned(found)
 
     tell(text, as_json, ending_of_look)

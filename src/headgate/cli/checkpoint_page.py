@@ -48,6 +48,7 @@ def verified(report: Report) -> str:
     )
     lines += [f"damaged: {what}" for what in report.damaged]
     lines += _listed("not in the log", report.unlogged)
+    lines += _listed("perhaps complete, and not pruned", report.perhaps_complete)
     lines += _listed("nothing complete refers to", report.orphans)
     lines += _listed("may belong to a damaged checkpoint, and is never pruned", report.of_damaged)
     lines += _listed("unfinished", report.unfinished)

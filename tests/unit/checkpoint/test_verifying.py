@@ -151,8 +151,9 @@ def test_what_is_left_over_is_told_and_is_no_damage(storage: Path) -> None:
     (storage / "job/notes").write_bytes(b"mine")
     report = verify(str(storage))
     assert report.clean
-    assert report.orphans == [disk.describe("job/chk-8/_metadata"), disk.describe(orphan.file)]
+    assert report.orphans == [disk.describe(orphan.file)]
     assert report.unlogged == [disk.describe("job/chk-8/_metadata")]
+    assert len(report.perhaps_complete) == 1
     assert report.unfinished == [disk.describe("job/chk-2/.tmp-1")]
 
 
@@ -174,6 +175,41 @@ def test_nothing_of_headgates(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "absent"):
         with pytest.raises(UsageError, match="holds nothing of Headgate's"):
             verify(str(place))
+
+
+def test_a_checkpoint_that_lost_its_log_entry_is_neither_harmless_nor_pruned(tmp_path: Path) -> None:
+    """Nor is what it shares with a retired one; what to do is said, and its owner may say it is left over."""
+    root = tmp_path / "cp"
+    disk = LocalDisk(root)
+    service = CheckpointService(disk, JOB)
+    permit = service.claim()
+    retired, shared = write(disk, 1), write(disk, 2)
+    service.store(permit, metadata_of(1, [retired]))
+    service.store(permit, metadata_of(2, [shared]))
+    service.store(permit, metadata_of(3, [shared, retired, write(disk, 3)]))
+    newest = max((root / "job/log").iterdir())
+    (root / "job/log" / f"{1:019d}").unlink()  # of the first, as when it was retired
+    newest.unlink()
+    for path in (root, root / "job"):
+        report = verify(str(path))
+        (told,) = report.perhaps_complete
+        assert f"--from {disk.describe('job/chk-3')}" in told
+        assert disk.describe("job/chk-3/_metadata") in report.unlogged
+        assert not any("chk-3" in name or name.endswith(retired.file) for name in report.orphans)
+    found = prune(str(root), delete=True, older_than_ms=-1)
+    (left,) = [orphan for orphan in found.orphans if "chk-3" in orphan.name]
+    assert not left.removable
+    assert "--unlogged" in left.why
+    verify_files(*open_checkpoint(str(root / "job/chk-3")))
+    result = CliRunner().invoke(app, ["checkpoint", "verify", str(root)])
+    assert "perhaps complete, and not pruned: checkpoint 3" in result.output
+    assert "no harm" not in result.output
+    result = CliRunner().invoke(
+        app, ["checkpoint", "prune", str(root), "--yes", "--unlogged", "--older-than", "0s"]
+    )
+    assert result.exit_code == 0
+    assert not (root / "job/chk-3/_metadata").exists()
+    assert verify(str(root)).perhaps_complete == []
 
 
 # -- pruning ---------------------------------------------------------------------------------------
