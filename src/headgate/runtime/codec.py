@@ -26,12 +26,13 @@ from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Event, I
 from headgate.runtime.network.frames import FrameKind, Part
 from headgate.runtime.undeclared_rows import UndeclaredRows
 from headgate.serde.dynamic import DynamicSerializer, NotPlainError
+from headgate.serde.field_rows import field_rows
 from headgate.serde.resolve import composite_serializer, record_serializer
 from headgate.serde.serializer import TypeSerializer
 
 _HEAD = struct.Struct("<IBB2x")
 _TIMED = 1
-_DYNAMIC, _TYPED, _COMPOSITE = 0, 1, 2
+_DYNAMIC, _TYPED, _COMPOSITE, _FIELDS = 0, 1, 2, 3
 _NUMBER = struct.Struct("<q")
 _BARRIER = struct.Struct("<BqqqBqI")
 _BARRIER_VERSION = 2
@@ -51,6 +52,7 @@ class ElementCodec:
     def __init__(self, record_type: Any = None, undeclared: UndeclaredRows | None = None) -> None:
         self._type, self._typed = record_type, record_serializer(record_type)
         self._composite = composite_serializer(record_type) if self._typed is None else None
+        self._fields = None if self._typed is None else field_rows(record_type)
         self._dynamic = DynamicSerializer()
         self._undeclared = UndeclaredRows() if undeclared is None else undeclared
 
@@ -100,6 +102,10 @@ class ElementCodec:
         return [*_head(batch, _DYNAMIC), self._dynamic.encode_many(rows)]
 
     def _encode_rows(self, batch: RowBatch) -> tuple[FrameKind, Sequence[Part]]:
+        if self._fields is not None and set(map(type, batch.records)) == {self._type}:
+            encoded = self._fields.encode(batch.records)
+            if encoded is not None:
+                return FrameKind.ROWS, [*_head(batch, _FIELDS), encoded]
         try:
             return FrameKind.ROWS, self.encode_plain(batch)
         except NotPlainError:
@@ -131,6 +137,8 @@ class ElementCodec:
             if len(rows) != count:
                 raise ProtocolError(f"a frame announces {count} records but holds {len(rows)}")
             return RowBatch(rows, times, marks)
+        if form == _FIELDS and self._fields is not None:
+            return RowBatch(self._fields.decode(body, count), times, marks)
         serializer = {_DYNAMIC: self._dynamic, _TYPED: self._typed, _COMPOSITE: self._composite}.get(form)
         if serializer is None:
             raise ProtocolError("the sender knows a record type that the receiver does not")

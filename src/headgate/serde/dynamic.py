@@ -234,13 +234,16 @@ class DynamicSerializer(TypeSerializer[Any]):
         """
         if not isinstance(values, (list, tuple)):
             values = list(values)
+        fast = self.encode_scalars(values)
+        return bytes((_MODE_VALUES,)) + encode_tagged(list(values)) if fast is None else fast
+
+    def encode_scalars(self, values: Sequence[Any]) -> bytes | None:
+        """Encode scalars, or tuples of scalars, at msgspec's speed; None where a value is something else."""
         try:
             mode = _fast_mode(values)
-            if mode is not None:
-                return with_mode(mode, values)
+            return None if mode is None else with_mode(mode, values)
         except (OverflowError, UnicodeEncodeError):
-            pass
-        return bytes((_MODE_VALUES,)) + encode_tagged(list(values))
+            return None
 
     def decode_many(self, data: Buffer, count: int) -> list[Any]:
         """Decode a batch.

@@ -1,0 +1,104 @@
+"""Records of a class as rows of their fields' values, and back: the fast way between two processes.
+
+It is taken where every value is a scalar. Such rows need no look at the annotations, as msgpack holds
+scalars losslessly whatever the annotations say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from itertools import starmap
+from operator import attrgetter
+from typing import Any
+
+from headgate.serde.dynamic import DynamicSerializer
+from headgate.serde.serializer import Buffer
+
+_codec = DynamicSerializer()
+Rows = list[tuple[Any, ...]]
+
+
+class FieldRows:
+    """The fields of one class.
+
+    Args:
+        names: of the fields, in order.
+        make: makes records of rows, without calling an initialiser again.
+
+    Example:
+        >>> @dataclasses.dataclass
+        ... class Point:
+        ...     x: int
+        ...     name: str
+        >>> points = field_rows(Point)
+        >>> points.decode(points.encode([Point(1, "a"), Point(2, "b")]), 2)
+        [Point(x=1, name='a'), Point(x=2, name='b')]
+        >>> points.encode([Point([1], "not a scalar")]) is None
+        True
+    """
+
+    def __init__(self, names: Sequence[str], make: Callable[[Rows], list[Any]]) -> None:
+        self._read, self._make = _reader(names), make
+
+    def encode(self, records: Sequence[Any]) -> bytes | None:
+        """Encode records of the class; None where a value is no scalar, or a field is not set."""
+        try:
+            return _codec.encode_scalars(self._read(records))
+        except AttributeError:
+            return None
+
+    def decode(self, data: Buffer, count: int) -> list[Any]:
+        """Decode `count` records.
+
+        Raises:
+            StorageError: the bytes are not such a batch.
+        """
+        return self._make(_codec.decode_many(data, count))
+
+
+def field_rows(cls: type) -> FieldRows | None:
+    """The fields of a dataclass, attrs class, NamedTuple or ``msgspec.Struct``; None for any other class."""
+    if dataclasses.is_dataclass(cls):
+        return FieldRows(*_attributes(cls, [field.name for field in dataclasses.fields(cls)]))
+    if hasattr(cls, "__attrs_attrs__"):
+        return FieldRows(*_attributes(cls, [attribute.name for attribute in cls.__attrs_attrs__]))
+    if hasattr(cls, "__struct_fields__") and hasattr(cls, "__struct_config__"):
+        positional = getattr(cls, "__match_args__", ())
+        if tuple(positional) != cls.__struct_fields__ or hasattr(cls, "__post_init__"):
+            return None  # its maker takes keywords, or would run the program's code again
+        return FieldRows(cls.__struct_fields__, lambda rows: list(starmap(cls, rows)))
+    if issubclass(cls, tuple) and hasattr(cls, "_make"):
+        fields: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
+        return FieldRows(fields, lambda rows: list(map(cls._make, rows)))
+    return None
+
+
+def _reader(names: Sequence[str]) -> Callable[[Sequence[Any]], Rows]:
+    if not names:
+        return lambda records: [()] * len(records)
+    get = attrgetter(*names)
+    if len(names) > 1:
+        return lambda records: list(map(get, records))
+    return lambda records: list(zip(map(get, records)))
+
+
+def _attributes(cls: Any, names: list[str]) -> tuple[list[str], Callable[[Rows], list[Any]]]:
+    """The fields that are attributes of an object, and a loop written for them."""
+    if not names:
+        return names, lambda rows: [cls.__new__(cls) for _ in rows]
+    assign = "one.{0} = field_{0}" if cls.__setattr__ is object.__setattr__ else "put(one, {0!r}, field_{0})"
+    source = "\n".join(
+        [
+            "def make(rows):",
+            "    made = []",
+            f"    for {', '.join(f'field_{name}' for name in names)}, in rows:",
+            "        one = new(cls)",
+            *(f"        {assign.format(name)}" for name in names),
+            "        made.append(one)",
+            "    return made",
+        ]
+    )
+    scope: dict[str, Any] = {"new": cls.__new__, "cls": cls, "put": object.__setattr__}
+    exec(compile(source, f"<fields of {cls.__qualname__}>", "exec"), scope)  # noqa: S102 - names of fields only
+    return names, scope["make"]
