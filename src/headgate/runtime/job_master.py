@@ -35,6 +35,7 @@ from headgate.runtime.attempts import Attempts, PlannedJob, Replan
 from headgate.runtime.checkpoint_master import CheckpointMaster
 from headgate.runtime.checkpoint_storing import make_coordinator
 from headgate.runtime.control import messages as m
+from headgate.runtime.deaths import Deaths
 from headgate.runtime.enumerators import Enumerators
 from headgate.runtime.gang_keeper import GangKeeper
 from headgate.runtime.job_settings import JobSettings
@@ -91,6 +92,7 @@ class JobMaster:
             job, name, plan, coordinator, service, permit, self, ports, settings
         )
         self._said = WorkerMessages(self, self._attempts, self.checkpoints, ports.clock, ports.listener)
+        self._deaths = Deaths(ports.clock)
         self._recovery = Recovery(
             self, self._gang, self._attempts, self.checkpoints, ports, settings.redeploy_timeout_ms
         )
@@ -173,17 +175,31 @@ class JobMaster:
     def link_lost(self, link: Link, reason: str) -> None:
         """The connection to a worker broke: its process is gone or as good as gone."""
         slot = self._roster.slot_of(link)
-        if slot is not None:
-            self._worker_lost(slot, f"its control connection ended ({reason})")
+        if slot is None:
+            return
+        member, told = self._roster.get(slot), f"its control connection ended ({reason})"
+        alone = not self._roster.broken  # else it goes as the whole gang does
+        self._gang.lose(slot)
+        if self.state.ending or self.state is JobState.RESCALING:
+            return
+        if self.state.between_attempts:
+            if alone:
+                self._deaths.suspect(slot, member, told)
+                self._died()
+        else:
+            self._deaths.suspect(slot, member, told)
+            self._said.forget_suspicion()  # of peers, whose connections ended with this one
 
     def gang_exited(self, gang: int, error: str | None) -> None:
         """All workers of a gang are gone; `error` says why if it was not in order."""
+        members = self._roster.members()
         if not self._gang.exited(gang):
             return
         if self.state.ending:
             self._close_if_gone()
         elif not self.state.between_attempts:
-            self.attempt_failed(OperatingError(f"the gang of workers ended: {error or 'all workers left'}"))
+            self.attempt_failed(self._deaths.gang_ended(error or "all workers left", members))
+        self._deaths.forget()
         self._recovery.try_restart()
 
     def tick(self) -> None:
@@ -193,7 +209,9 @@ class JobMaster:
             self.ports.listener.note(self._told_stuck(slot, still_ms))
             self.checkpoints.history.stuck(slot, still_ms)
         for slot in report.lapsed:
-            self._worker_lost(slot, f"no heartbeat came for {self.settings.heartbeat_timeout_ms} ms")
+            self._lapsed(slot)
+        if self._deaths.overdue:
+            self._died()
         self._said.tick()
         self.checkpoints.tick()
         self._rescaling.tick()
@@ -207,7 +225,7 @@ class JobMaster:
     def next_wakeup(self) -> int | None:
         """When to call :meth:`tick` at the latest (monotonic ms)."""
         times = [self._gang.next_check(), self.checkpoints.next_wakeup(), self._rescaling.next_wakeup()]
-        times.append(self._said.next_wakeup())
+        times += [self._said.next_wakeup(), self._deaths.next_wakeup()]
         if self.state.between_attempts:
             times += self._recovery.wakeups()
         elif self.state.ending:
@@ -284,7 +302,7 @@ class JobMaster:
         if not self._gang.beat(slot, link, beat) or member is None:
             return
         if beat.attempt == self.attempt and self.state is not JobState.RESCALING:
-            member.standstills = beat.standstills
+            member.standstills, member.rss_bytes = beat.standstills, beat.rss_bytes
         self._count(slot, beat.attempt, beat.counters)
 
     def _count(self, slot: int, attempt: int, counters: Sequence[m.Counters]) -> None:
@@ -294,11 +312,20 @@ class JobMaster:
         member.note_counters(counters)
         self.ports.listener.progress(self.counters())
 
-    def _worker_lost(self, slot: int, reason: str) -> None:
+    def _lapsed(self, slot: int) -> None:
+        member = self._roster.get(slot)
         self._gang.lose(slot)
+        if not self.state.ending and self.state is not JobState.RESCALING:
+            self._lost(self._deaths.lapsed(slot, member, self.settings.heartbeat_timeout_ms))
+
+    def _died(self) -> None:
         if self.state.ending or self.state is JobState.RESCALING:
-            return
-        self.attempt_failed(OperatingError(f"the worker of slot {slot} was lost: {reason}"))
+            self._deaths.forget()
+        else:
+            self._lost(self._deaths.told())
+
+    def _lost(self, error: OperatingError) -> None:
+        self.attempt_failed(error)
         # What is left of the gang cannot be used without the lost one.
         if self._gang.alive:
             self._recovery.force_gang_out()

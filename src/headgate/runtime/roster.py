@@ -22,6 +22,7 @@ class Member:
         ended: its subtasks that have processed all input.
         counters: (vertex, subtask) -> last running totals.
         standstills: calls of user code that had not returned at its last heartbeat.
+        rss_bytes: memory that it used then; 0: not known.
     """
 
     register: m.Register
@@ -31,6 +32,7 @@ class Member:
     ended: set[tuple[int, int]] = field(default_factory=set)
     counters: dict[tuple[int, int], m.Counters] = field(default_factory=dict)
     standstills: list[m.Standstill] = field(default_factory=list)
+    rss_bytes: int = 0
 
     def begin_attempt(self) -> None:
         """A deployment is on its way to this worker."""

@@ -91,6 +91,7 @@ class Task(ABC):
         outputs: the chain's end.
         drawing: its part in checkpoints.
         log_context: what log lines say while it runs.
+        label: its operators and their subtask, for a note of whose turn it was.
         ended: whether all input is processed. The subtask lives on for barriers.
     """
 
@@ -110,6 +111,8 @@ class Task(ABC):
         self._runner = runner(self.pace)
         self.drawing = Drawing(subtask, self._runner.at_home(operators), outputs, host)
         self.log_context = TaskContext()
+        names = ", ".join(operator.context.label for operator in operators)
+        self.label = f"subtask {subtask.subtask} of {names}".encode()
         self.ended = False
         self.records_in = 0
         self.watermark = WATERMARK_MIN

@@ -34,6 +34,7 @@ from headgate.common.texts import shortened
 from headgate.core.alignment.barriers import Alignment
 from headgate.runtime.assembly import Assembly, assemble
 from headgate.runtime.beside import SideThread
+from headgate.runtime.black_box import BlackBox
 from headgate.runtime.control import messages as m
 from headgate.runtime.drawing import DrawnSnapshot
 from headgate.runtime.elements import Barrier
@@ -84,6 +85,7 @@ class WorkerPorts:
         beside: name -> a thread for the user code of one subtask.
         code: where that code lives in this process.
         threads: those of which user code may have left some behind.
+        box: what tells of this process's end, should it die; None where it is not the worker's own.
     """
 
     clock: Clock
@@ -96,6 +98,7 @@ class WorkerPorts:
     beside: Callable[[str], SideThread]
     code: UserCode = SAME_INTERPRETER
     threads: Callable[[], Iterable[threading.Thread]] = threading.enumerate
+    box: BlackBox | None = None
 
 
 class Worker:
@@ -211,7 +214,7 @@ class Worker:
             head = task.head.context
             task.log_context = TaskContext(self.job, head.uid, head.subtask, head.attempt)
             use_task_context(task.log_context)
-            self.at_work = task, self.clock.monotonic_ms()
+            self._turn_of(task)
             task.open()
         self.at_work = None
         self._local.report(message.restored_checkpoint, restored)
@@ -278,7 +281,7 @@ class Worker:
             return True
         for task in assembly.ordered:
             use_task_context(task.log_context)
-            self.at_work = task, self.clock.monotonic_ms()
+            self._turn_of(task)
             worked |= self._guarded(task.step, task.id) or self._guarded(task.run_timers, task.id)
             if self._assembly is not assembly:
                 worked = True
@@ -286,6 +289,11 @@ class Worker:
         self.at_work = None
         clear_task_context()
         return worked
+
+    def _turn_of(self, task: Task) -> None:
+        self.at_work = task, self.clock.monotonic_ms()
+        if self.ports.box is not None:
+            self.ports.box.at_work(task.label)
 
     def next_wakeup(self) -> int | None:
         """When to turn the loop although nothing arrives (monotonic ms)."""

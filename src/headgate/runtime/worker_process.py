@@ -22,10 +22,12 @@ from headgate.common.ports import NoProbe, Probe, UserCode
 from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.core.liveness import Lease
 from headgate.runtime.beside import UserThread
+from headgate.runtime.black_box import black_box
 from headgate.runtime.control import messages as m
 from headgate.runtime.control.client import connect_control
 from headgate.runtime.control.link import SocketLink
 from headgate.runtime.logs import set_up_logging
+from headgate.runtime.memory_facts import resident_bytes
 from headgate.runtime.network.dataplane import SocketDataPlane
 from headgate.runtime.network.handshake import Hello
 from headgate.runtime.printing import LogOutlet, PrintOutlet, TellingOutlet, printing_to
@@ -154,14 +156,16 @@ class _Process:
             probe = load_probe(self._spec.probe)
             disks = disks_with(self._spec.storage)
             post, beside = self._mailbox.post, functools.partial(UserThread, call=call)
-            mine = self._code, self._threads
+            box = opened.enter_context(black_box()) if self._spec.dies_with_parent else None
+            mine = self._code, self._threads, box
             ports = WorkerPorts(self._clock, background, data, link, disks, probe, post, beside, *mine)
             opened.enter_context(self._printing(link))
             self._worker, self._link = Worker(JobId(self._spec.job), self._slot, ports), link
             opened.callback(self._worker.close)
             # The last totals, before the subtasks are gone.
             opened.callback(self._send_heartbeat)
-            link.send(m.Register(self._gang, self._slot, os.getpid(), platform.node(), data.address))
+            place = "" if box is None else str(box.path)
+            link.send(m.Register(self._gang, self._slot, os.getpid(), platform.node(), data.address, place))
             name = f"headgate-heartbeat-{self._slot}"
             heartbeat = threading.Thread(target=self._beat, name=name, daemon=True)
             heartbeat.start()
@@ -241,7 +245,8 @@ class _Process:
     def _send_heartbeat(self) -> None:
         worker, now = self._worker, self._clock.monotonic_ms()
         counters, standstills = list(worker.counters()), worker.standstills(self._loop_thread)
-        self._link.send(m.Heartbeat(worker.attempt, now, worker.progress, counters, standstills))
+        told = counters, standstills, resident_bytes()
+        self._link.send(m.Heartbeat(worker.attempt, now, worker.progress, *told))
 
     def _give_up(self, reason: str) -> None:
         self._abandoned = True

@@ -20,6 +20,7 @@ from headgate.connectors.collection import collection_source
 from headgate.core.execution import JobState
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.control import messages as m
+from headgate.runtime.deaths import REASON_WAIT_MS
 from headgate.runtime.events import JobListener
 from headgate.runtime.gang_keeper import GANG_EXIT_MS
 from headgate.runtime.job_master import JobMaster
@@ -262,6 +263,9 @@ def test_a_gang_that_cannot_be_used_again_is_replaced(how: str) -> None:
     desk = Desk(**FIXED).running()
     if how == "link":
         desk.master.link_lost(desk.links[1], "reset")
+        assert desk.gang.cancelled == [], "not before the gang had time to say why"
+        desk.clock.now += REASON_WAIT_MS
+        desk.master.tick()
     elif how == "heartbeat":
         desk.clock.now += desk.master.settings.heartbeat_timeout_ms
         desk.master.tick()
@@ -294,6 +298,8 @@ def test_a_gang_whose_end_is_not_reported_counts_as_fenced() -> None:
     """After the time for it the job goes on without hearing of the old gang's end."""
     desk = Desk(**FIXED).running()
     desk.master.link_lost(desk.links[1], "reset")
+    desk.clock.now += REASON_WAIT_MS
+    desk.master.tick()
     desk.clock.now += GANG_EXIT_MS
     desk.master.tick()
     desk.settle()

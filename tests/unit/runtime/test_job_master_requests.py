@@ -17,6 +17,7 @@ from headgate.connectors.collection import collection_source
 from headgate.core.execution import JobState
 from headgate.runtime.attempts import PlannedJob
 from headgate.runtime.control import messages as m
+from headgate.runtime.deaths import REASON_WAIT_MS
 from headgate.runtime.gang_keeper import GANG_EXIT_MS
 from headgate.runtime.job_control import JobControl, request_savepoint
 from headgate.runtime.program import Program, WorkerSettings
@@ -234,6 +235,8 @@ def test_a_new_plan_that_does_not_run_is_put_back(tmp_path: Path, how: str) -> N
         desk.register(0)
         if how == "lost":
             desk.master.link_lost(desk.links[0], "reset")
+            desk.clock.now += REASON_WAIT_MS
+            desk.master.tick()
         else:
             desk.fail(0, "PlanError")
     assert "back to 2 workers" in asked.error

@@ -16,13 +16,18 @@ from headgate.state.snapshots import InFlightShare, OperatorSubtaskState, Subtas
 
 
 class Register(msgspec.Struct, frozen=True, tag="register"):
-    """Worker: I hold slot `slot` of gang `gang`, and peers reach me at `data_address`."""
+    """Worker: I hold slot `slot` of gang `gang`, and peers reach me at `data_address`.
+
+    Attributes:
+        box: a file of my machine that tells of my end, should I die; empty: none.
+    """
 
     gang: int
     slot: int
     pid: int
     host: str
     data_address: str
+    box: str = ""
 
 
 class Deploy(msgspec.Struct, frozen=True, tag="deploy"):
@@ -238,6 +243,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     Attributes:
         counters: running totals of my subtasks.
         standstills: calls of user code that do not return.
+        rss_bytes: memory that I use; 0: not known.
     """
 
     attempt: int
@@ -245,6 +251,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     progress: int
     counters: list[Counters]
     standstills: list[Standstill] = []
+    rss_bytes: int = 0
 
 
 class Totals(msgspec.Struct, frozen=True, tag="totals"):

@@ -1,0 +1,234 @@
+"""What a worker leaves behind when its process dies without a word: a small file that outlives it.
+
+It is mapped into memory, so that a note costs next to nothing and is there whatever ends the process: who was
+at work, the last lines on standard error, and last words (`os._exit` with its place, a fatal signal with the
+stack). The driver reads it where it is on the same machine; a worker that ends in order removes it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import mmap
+import os
+import re
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.common.children import OwnProcess
+from headgate.common.processes import process_lives
+from headgate.common.users_frames import is_users_file
+
+PREFIX: Final = "headgate-box-"
+LINES_MAX: Final = 10
+FRAMES_MAX: Final = 12
+_AT_WORK, _ERRORS, _WORDS = 512, 4096, 4096
+_SIZE: Final = _AT_WORK + _ERRORS + _WORDS
+_READ_MAX: Final = _SIZE + 64 * 1024
+_ABANDONED_S: Final = 3600
+_NAME: Final = re.compile(PREFIX + r"(?P<pid>\d+)-\w+")
+_FRAME: Final = re.compile(r'  File "(?P<file>[^"]*)", line \d+ in .*')
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What was found in a box.
+
+    Attributes:
+        at_work: the subtask whose turn it was last.
+        errors: the last lines on standard error.
+        words: why the process ended, as far as it could tell.
+    """
+
+    at_work: str = ""
+    errors: str = ""
+    words: str = ""
+
+
+class BlackBox:
+    """The box of this process, open.
+
+    Args:
+        path: a new file.
+
+    Attributes:
+        path: where it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("w+b", buffering=0)
+        self._file.truncate(_SIZE)
+        self._map = mmap.mmap(self._file.fileno(), _SIZE)
+        self._file.seek(_SIZE)  # behind that the handler of fatal signals writes
+        self._process, self._noted, self._errors = OwnProcess(), b"", b""
+
+    def at_work(self, whose: bytes) -> None:
+        """Whose turn it is."""
+        if whose is not self._noted:
+            self._noted = whose
+            self._put(0, _AT_WORK, whose[: _AT_WORK - 1])
+
+    def printed(self, text: str) -> None:
+        """Something was written to standard error."""
+        self._errors = (self._errors + text.encode(errors="replace"))[-_ERRORS:]
+        self._put(_AT_WORK, _ERRORS, self._errors)
+
+    def say(self, words: str) -> None:
+        """Why this process is about to end."""
+        self._put(_AT_WORK + _ERRORS, _WORDS, words.encode(errors="replace")[: _WORDS - 1])
+
+    def close(self) -> None:
+        """The end is in order: nothing is left behind."""
+        if self._process.is_here:
+            with suppress(OSError):
+                self.path.unlink()
+            with suppress(OSError):
+                self._file.close()
+            self._map.close()
+
+    def watch_fatal_signals(self) -> bool:
+        """Have a fatal signal leave its name and the stack; False where somebody else does that already."""
+        if faulthandler.is_enabled():
+            return False
+        faulthandler.enable(self._file, all_threads=False)
+        return True
+
+    def _put(self, start: int, size: int, data: bytes) -> None:
+        if self._process.is_here:
+            self._map[start : start + size] = data.ljust(size, b"\0")
+
+
+@contextmanager
+def black_box() -> Iterator[BlackBox | None]:
+    """A box for as long as the body runs; None where no file can be made, which is no reason not to work."""
+    folder = Path(tempfile.gettempdir())
+    _remove_abandoned(folder)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f"{PREFIX}{os.getpid()}-", dir=folder)
+        os.close(descriptor)
+        box = BlackBox(Path(name))
+    except OSError:
+        yield None
+        return
+    watching = box.watch_fatal_signals()
+    leave, errors = os._exit, sys.stderr
+    noting = _exit_noted(leave, box)
+    os._exit = noting
+    sys.stderr = copied = _Copied(errors, box)
+    try:
+        yield box
+    finally:
+        if sys.stderr is copied:
+            sys.stderr = errors
+        if os._exit is noting:
+            os._exit = leave
+        if watching:
+            faulthandler.disable()
+        box.close()
+
+
+def _exit_noted(leave: Any, box: BlackBox) -> Any:
+    own = OwnProcess()
+
+    def _exit(status: int) -> None:
+        """`os._exit`, with a note of who called it."""
+        if own.is_here and not box_has_words(box):
+            with suppress(Exception):
+                stack = [frame for frame in traceback.extract_stack() if is_users_file(frame.filename)]
+                told = "\n".join(
+                    f"{f.filename}:{f.lineno} in {f.name}: {f.line}" for f in stack[-FRAMES_MAX:]
+                )
+                box.say(f"os._exit({status}) was called, in\n{told}")
+        leave(status)
+
+    return _exit
+
+
+def box_has_words(box: BlackBox) -> bool:
+    """Whether the process has said already why it ends."""
+    start = _AT_WORK + _ERRORS
+    return bool(box._map[start : start + 1] != b"\0")
+
+
+class _Copied:
+    """A stream whose text goes into the box, too."""
+
+    def __init__(self, stream: Any, box: BlackBox) -> None:
+        self._stream, self._box = stream, box
+
+    def write(self, text: str) -> int:
+        """See `io.TextIOBase`."""
+        with suppress(Exception):
+            self._box.printed(text)
+        written: int = self._stream.write(text)
+        return written
+
+    def writelines(self, lines: Any) -> None:
+        """See `io.TextIOBase`."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def remains_of(path: str) -> Remains | None:
+    """What a dead process left; the box is gone afterwards. None: there is none, or it is no box."""
+    place = Path(path)
+    if _NAME.fullmatch(place.name) is None or place.parent != Path(tempfile.gettempdir()):
+        return None
+    try:
+        with place.open("rb") as file:
+            data = file.read(_READ_MAX)
+        place.unlink()
+    except OSError:
+        return None
+    return _read(data)
+
+
+def _read(data: bytes) -> Remains:
+    errors, words = _AT_WORK, _AT_WORK + _ERRORS
+    said = [_text(data[words:_SIZE]), _fatal(_text(data[_SIZE:]))]
+    lines = _text(data[errors:words]).splitlines()[-LINES_MAX:]
+    return Remains(_text(data[:errors]), "\n".join(lines), "; ".join(filter(None, said)))
+
+
+def _text(data: bytes) -> str:
+    return data.rstrip(b"\0").decode(errors="replace").strip()
+
+
+def _fatal(text: str) -> str:
+    r"""What the handler of fatal signals wrote, with the user's frames only.
+
+    Example:
+        >>> print(_fatal('Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n'
+        ...              '  File "/home/ada/job.py", line 7 in crash\n\nExtension modules: numpy\n'))
+        Fatal Python error: Aborted, in
+          File "/home/ada/job.py", line 7 in crash
+    """
+    if not text:
+        return ""
+    found = [match for line in text.splitlines() if (match := _FRAME.fullmatch(line))]
+    users = [match[0] for match in found if _is_users(match["file"])] or [match[0] for match in found[:1]]
+    first = text.splitlines()[0]
+    return "\n".join([f"{first}, in", *users[:FRAMES_MAX]]) if users else first
+
+
+def _is_users(name: str) -> bool:
+    return is_users_file(name) and not name.startswith("<")
+
+
+def _remove_abandoned(folder: Path) -> None:
+    for path in folder.glob(f"{PREFIX}*"):
+        match = _NAME.fullmatch(path.name)
+        with suppress(OSError):
+            dead = match is not None and not process_lives(int(match["pid"]))
+            if dead and time.time() - path.stat().st_mtime > _ABANDONED_S:
+                path.unlink()

@@ -1,0 +1,141 @@
+"""Workers whose connection ended: who runs them may say why in a moment, then all that is known is told."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.common.errors import OperatingError
+from headgate.common.ports import Clock
+from headgate.runtime.black_box import Remains, remains_of
+from headgate.runtime.memory_facts import oom_kills
+from headgate.runtime.roster import Member
+
+_SLOT: Final = re.compile(r"\b(?:slot|worker) (\d+)\b")
+REASON_WAIT_MS: Final = 2_000
+"""How long the end of a connection waits for the reason of the gang's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    slot: int
+    member: Member | None
+    reason: str
+    until_ms: int
+
+
+class Deaths:
+    """Used by the job master's loop.
+
+    Args:
+        clock: time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._lost = clock, list[_Lost]()
+        self._kills = oom_kills()
+
+    def suspect(self, slot: int, member: Member | None, reason: str) -> None:
+        """The connection to a worker ended."""
+        self._lost.append(_Lost(slot, member, reason, self._clock.monotonic_ms() + REASON_WAIT_MS))
+
+    @property
+    def overdue(self) -> bool:
+        """Whether nobody has said why for long enough."""
+        return bool(self._lost) and self._clock.monotonic_ms() >= self._lost[0].until_ms
+
+    def next_wakeup(self) -> int | None:
+        """When :attr:`overdue` becomes true (monotonic ms)."""
+        return self._lost[0].until_ms if self._lost else None
+
+    def forget(self) -> None:
+        """What comes now is about another gang, or told already."""
+        self._lost.clear()
+
+    def gang_ended(self, gang_said: str, members: Sequence[Member]) -> OperatingError:
+        """Why a gang ended, by the worker that was the cause, where it can be told which one that was.
+
+        Args:
+            gang_said: why, by who runs it.
+            members: whose connections have not ended yet.
+        """
+        suspected = bool(self._lost)
+        for member in members:
+            self.suspect(member.register.slot, member, "its gang ended")
+        found = [(lost, _remains(lost)) for lost in self._lost]
+        named = _SLOT.search(gang_said)
+        slot = None if named is None else int(named[1])
+        known = suspected or any(remains.words or lost.slot == slot for lost, remains in found)
+        if not known:
+            self._lost.clear()
+            return OperatingError(f"the gang of workers ended: {gang_said}")
+        return self._told(found, gang_said, slot)
+
+    def told(self) -> OperatingError:
+        """Why the first of them died, as far as it is known; nobody has said why the gang ended."""
+        return self._told([(lost, _remains(lost)) for lost in self._lost], None, None)
+
+    def _told(
+        self, found: Sequence[tuple[_Lost, Remains]], gang_said: str | None, slot: int | None
+    ) -> OperatingError:
+        self._lost.clear()
+        # Of several the one is the cause that left words: the others were ended because of it.
+        spoke = [each for each in found if each[1].words]
+        lost, remains = (spoke or [each for each in found if each[0].slot == slot] or found)[0]
+        return OperatingError(
+            told_death(lost.slot, lost.member, lost.reason, gang_said, remains, self._oom())
+        )
+
+    def lapsed(self, slot: int, member: Member | None, timeout_ms: int) -> OperatingError:
+        """No heartbeat came from a worker for too long."""
+        remains = Remains() if member is None else _at_work(member)
+        reason = f"no heartbeat came for {timeout_ms} ms"
+        return OperatingError(told_death(slot, member, reason, None, remains, self._oom()))
+
+    def _oom(self) -> bool:
+        before, self._kills = self._kills, oom_kills()
+        return before is not None and self._kills is not None and self._kills > before
+
+
+def told_death(
+    slot: int, member: Member | None, reason: str, gang_said: str | None, remains: Remains, oom: bool
+) -> str:
+    """One text of everything that is known."""
+    who = f"the worker of slot {slot}"
+    if member is not None:
+        who += f" (process {member.register.pid} on {member.register.host})"
+    words, _, stack = remains.words.partition(", in\n")
+    causes = "; ".join(cause for cause in (gang_said, words) if cause)
+    told = [f"{who} was lost: {causes or reason}"]
+    if oom:
+        told.append("the kernel has killed a process of this container meanwhile for want of memory")
+    elif not causes:
+        told.append("it left no word, as after `kill -9` or when the kernel runs out of memory")
+    if remains.at_work:
+        told.append(f"it was at work for {remains.at_work}")
+    if member is not None and member.rss_bytes:
+        told.append(f"at its last heartbeat it used {member.rss_bytes / 2**20:,.0f} MB of memory")
+    parts = ["; ".join(told)]
+    parts += [f"where it ended, innermost first:\n{stack}"] if stack else []
+    parts += [f"its last lines on standard error:\n{remains.errors}"] if remains.errors else []
+    return "\n".join(parts)
+
+
+def _remains(lost: _Lost) -> Remains:
+    member = lost.member
+    if member is None:
+        return Remains()
+    found = None
+    if member.register.box and member.register.host == platform.node():
+        found = remains_of(member.register.box)
+    return found or _at_work(member)
+
+
+def _at_work(member: Member) -> Remains:
+    still = "; ".join(
+        f"{each.operator}, subtask {each.subtask}, in\n{each.stack}" for each in member.standstills
+    )
+    return Remains(at_work=still)

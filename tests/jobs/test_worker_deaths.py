@@ -1,0 +1,98 @@
+"""A worker process that dies: why, at what, with how much memory and which last lines, in one message."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headgate as hg
+from headgate.common.errors import OperatingError
+from headgate.runtime.black_box import PREFIX, remains_of
+from headgate.testing import ProcessCluster
+
+AT = 2
+
+
+def crash(record: int) -> int:
+    """A fatal signal out of native code."""
+    if record == AT:
+        ctypes.string_at(0)
+    return record
+
+
+def leave(record: int) -> int:
+    """No cleaning up, no exception."""
+    if record == AT:
+        print("about to leave", file=sys.stderr)
+        os._exit(3)
+    return record
+
+
+def be_killed(record: int) -> int:
+    """What nobody can catch, after a heartbeat."""
+    if record == AT:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return record
+
+
+def be_terminated(record: int) -> int:
+    """What somebody could have caught."""
+    if record == AT:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+    return record
+
+
+CASES: list[Any] = [
+    (leave, ["ended with exit code 3", "os._exit(3) was called", "in leave", "about to leave"]),
+    (be_killed, ["killed by SIGKILL", "MB of memory"]),
+    pytest.param(crash, ["killed by SIGSEGV", "Segmentation fault", "in crash"], marks=pytest.mark.ci),
+    pytest.param(be_terminated, ["killed by SIGTERM"], marks=pytest.mark.ci),
+]
+
+
+def boxes() -> set[Path]:
+    """Those of workers that left one behind."""
+    return set(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
+
+
+@pytest.mark.parametrize(("function", "told"), CASES)
+def test_the_death_of_a_worker_is_explained(function: Callable[[int], int], told: list[str]) -> None:
+    """By signal or exit code, the operator at work, memory and last lines; nothing is left behind."""
+    before = boxes()
+    settings = {"heartbeat.interval": "100ms"}
+    env = hg.Environment(parallelism=1, executor=ProcessCluster(), config=settings)
+    numbers = env.from_collection([1, AT, 3], uid="numbers").map(function, uid="deadly")
+    with pytest.raises(OperatingError) as failed:
+        numbers.collect()
+    message = str(failed.value)
+    for part in [
+        *told,
+        "the worker of slot 0 (process ",
+        "it was at work for subtask 0 of ",
+        "(uid 'deadly')",
+    ]:
+        assert part in message
+    assert "control connection" not in message
+    assert boxes() <= before
+
+
+def test_only_boxes_are_read(tmp_path: Path) -> None:
+    """What a worker names as its box is neither read nor removed where it is none."""
+    for path in (tmp_path / f"{PREFIX}1-a", Path(tempfile.gettempdir()) / "headgate-other"):
+        path.write_text("precious")
+        try:
+            assert remains_of(str(path)) is None
+            assert path.read_text() == "precious"
+        finally:
+            path.unlink()
