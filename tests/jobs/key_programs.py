@@ -132,6 +132,15 @@ def counting(keys: Any) -> type[Count]:
     return Declared  # type: ignore[return-value]
 
 
+class Forgetful(Count):
+    """Keeps nothing under keys of type str."""
+
+    def process(self, record: Any, ctx: Any) -> Iterator[Any]:
+        yield from super().process(record, ctx)
+        if isinstance(ctx.key, str):
+            self.count.clear()
+
+
 class OnlyTimers(hg.KeyedProcessFunction[Any, Any, Any]):
     """Has no state."""
 

@@ -13,6 +13,7 @@ from key_programs import (
     Both,
     ByNumber,
     Count,
+    Forgetful,
     Nothing,
     Number,
     OnlyTimers,
@@ -142,6 +143,20 @@ def test_rewritten_snapshots_tell_the_types_that_they_hold(form: str, tmp_path: 
     rewrite(resliced, migrated, change)
     refused(migrated, Program(Count, number), tmp_path, "str", "int")
     goes_on(migrated, after, tmp_path, str)
+
+
+def test_a_migration_forgets_the_types_of_which_nothing_is_left(tmp_path: Path) -> None:
+    """What was seen once counts, until the snapshot is rewritten to what it holds."""
+    snapshot = stopped(Program(Forgetful, silent(mixed)), tmp_path)
+    after = Program(Count, silent(mixed))
+    declared = Program(counting(int), silent(mixed))
+    refused(snapshot, declared, tmp_path, "int and str", "int")
+    migrated = str(tmp_path / "migrated")
+    metadata, plan = open_checkpoint(snapshot)[1], declared.env(tmp_path).plan("keys")
+    rewrite(snapshot, migrated, migrating.Migration(metadata, plan, {}))
+    item = keys_item(judged(migrated, declared, tmp_path))
+    assert (item.verdict, item.stored) == (Verdict.AS_IS, "int")
+    after.env(tmp_path).execute("keys", restore_from=migrated)
 
 
 def falsely(n: int) -> ByNumber:

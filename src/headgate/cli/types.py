@@ -66,7 +66,21 @@ def render(job: str, types: Mapping[str, Any], color: bool = False) -> str:
         lines += ["", *_lines(states, color)]
         lines += [f"refused: {row['refused']}" for row in types["states"] if row["refused"]]
         lines += [f"risk: state {row['state']!r} is {row['risk']}" for row in types["states"] if row["risk"]]
+    if types["keys"]:
+        lines += ["", *map(_keys, types["keys"])]
     return "\n".join([*lines, "", _FOOT])
+
+
+def _keys(row: Mapping[str, Any]) -> str:
+    """A line on the keys of an operator.
+
+    Example:
+        >>> _keys({"operator": "Count", "uid": "count", "type": "int", "why": "function Count"})
+        'keys of Count (count): int, as function Count declares'
+    """
+    if row["type"] is None:
+        return f"keys of {_operator(row)}: {row['why']}, so a change of their type is not noticed"
+    return f"keys of {_operator(row)}: {row['type']}, as {row['why']} declares"
 
 
 def _stream(row: Mapping[str, Any]) -> list[str]:

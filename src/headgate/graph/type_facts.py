@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
+from headgate.common.key_types import hint_words
 from headgate.graph.explain import COLUMNS, StateFact, States, TypeText, type_text
 from headgate.graph.guarantees import always_aligned
 from headgate.graph.logical import (
@@ -74,7 +75,7 @@ _PLAIN_KINDS: Final = frozenset(
 def type_rows(
     nodes: Iterable[Node], plan: PhysicalPlan, states: States, shape_of: Callable[[Edge], str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """A row for each stream and each declared state, as plain values.
+    """A row for each stream, each declared state and the keys of each keyed operator, as plain values.
 
     Args:
         nodes: the program as written.
@@ -86,7 +87,8 @@ def type_rows(
     streams = [row for vertex in plan.vertices for row in _stream_rows(vertex, plan, told, shape_of)]
     operators = [node for vertex in plan.vertices for node in vertex.chain]
     found = [_state_row(node, fact) for node in operators for fact in states.get(node.id, ())]
-    return {"streams": streams, "states": found}
+    keys = [_key_row(node) for node in operators if isinstance(node, KeyedProcessNode)]
+    return {"streams": streams, "states": found, "keys": keys}
 
 
 def storable(hint: Any) -> str:
@@ -144,6 +146,14 @@ def _stream_row(
         typed = None  # Its values are dicts, which the codec takes for what they are.
     kind = SELF_DESCRIBING if typed is None else typed.describe()["kind"]
     return row | {"serializer": kind, "immutable": _immutable(hint), "in_flight": storable(hint)}
+
+
+def _key_row(node: KeyedProcessNode) -> dict[str, Any]:
+    """What the program declares of an operator's keys."""
+    row: dict[str, Any] = {"operator": node.name, "uid": node.uid}
+    if node.keys is None:
+        return row | {"type": None, "why": NOBODY}
+    return row | {"type": hint_words(node.keys.hint), "why": node.keys.teller}
 
 
 def _teller(node: Node, tag: str | None) -> str:

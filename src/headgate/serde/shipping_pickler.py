@@ -2,7 +2,7 @@
 
 Classes and functions of the running script travel by value, as the workers have no module to import them
 from. This pickler keeps what cloudpickle drops or refuses: resolved annotations, the name of the class in
-stored data, slots, aliases of enumerations, fields of ``msgspec.Struct``, and cached functions.
+stored data, slots, aliases of enumerations, fields of ``msgspec.Struct``, cached functions, and ``NewType``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import enum
 import functools
 import inspect
 import threading
-from typing import Any, Final, ForwardRef, get_type_hints
+from typing import Any, Final, ForwardRef, NewType, get_type_hints
 
 from headgate.serde.logical_names import note_logical_name
 from headgate.serde.shipped_enums import MSGSPEC_CACHE, enum_reduction
@@ -44,6 +44,8 @@ def shipping_pickler(pickler: Any) -> Any:
             elif isinstance(obj, _CACHED) and not tools["_should_pickle_by_reference"](obj.__wrapped__):
                 limits = obj.cache_parameters()
                 return _make_cached, (limits,), obj.__wrapped__, None, None, _set_cached
+            elif isinstance(obj, NewType) and obj.__module__ == "__main__":
+                return _make_new_type, (obj.__name__, obj.__module__, obj.__supertype__)
             return super().reducer_override(obj)
 
     return ShippingPickler
@@ -112,6 +114,13 @@ def make_without_hooks(make: Any, arguments: tuple[Any, ...], hooked: tuple[type
 
 def _has_hook(base: type) -> bool:
     return "__init_subclass__" in vars(base)  # not yet, while a circle of classes is being made
+
+
+def _make_new_type(name: str, module: str, supertype: Any) -> Any:
+    make: Any = NewType
+    made = make(name, supertype)
+    made.__module__ = module
+    return made
 
 
 def _make_cached_property() -> functools.cached_property[Any]:

@@ -183,6 +183,16 @@ def test_every_state_is_told(facts: dict[str, Any]) -> None:
     ]
 
 
+def test_who_declares_the_keys_is_told(facts: dict[str, Any], tmp_path: Path) -> None:
+    """A type that nobody declares is not compared at a restore, so it is told, too."""
+    told = [(row["uid"], row["type"], row["why"]) for row in facts["keys"]]
+    assert told == [("count", "str", "field 'text' of Word")]
+    file = tmp_path / "job.py"
+    file.write_text(PROGRAM.replace('key_by("text")', "key_by(lambda word: word.text)"), encoding="utf-8")
+    _, out, _ = headgate("types", str(file))
+    assert "keys of Count (count): nobody tells it, so a change of their type is not noticed" in out
+
+
 def test_the_tables_for_people(program: str) -> None:
     """One line for each stream and state."""
     code, out, _ = headgate("types", program)

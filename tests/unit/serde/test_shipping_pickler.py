@@ -41,6 +41,18 @@ def both(tmp_path: Path, script: str) -> tuple[str, str]:
 
 
 CASES = {
+    "a type of its own by NewType": """
+        from typing import NewType, get_type_hints
+        UserId = NewType("UserId", int)
+        class Base:
+            ids: dict[UserId, list[UserId]]
+        def of(user: UserId) -> UserId:
+            return user
+        def report():
+            hints = get_type_hints(of)
+            same = hints["user"] is hints["return"] is Base.__annotations__["ids"].__args__[0]
+            return same, hints["user"], hints["user"].__supertype__, of(UserId(3))
+    """,
     "aliases of an enumeration": """
         from enum import Enum
         class Color(Enum):
