@@ -5,12 +5,17 @@ The parameters are typed for the type checker; these are for everybody who runs 
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from headgate.api.functions import is_blocking
 from headgate.api.site import user_site
-from headgate.common.errors import PlanError
+from headgate.common.errors import PlanError, UsageError
+
+_CONNECTOR: Final = re.compile(r"(the )?\w+[ _](source|sink)(?= got )")
+"""How connectors call themselves where their arguments are wrong."""
 
 
 def check_callable(verb: str, function: object) -> None:
@@ -92,6 +97,36 @@ def check_seconds(verb: str, seconds: object) -> None:
     raise PlanError(
         f"timeout_s of {verb}() ({user_site()}) is {seconds!r}; expected a number of seconds above 0, or None"
     )
+
+
+class made_by:  # noqa: N801 - reads as the function that it would be
+    """Within it a connector is made for the program: what it refuses names what the program wrote, and where.
+
+    Args:
+        verb: what the program wrote.
+    """
+
+    def __init__(self, verb: str) -> None:
+        self._verb, self._site = verb, user_site()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, UsageError):
+            text = under_verb(str(error), self._verb, self._site)
+            if text is not None:
+                raise type(error)(text) from None
+
+
+def under_verb(text: str, verb: str, site: str) -> str | None:
+    """A connector's refusal of an argument, under the verb that gave it; None where it is of something else.
+
+    Example:
+        >>> under_verb("csv_source got delimiter='ab'; expected one character", "read_csv", "job.py:3")
+        "read_csv() (job.py:3) got delimiter='ab'; expected one character"
+    """
+    found = _CONNECTOR.match(text)
+    return None if found is None else f"{verb}() ({site}){text[found.end() :]}"
 
 
 def check_timestamp(timestamp: object) -> None:

@@ -10,6 +10,7 @@ import importlib.util
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headgate.api.arguments import under_verb
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.declarations import Declaration, declarations
 from headgate.api.functions import KeyedProcessFunction, ProcessFunction, RichFunction
@@ -154,7 +155,8 @@ def check_connectors(nodes: Iterable[Node]) -> None:
         try:
             connector.validate()
         except UsageError as error:
-            raise PlanError(f"{error} ({node.name} at {node.site})") from error
+            told = under_verb(str(error), node.name, node.site)
+            raise PlanError(told or f"{error} ({node.name} at {node.site})") from error
 
 
 def _declared_operator_state(node: Node) -> dict[str, OperatorStateDescriptor]:

@@ -50,7 +50,7 @@ def taken(environment: Environment, number: int, count: int, timeout_s: float | 
     """
     check_count(verb, count)
     check_seconds(verb, timeout_s)
-    sink = load(Kind.CONNECTOR, "sample_sink")(count, _rebuilt(environment, number))
+    sink = load(Kind.CONNECTOR, "sample_sink")(count, _rebuilt(environment, number), verb)
     watch = _Watch(sink)
     with watch.limited(timeout_s):
         run_query(environment, number, sink, verb, verb, watch)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from headgate.api import inference
-from headgate.api.arguments import path_uid
+from headgate.api.arguments import made_by, path_uid
 from headgate.api.site import user_site
 from headgate.api.source import Source
 from headgate.api.stream import DataStream
@@ -134,7 +134,8 @@ class Readers(ABC):
         """
         paths = path if isinstance(path, str) else list(path)
         chosen = None if columns is None else list(columns)
-        source = load(Kind.CONNECTOR, "parquet_source")(paths, columns=chosen, **options)
+        with made_by("read_parquet"):
+            source = load(Kind.CONNECTOR, "parquet_source")(paths, columns=chosen, **options)
         source.produces_columns = True
         return self._begin(source, "read_parquet", uid or path_uid("read_parquet", paths), None)
 
@@ -146,7 +147,8 @@ class Readers(ABC):
             uid: names the position; needed when checkpoints are on.
         """
         kept = list(records)
-        source = load(Kind.CONNECTOR, "collection_source")(kept)
+        with made_by("from_collection"):
+            source = load(Kind.CONNECTOR, "collection_source")(kept)
         return self._begin(source, "from_collection", uid, inference.common_scalar(kept))
 
     def from_spark(
@@ -198,7 +200,8 @@ class Readers(ABC):
             if number is not None and not number > 0:
                 raise PlanError(f"{what} of generate() ({user_site()}) is {number!r}; expected more than 0")
         make = load(Kind.CONNECTOR, "generator_source")
-        source = make(function, count=count, rate_per_s=rate_per_s, **options)
+        with made_by("generate"):
+            source = make(function, count=count, rate_per_s=rate_per_s, **options)
         return self._begin(source, "generate", uid, inference.map_output(function))
 
     def _read(
@@ -217,7 +220,8 @@ class Readers(ABC):
                 "expected 'fail', 'skip' or 'side-output'"
             )
         paths = path if isinstance(path, str) else list(path)
-        source = load(Kind.CONNECTOR, connector)(paths, schema=schema, on_error=on_error, **options)
+        with made_by(verb):
+            source = load(Kind.CONNECTOR, connector)(paths, schema=schema, on_error=on_error, **options)
         kind = schema if isinstance(schema, type) else None
         source.produces_columns = type(schema).__module__.startswith("pyarrow")
         return self._begin(source, verb, uid or path_uid(verb, paths), kind)

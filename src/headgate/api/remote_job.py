@@ -73,8 +73,8 @@ class RunningJob(Protocol):
         """Have it go on at another parallelism."""
         ...
 
-    def cancel(self) -> None:
-        """End it now."""
+    def cancel(self, timeout_s: float | None = CANCEL_WAIT_S) -> None:
+        """End it now, and wait for that."""
         ...
 
 

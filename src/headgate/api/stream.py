@@ -16,6 +16,7 @@ from headgate.api.arguments import (
     check_columns,
     check_peers,
     check_timestamp,
+    made_by,
     path_uid,
     refuse_blocking,
 )
@@ -494,7 +495,8 @@ class DataStream(Operator, Generic[T]):
     def _write(
         self, connector: str, verb: str, path: str, uid: str | None, options: dict[str, Any]
     ) -> StreamSink:
-        sink = load(Kind.CONNECTOR, connector)(path, **options)
+        with made_by(verb):
+            sink = load(Kind.CONNECTOR, connector)(path, **options)
         sink.accepts_columns = connector == "parquet_sink"
         return self.sink_to(sink, uid=uid or path_uid(verb, path), name=verb)
 

@@ -46,9 +46,14 @@ class DriverRecords(DriverResults):
 
 
 class RecordPacker:
-    """Turns records into what msgpack holds; one for each writer."""
+    """Turns records into what msgpack holds; one for each writer.
 
-    def __init__(self) -> None:
+    Args:
+        verb: what the user wrote, for messages.
+    """
+
+    def __init__(self, verb: str = "collect") -> None:
+        self._verb = verb
         self._serializers: dict[type, tuple[bytes, TypeSerializer[Any]] | None] = {}
 
     def pack(self, value: Any) -> Any:
@@ -90,7 +95,7 @@ class RecordPacker:
         try:
             return _Ext(_PLAIN, encode_tagged(value))
         except UsageError:
-            raise _not_collectable(value) from None
+            raise _not_collectable(value, self._verb) from None
 
     def _serializer_of(self, kind: type) -> tuple[bytes, TypeSerializer[Any]] | None:
         if kind not in self._serializers:
@@ -157,11 +162,11 @@ def unpacked(data: bytes, class_of: Callable[[str], type] | None) -> list[Any]:
     return decoder.decode(data)
 
 
-def _not_collectable(value: Any) -> UsageError:
+def _not_collectable(value: Any, verb: str) -> UsageError:
     shown = repr(value)
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
     return UsageError(
-        f"collect() got a value of type {type(value).__qualname__} ({shown}), which no serializer knows; "
+        f"{verb}() got a value of type {type(value).__qualname__} ({shown}), which no serializer knows; "
         "expected plain values or records of them (dataclass, NamedTuple, msgspec.Struct, attrs class, "
         "pydantic model, Enum): map the records to these first"
     )

@@ -261,6 +261,6 @@ def rebuilt(record_type: type, records: list[Any]) -> list[Any]:
 def over_limit(limit: int) -> UsageError:
     """The refusal of one record too many."""
     return UsageError(
-        f"collect() got more than its limit of {limit} records; raise the limit, or write large results "
-        "with write_json or write_parquet"
+        f"collect() got more than its limit of {limit} records; look at fewer with take(n), or write "
+        "large results with write_json() or write_parquet()"
     )

@@ -13,7 +13,7 @@ from headgate.connectors.collected_records import DriverRecords, RecordPacker, p
 from headgate.connectors.collection import rebuilt
 
 
-def sample_sink(count: int, record_type: type | None = None) -> SampleSink:
+def sample_sink(count: int, record_type: type | None = None, verb: str = "take") -> SampleSink:
     """A sink for the first `count` records that come, of whichever subtask; all others it ignores.
 
     They must be made as those of `collect_sink`. Nothing of them is in a checkpoint: after a failure some
@@ -22,15 +22,16 @@ def sample_sink(count: int, record_type: type | None = None) -> SampleSink:
     Args:
         count: how many are enough.
         record_type: what to rebuild records as.
+        verb: what the user wrote, for messages.
     """
-    return SampleSink(count, record_type)
+    return SampleSink(count, record_type, verb)
 
 
 class SampleSink(Sink[Any]):
     """See :func:`sample_sink`."""
 
-    def __init__(self, count: int, record_type: type | None) -> None:
-        self.count, self.record_type = count, record_type
+    def __init__(self, count: int, record_type: type | None, verb: str) -> None:
+        self.count, self.record_type, self._verb = count, record_type, verb
         self._sample = DriverRecords()
 
     @property
@@ -46,7 +47,7 @@ class SampleSink(Sink[Any]):
 
     @override
     def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[Any]:
-        return SampleWriter(context, self.count)
+        return SampleWriter(context, self.count, self._verb)
 
     @override
     def describe(self) -> str:
@@ -56,9 +57,9 @@ class SampleSink(Sink[Any]):
 class SampleWriter(SinkWriter[Any]):
     """Tells the first records at once: who looks does not wait for a checkpoint."""
 
-    def __init__(self, context: SinkWriterContext, count: int) -> None:
+    def __init__(self, context: SinkWriterContext, count: int, verb: str) -> None:
         self._tell, self._left = context.tell, count
-        self._pack = RecordPacker().pack
+        self._pack = RecordPacker(verb).pack
 
     @override
     def write(self, records: Any) -> None:

@@ -169,3 +169,42 @@ def test_the_program_of_the_documentation_runs(spark: Any) -> None:
     scope = {"spark": spark}
     exec(compile(page.split("```python\n")[1].split("```")[0], "docs", "exec", dont_inherit=True), scope)
     assert scope["out"].count() == 10  # type: ignore[attr-defined]
+
+
+NAMES = ["a.b", "c`d", "`e`", "l.m.n`o", "f g", "h,i;{}()=", "n"]
+
+
+@pytest.mark.ci
+def test_any_name_of_a_column_goes_through(spark: Any, tmp_path: Path) -> None:
+    """Dots and backticks mean something to Spark where a column is asked for by its name."""
+    from pyspark.sql.types import StructType
+
+    schema = StructType()
+    for name in NAMES:
+        schema = schema.add(name, "long")
+    rows = [tuple(range(at, at + len(NAMES))) for at in range(3)]
+    frame = spark.createDataFrame(rows, schema)
+    env = environment(spark)
+    stream = env.from_spark(frame, uid="in")
+    assert sorted(stream.map(lambda row: [row[name] for name in NAMES]).collect()) == [list(r) for r in rows]
+    for given in (None, schema):
+        out = stream.to_dataframe(given)
+        assert (out.columns, sorted(map(tuple, out.collect()))) == (NAMES, rows)
+    seen: list[Any] = []
+    for number, given in enumerate((None, schema)):
+        stream.to_spark(
+            lambda found, epoch: seen.extend((found.columns, tuple(row)) for row in found.collect()),
+            uid=f"out-{number}",
+            schema=given,
+        )
+    env.execute()
+    assert sorted(seen) == sorted((NAMES, row) for row in rows + rows)
+    keyed = stream.key_by("a.b").process(Named(), uid="named")
+    assert sorted(keyed.collect()) == [(0, 0), (1, 1), (2, 2)]
+
+
+class Named(hg.KeyedProcessFunction[int, Any, tuple[int, int]]):
+    """Tells the key and the field that it was made of."""
+
+    def process(self, record: Any, ctx: hg.KeyedContext[int]) -> Any:
+        yield ctx.key, record["a.b"]

@@ -258,7 +258,7 @@ def typed(**kinds: t.DataType) -> TypedRows:
     for name, kind in kinds.items():
         schema.add(name, kind, nullable=name != "id")
     shown = {name: kind.simpleString() for name, kind in kinds.items()}
-    return TypedRows(arrow_schema(schema), shown, frozenset({"id"} & kinds.keys()))
+    return TypedRows(arrow_schema(schema), shown, frozenset({"id"} & kinds.keys()), "to_spark")
 
 
 def test_rows_become_columns_of_the_schema() -> None:

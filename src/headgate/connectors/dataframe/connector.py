@@ -21,10 +21,12 @@ class DataFrameConnector(ABC):
         lasting_folder: set before :meth:`prepare`: a folder that outlives the run and may not exist yet; None
             where nothing does.
         leaves_output: whether what is staged is what the program gets, and stays behind the job.
+        verb: what the program wrote, for messages.
     """
 
     lasting_folder: str | None = None
     leaves_output: bool = True
+    verb: str = "from_spark"
 
     @abstractmethod
     def prepare(self, spark: SparkSession, folder: str) -> None:

@@ -27,10 +27,13 @@ class TypedRows:
         schema: see :func:`headgate.connectors.dataframe.types.arrow_schema`.
         shown: column -> its type as the user wrote it.
         required: columns that may not be null.
+        verb: what the user wrote, for messages.
     """
 
-    def __init__(self, schema: pa.Schema, shown: Mapping[str, str], required: frozenset[str]) -> None:
-        self.schema, self._shown, self._required = schema, dict(shown), required
+    def __init__(
+        self, schema: pa.Schema, shown: Mapping[str, str], required: frozenset[str], verb: str
+    ) -> None:
+        self.schema, self._shown, self._required, self._verb = schema, dict(shown), required, verb
 
     def batch_of(self, records: Any) -> pa.RecordBatch:
         """A batch of the schema.
@@ -60,7 +63,7 @@ class TypedRows:
         names = self.schema.names
         if sorted(batch.schema.names) != sorted(names):
             raise UsageError(
-                f"a batch for to_dataframe() has the columns {', '.join(batch.schema.names)}; expected "
+                f"a batch for {self._verb}() has the columns {', '.join(batch.schema.names)}; expected "
                 f"{', '.join(names)}, as its schema says"
             )
         columns = [self._cast(batch.column(field.name), field) for field in self.schema]
@@ -89,7 +92,7 @@ class TypedRows:
         if type(record) is tuple:
             if len(record) != len(names):
                 raise UsageError(
-                    f"a record for to_dataframe() is a tuple of {len(record)} values ({_short(record)}); "
+                    f"a record for {self._verb}() is a tuple of {len(record)} values ({_short(record)}); "
                     f"expected {len(names)}: {', '.join(names)}"
                 )
             return dict(zip(names, record, strict=True))
@@ -97,7 +100,7 @@ class TypedRows:
         unknown = next((name for name in fields if name not in self._shown), None)
         if unknown is not None:
             raise UsageError(
-                f"a record for to_dataframe() has a field {unknown!r} that its schema has not; expected "
+                f"a record for {self._verb}() has a field {unknown!r} that its schema has not; expected "
                 f"{', '.join(names)}; add it to the schema, or map the records"
             )
         return fields
@@ -122,7 +125,7 @@ class TypedRows:
 
     def _misfit(self, name: str, value: Any, why: str) -> UsageError:
         return UsageError(
-            f"column {name!r} of to_dataframe() got {_short(value)}; expected {self._shown[name]} ({why}); "
+            f"column {name!r} of {self._verb}() got {_short(value)}; expected {self._shown[name]} ({why}); "
             "convert the records, or change the schema"
         )
 

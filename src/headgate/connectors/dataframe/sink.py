@@ -51,6 +51,7 @@ class DataFrameSink(Sink[Any], DataFrameConnector):
     """See :func:`dataframe_sink`."""
 
     accepts_columns = True
+    verb = "to_dataframe"
 
     def __init__(self, schema: StructType | str | None) -> None:
         self._schema = schema
@@ -111,7 +112,7 @@ class DataFrameSink(Sink[Any], DataFrameConnector):
         check_types(schema, "to_dataframe")
         shown = {field.name: field.dataType.simpleString() for field in schema}
         required = frozenset(field.name for field in schema if not field.nullable)
-        return TypedRows(arrow_schema(schema), shown, required)
+        return TypedRows(arrow_schema(schema), shown, required, "to_dataframe")
 
     def _columns_found(self) -> StructType:
         """The columns of all files, which Spark would look for with a job of its own."""

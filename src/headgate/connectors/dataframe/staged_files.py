@@ -92,8 +92,19 @@ def stage(
     columns = arrow_schema(frame.schema).serialize().to_pybytes()
     into = Target(str(Path(folder).absolute()), columns, max_rows_per_file, max_bytes_per_file, durable)
     write = _writing_function(astuple(into), tuple(sys.path))
-    found = frame.mapInArrow(write, _ROW_TYPES).collect()
+    found = _plainly_named(frame).mapInArrow(write, _ROW_TYPES).collect()
     return [StagedFile(**row.asDict()) for row in found]
+
+
+def _plainly_named(frame: DataFrame) -> DataFrame:
+    """The same columns, under names that PySpark can be given.
+
+    It takes each column by its name, as if a dot led into a struct and a backtick quoted. Whoever writes the
+    rows knows the columns by their places.
+    """
+    if not any(mark in name for name in frame.columns for mark in ".`"):
+        return frame
+    return frame.toDF(*(f"_{place}" for place in range(len(frame.columns))))
 
 
 def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.RecordBatch]:
@@ -268,7 +279,7 @@ def _write_file(
         measured = _Measured(file)
         with pa.ipc.new_file(pa.PythonFile(measured, mode="w"), schema) as writer:
             for batch in batches:
-                writer.write_batch(batch.cast(schema))
+                writer.write_batch(batch.rename_columns(schema.names).cast(schema))
                 rows += batch.num_rows
         file.flush()
         if durable:

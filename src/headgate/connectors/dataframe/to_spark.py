@@ -58,6 +58,7 @@ class SparkSink(Sink[Any], DataFrameConnector):
 
     accepts_columns = True
     leaves_output = False
+    verb = "to_spark"
 
     def __init__(self, writer: EpochWriter, schema: StructType | str | None) -> None:
         self.guarantee = writer.guarantee
@@ -164,4 +165,4 @@ def _typed_rows(schema: StructType) -> TypedRows:
     check_types(schema, "to_spark")
     shown = {field.name: field.dataType.simpleString() for field in schema}
     required = frozenset(field.name for field in schema if not field.nullable)
-    return TypedRows(arrow_schema(schema), shown, required)
+    return TypedRows(arrow_schema(schema), shown, required, "to_spark")

@@ -50,7 +50,7 @@ class CsvDecoder:
     ) -> None:
         if not has_header and make.names is None:
             raise UsageError(
-                "csv_source got header=False without a schema; expected a schema that names the fields"
+                "header=False leaves the fields of a CSV file without names; give a schema that names them"
             )
         # The module's own limit of 128 KiB for a field is the process's, so it is only ever raised.
         csv.field_size_limit(max(csv.field_size_limit(), RECORD_BYTES_MAX))

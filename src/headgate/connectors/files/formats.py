@@ -147,6 +147,4 @@ class ParquetSource(FilesSource[Any]):
         for path in expand(self.paths, self.file_format):
             missing = missing_columns(path, self.columns)
             if missing:
-                raise UsageError(
-                    f"{path!r} has no column {missing[0]!r}; correct parquet_source(columns=...)"
-                )
+                raise UsageError(f"{path!r} has no column {missing[0]!r}; correct columns=...")

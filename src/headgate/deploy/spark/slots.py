@@ -183,7 +183,7 @@ def too_few(need: Need, available: int, taken: int, master: str) -> str:
         >>> too_few(Need(2, 1), 2, 0, "local[2]")
         "the job needs 3 task slots (2 for its workers and 1 reserved for Spark's own tasks), and Spark at \
 local[2] has 2; open the session with master local[3] (headgate run --master 'local[3]'), or lower the \
-parallelism to 1"
+parallelism from 2 to 1"
     """
     parts = f"{need.gang} for its workers and {need.reserved} reserved for Spark's own tasks"
     needs = f"{need.total} task slots ({parts})"
@@ -195,7 +195,12 @@ parallelism to 1"
     else:
         mend = f"give the application more cores or executors ({more} slots in all)"
     if left >= 1:
-        mend += f", or lower the parallelism to {left}"
+        near = 2 * left >= need.gang
+        mend += (
+            f", or lower the parallelism from {need.gang} to {left}"
+            if near
+            else (f"; as it is, Spark has room for a parallelism of {left} in place of {need.gang}")
+        )
     elif need.reserved and available - taken >= need.gang:
         mend += f", or set {RESERVED_SLOTS.key}=0"
     return f"the job needs {needs}, and Spark at {master} {has}; {mend}"

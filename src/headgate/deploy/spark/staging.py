@@ -236,10 +236,9 @@ def staging_root(job: JobSpec, local: bool) -> Path:
         return Path(local_path(uri)).absolute()
     if local:
         return Path(tempfile.gettempdir())
-    raise UsageError(
-        "from_spark() and to_dataframe() on a cluster need a folder that the driver and all workers share; "
-        f"set {o.SPARK_STAGING_DIR.key}"
-    )
+    verbs = sorted({f"{part.verb}()" for part in connectors_of(job).values()})
+    what = f"{' and '.join(verbs)} on a cluster need{'s' if len(verbs) == 1 else ''}"
+    raise UsageError(f"{what} a folder that the driver and all workers share; set {o.SPARK_STAGING_DIR.key}")
 
 
 def _remove_if_empty(folder: Path) -> None:
