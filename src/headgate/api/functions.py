@@ -123,7 +123,7 @@ class RichFunction:
     def open(self, context: RuntimeContext) -> None:
         """Set up what cannot be shipped (connections, models).
 
-        Operator state is restored and can be read and changed. Keyed state cannot: there is no current
+        Operator state is restored and can be read and changed. Keyed state is refused: there is no current
         key yet.
         """
 
@@ -136,7 +136,13 @@ class ProcessFunction(RichFunction, ABC, Generic[I, O]):
 
     @abstractmethod
     def process(self, record: I, ctx: Any) -> Iterable[O] | None:
-        """Handle one record; yield or return the outputs (None means none)."""
+        """Handle one record; yield or return the outputs.
+
+        Returns:
+            a series of outputs, such as a list or what a generator gives; None, ``[]`` and ``()`` are no
+            output. One record that is returned instead of yielded (a number, an object with fields, text,
+            a dict, a tuple with elements) is refused: it would be taken apart, or cannot be gone through.
+        """
 
 
 class KeyedProcessFunction(RichFunction, ABC, Generic[K, I, O]):
@@ -153,9 +159,12 @@ class KeyedProcessFunction(RichFunction, ABC, Generic[K, I, O]):
 
     @abstractmethod
     def process(self, record: I, ctx: KeyedContext[K]) -> Iterable[O] | None:
-        """Handle one record; yield or return the outputs (None means none).
+        """Handle one record; yield or return the outputs.
 
         The record may be a view of a columnar batch; keeping it is allowed.
+
+        Returns:
+            as for :meth:`ProcessFunction.process`.
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:

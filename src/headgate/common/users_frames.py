@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import sysconfig
 import traceback
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from headgate.common.texts import shortened
@@ -86,6 +88,22 @@ def users_line(error: BaseException) -> str | None:
             own = own if file.startswith((*_STANDARD_LIBRARY, *_INSTALLED)) else any_other
         trace = trace.tb_next
     return own or any_other
+
+
+def calling_line() -> str:
+    """File and line of the program's innermost frame that this is called under; empty: there is none.
+
+    Example:
+        >>> calling_line()
+        '<doctest headgate.common.users_frames.calling_line[0]>:1'
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((*_OURS, *_STANDARD_LIBRARY, *_INSTALLED)):
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def told_with_line(error: BaseException) -> str:

@@ -16,8 +16,6 @@ from headgate.common.interruptions import is_about_the_process, let_pass
 from headgate.common.users_frames import is_standard_library, users_line, users_traceback
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
-from headgate.records.row_batch import field_getter
-from headgate.records.selectors import KeySelector
 from headgate.state.backend import PendingSnapshot, StoredValue
 from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it
 from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
@@ -281,24 +279,6 @@ def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
         if not has_user_frame(error.__traceback__):
             raise
         raise user_error(context, error, NoRecord(doing)) from None
-
-
-def keys_blamed(
-    context: OperatorContext, batch: Batch, selector: KeySelector, compute: Callable[[], Any]
-) -> Any:
-    """`compute()`, which reads the keys of a batch; should a record have none, that record is named."""
-    try:
-        return compute()
-    except HeadgateError:
-        raise
-    except BaseException as raised:
-        let_pass(raised)
-        for record in batch.rows():
-            try:
-                field_getter(selector, record)(record)
-            except BaseException as error:
-                raise user_error(context, error, record) from None
-        raise
 
 
 def has_user_frame(trace: TracebackType | None) -> bool:

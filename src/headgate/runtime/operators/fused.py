@@ -64,6 +64,8 @@ class FusedOperator(Operator):
             loop(rows, out.append, origins.append, self._functions)
         except BaseException as error:
             culprit, record = self._culprit(error, indexed)
+            if self._kinds[culprit] == FLAT_MAP and type(error) is TypeError:
+                _say_what_was_expected(error)
             raise user_error(self._contexts[culprit], error, record) from None
         return out, origins
 
@@ -85,6 +87,18 @@ class FusedOperator(Operator):
             return 0, None
         index, record = line_owner(self._kinds, indexed).get(trace.tb_lineno, (0, "r0"))
         return index, trace.tb_frame.f_locals.get(record)
+
+
+def _say_what_was_expected(error: TypeError) -> None:
+    """Where the loop itself could not go through what a function gave, that is no word about the function."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    inside = trace is not None and trace.tb_frame.f_code.co_filename.startswith("<headgate loop")
+    given, is_not, rest = str(error).partition(" object is not iterable")
+    if inside and is_not and not rest:
+        kind = "None" if given == "'NoneType'" else f"one {given.strip(chr(39))}"
+        error.args = (f"flat_map()'s function returned {kind}; yield the outputs, or return a list of them",)
 
 
 def _file_name(kinds: tuple[str, ...], indexed: bool) -> str:

@@ -31,7 +31,7 @@ from headgate.runtime.operators.base import (
     Operator,
     OperatorContext,
     PendingState,
-    keys_blamed,
+    has_user_frame,
     user_error,
 )
 from headgate.runtime.operators.firing import Firing, Slice
@@ -45,7 +45,14 @@ from headgate.runtime.operators.keyed_state import (
     ttl_statistics,
 )
 from headgate.runtime.operators.operator_state import FunctionState
-from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
+from headgate.runtime.operators.outputs import SideBuffer, checked_kind, checked_outputs
+from headgate.runtime.operators.wrong_use import (
+    NO_EVENT_TIME,
+    before_any_key,
+    keys_blamed,
+    refuse_keys,
+    with_event_time_hint,
+)
 from headgate.state.backend import MigrationProgress, StoredValue
 from headgate.state.ttl.expiry import TtlStatistics
 
@@ -71,6 +78,8 @@ class Timers:
 
     def register_event_time(self, timestamp: int) -> None:
         """See `api.functions.TimerService`."""
+        if timestamp is None:
+            raise TypeError(f"a timer is registered for None: {NO_EVENT_TIME}")
         self.event.register(timestamp, self._ctx.key)
 
     def register_processing_time(self, timestamp: int) -> None:
@@ -160,7 +169,8 @@ class KeyedProcessOperator(Operator):
             setattr(self._function, name, handle)
         self._own = self._state_type(where, self._function)
         self._restore_time()
-        self._function.open(where)
+        with before_any_key(where, self._function, self._backend.handles):
+            self._function.open(where)
 
     def _restore_time(self) -> None:
         """Event time goes on where the snapshot was taken, which may be in the middle of firing."""
@@ -501,11 +511,15 @@ class _Run:
                 operator._bound,
                 self._row_class,
                 sys.getrefcount,
-                checked_outputs,
+                checked_kind,
                 self._at,
             )
         except BaseException as error:
-            raise user_error(operator.context, error, self._record(self._at[0])) from None
+            record = self._record(self._at[0])
+            if isinstance(error, TypeError) and not has_user_frame(error.__traceback__):
+                refuse_keys(operator.context, operator._key, (record,))
+            with_event_time_hint(error, operator._ctx.timestamp)
+            raise user_error(operator.context, error, record) from None
         self._out.records.extend(fresh)
         return position
 

@@ -67,7 +67,7 @@ def loop_source(shape: LoopShape) -> str:
         "result = process(row, ctx)",
         "if result is not None:",
         "    if result.__class__ is not known:",
-        "        checked(result); known = result.__class__",
+        "        known = checked(result)",
         "    extend(result)",
     ]
     for n in range(shape.eager):

@@ -16,21 +16,36 @@ _ONE_RECORD = (tuple, str, bytes, dict, Row)
 
 
 def checked_outputs(result: Any, giver: str = "process()") -> Any:
-    """`result`, if it is a series of outputs.
+    """`result`, if it is a series of outputs; an empty tuple is one without any.
 
     Args:
         result: what the user's function gave.
         giver: what that was.
 
     Raises:
-        TypeError: it looks like one record that was returned instead of yielded.
+        TypeError: it is, or looks like, one record that was returned instead of yielded.
     """
+    checked_kind(result, giver)
+    return result
+
+
+def checked_kind(result: Any, giver: str = "process()") -> type | None:
+    """The class of `result` if all its instances are series of outputs; None: others are to be checked.
+
+    Raises:
+        TypeError: see :func:`checked_outputs`.
+    """
+    kind: type = result.__class__
+    if kind is tuple and not result:
+        return None
     if isinstance(result, _ONE_RECORD):
         raise TypeError(
-            f"{giver} returned one {type(result).__name__}, which would be taken apart into its elements; "
+            f"{giver} returned one {kind.__name__}, which would be taken apart into its elements; "
             "yield it, or return a list of outputs"
         )
-    return result
+    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+        raise TypeError(f"{giver} returned one {kind.__name__}; yield it, or return a list of outputs")
+    return kind
 
 
 class SideBuffer:

@@ -3,10 +3,10 @@
 Its state is where the class declares it, as attributes of the instance; which object is there depends on the
 side that is being processed:
 
-    attribute            main side, timers, open()    broadcast side    apply_to_all_keys()
-    broadcast state      read-only                    live              live
-    keyed state          live                         refused           live
-    operator list state  live                         live              live
+    attribute            main side, timers    open()       broadcast side    apply_to_all_keys()
+    broadcast state      read-only            read-only    live              live
+    keyed state          live                 refused      refused           live
+    operator list state  live                 live         live              live
 
 So a rule costs nothing per record: attributes are exchanged per run of records.
 """

@@ -24,7 +24,8 @@ from headgate.runtime.operators.base import (
     user_error,
 )
 from headgate.runtime.operators.operator_state import FunctionState
-from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
+from headgate.runtime.operators.outputs import SideBuffer, checked_kind
+from headgate.runtime.operators.wrong_use import with_event_time_hint
 from headgate.state.snapshots import OperatorSubtaskState
 
 
@@ -90,7 +91,7 @@ class ProcessOperator(Operator):
         origins: list[int] = []
         times = None if batch.timestamps is None else batch.timestamps.tolist()
         marks = None if batch.watermarks is None else batch.watermarks.tolist()
-        ctx, row = self._ctx, None
+        ctx, row, known = self._ctx, None, None
         ctx.timestamp = ctx.watermark = None
         try:
             for index, row in enumerate(batch.rows()):
@@ -98,9 +99,12 @@ class ProcessOperator(Operator):
                     ctx.timestamp, ctx.watermark = times[index], marks[index]
                 result = call(row, ctx)
                 if result is not None:
-                    out.extend(checked_outputs(result))
+                    if result.__class__ is not known:
+                        known = checked_kind(result)
+                    out.extend(result)
                     origins.extend([index] * (len(out) - len(origins)))
         except BaseException as error:
+            with_event_time_hint(error, ctx.timestamp)
             raise user_error(self.context, error, row) from None
         if out:
             at = np.array(origins, dtype=np.int64)
