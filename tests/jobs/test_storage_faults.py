@@ -53,7 +53,7 @@ class Fault:
 
         for method in ("create", "create_if_absent"):
             monkeypatch.setattr(LocalDisk, method, self._watched(getattr(LocalDisk, method)))
-        monkeypatch.setattr(local.os, self.call, refusing)
+        monkeypatch.setattr(local.system, self.call, refusing)
 
     def _watched(self, method: Any) -> Any:
         def call(disk: LocalDisk, name: str, data: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any, Final
 from headgate.api.executor import Executor, JobControl, JobResult, JobSpec, JobStatus, Then
 from headgate.api.showing import cell, html_facts, html_table
 from headgate.common import options as o
+from headgate.common.durable import clock
 from headgate.common.errors import HeadgateError, OperatingError, TerminatedError, UsageError
 
 CANCEL_WAIT_S: Final = 60.0
@@ -264,7 +264,7 @@ class JobHandle:
     def _asked(self, ask: Callable[[JobControl, Then], None], timeout_s: float | None) -> Any:
         """The answer; the time limit is for the job's beginning and the answer together."""
         answer: Future[Any] = Future()
-        until = None if timeout_s is None else time.monotonic() + timeout_s
+        until = None if timeout_s is None else clock.monotonic() + timeout_s
         control = self._control.result(timeout_s)
 
         def then(found: Any, error: HeadgateError | None) -> None:
@@ -274,7 +274,7 @@ class JobHandle:
                 answer.set_exception(error)
 
         ask(control, then)
-        return answer.result(None if until is None else max(0.0, until - time.monotonic()))
+        return answer.result(None if until is None else max(0.0, until - clock.monotonic()))
 
     def _refuse_questions(self, cause: BaseException) -> None:
         if not self._control.done():

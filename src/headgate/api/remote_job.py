@@ -8,7 +8,6 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode, urlsplit
@@ -17,6 +16,7 @@ from headgate.api.executor import JobStatus
 from headgate.api.job_handle import CANCEL_WAIT_S
 from headgate.common import errors
 from headgate.common.decoders import converter
+from headgate.common.durable import clock
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
 from headgate.common.job_files import JobFile, KnownJob, known_jobs
 from headgate.common.key_text import key_text
@@ -203,10 +203,10 @@ class RemoteJob:
         return self._ask("GET", f"{path}?{urlencode({'key': key_text(key)})}")
 
     def _do(self, what: str, wish: Mapping[str, Any], timeout_s: float | None) -> Any:
-        until = None if timeout_s is None else time.monotonic() + timeout_s
+        until = None if timeout_s is None else clock.monotonic() + timeout_s
         operation = self._ask("POST", f"/v1/{what}", wish)
         while operation["state"] == "running":
-            left = POLL_S if until is None else min(POLL_S, until - time.monotonic())
+            left = POLL_S if until is None else min(POLL_S, until - clock.monotonic())
             if left < 0:
                 raise TimeoutError(
                     f"the {what} of job {self.name!r} goes on after {timeout_s:g} s of waiting"

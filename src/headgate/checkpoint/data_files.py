@@ -5,8 +5,6 @@ Large files pass through in pieces, both ways; they are never in memory as a who
 
 from __future__ import annotations
 
-import os
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -16,6 +14,8 @@ from typing import Final
 from headgate.checkpoint.copied_disk import best_of
 from headgate.checkpoint.local_copies import CopyFolder
 from headgate.checkpoint.storage.base import RandomAccess
+from headgate.common.durable import crc32 as crc32_of
+from headgate.common.durable import link, open_new, replace, unlink
 from headgate.common.errors import DamagedFileError, StorageError
 from headgate.common.ports import Disk
 from headgate.state.snapshots import FileRange, Inline, StateHandle
@@ -80,7 +80,7 @@ def _measured(name: str, sections: Iterable[Iterable[Part]], ranges: list[FileRa
     for parts in sections:
         crc32 = length = 0
         for part in parts:
-            crc32 = zlib.crc32(part, crc32)
+            crc32 = crc32_of(part, crc32)
             length += memoryview(part).nbytes
             yield part
         ranges.append(FileRange(name, offset, length, crc32))
@@ -141,7 +141,7 @@ def _read(disk: Disk, handle: FileRange) -> bytes:
         raise _missing(where, handle) from None
     if len(data) != handle.length:
         raise _truncated(where, handle.offset + len(data), handle)
-    if zlib.crc32(data) != handle.crc32:
+    if crc32_of(data) != handle.crc32:
         raise _damaged(where, handle)
     return data
 
@@ -166,7 +166,7 @@ def verified_pieces(disk: Disk, handle: StateHandle) -> Iterator[bytes]:
             raise _missing(where, handle) from None
         if not piece:
             raise _truncated(where, handle.offset + done, handle)
-        crc32 = zlib.crc32(piece, crc32)
+        crc32 = crc32_of(piece, crc32)
         done += len(piece)
         yield piece
     if crc32 != handle.crc32:
@@ -202,10 +202,10 @@ def _copy(disk: Disk, handle: StateHandle, target: Path) -> None:
         return
     unverified = target.with_name(f"{target.name}.unverified")
     try:
-        with unverified.open("wb") as file:
+        with open_new(unverified, exclusive=False) as file:
             for piece in verified_pieces(disk, handle):
                 file.write(piece)
-        unverified.replace(target)
+        replace(unverified, target)
     except OSError as error:
         raise StorageError(
             f"cannot copy a checkpoint's file to {target}: {error.strerror or error}; check the local disk "
@@ -213,7 +213,7 @@ def _copy(disk: Disk, handle: StateHandle, target: Path) -> None:
         ) from error
     finally:
         with suppress(OSError):
-            unverified.unlink(missing_ok=True)
+            unlink(unverified, missing_ok=True)
 
 
 def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
@@ -223,7 +223,7 @@ def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
         if path is None:
             return False
         verify_handle(copies, handle)
-        os.link(path, target)
+        link(path, target)
     except OSError:  # another device, or a file system without links
         return False
     return True

@@ -16,7 +16,6 @@ import logging
 import os
 import re
 import secrets
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import BinaryIO, Final
 from headgate.checkpoint.layout import checkpoint_of, job_folder
 from headgate.checkpoint.storage.base import TEMPORARY_PREFIX
 from headgate.checkpoint.storage.local import LocalDisk
+from headgate.common.durable import link, open_new, remove_folder, replace, touch, unlink
 from headgate.common.ids import JobId
 from headgate.common.processes import process_lives
 from headgate.common.stored_paths import inside
@@ -108,7 +108,7 @@ class LocalCopies:
     def delete(self, name: str) -> None:
         """The file is not wanted any more, as its checkpoint was given up."""
         with suppress(OSError):
-            inside(self._own.root, name, "a local copy").unlink(missing_ok=True)
+            unlink(inside(self._own.root, name, "a local copy"), missing_ok=True)
 
     def completed(self, checkpoint: int) -> None:
         """`checkpoint` is the newest complete one: what neither it nor a later one refers to goes."""
@@ -122,18 +122,18 @@ class LocalCopies:
 
     def remove(self) -> None:
         """The job is over; the last worker of the machine takes everything with it."""
-        shutil.rmtree(self._own.root, ignore_errors=True)
+        remove_folder(self._own.root)
         with suppress(OSError):
-            self._marker.unlink(missing_ok=True)
+            unlink(self._marker, missing_ok=True)
         if not _living(self._folder):
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_folder(self._folder)
 
     def _sign_in(self) -> None:
         for attempt in range(3):
             # Somebody may take the folder for abandoned as long as no process has signed in.
             try:
                 self._marker.parent.mkdir(parents=True, exist_ok=True)
-                self._marker.touch()
+                touch(self._marker)
             except FileNotFoundError:
                 if attempt == 2:
                     raise
@@ -168,7 +168,7 @@ class _Copy:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if source is None or not _linked(source, self._temporary):
-                self._file = self._temporary.open("xb", buffering=0)
+                self._file = open_new(self._temporary, buffering=0)
         except OSError as error:
             self.error = error
 
@@ -184,7 +184,7 @@ class _Copy:
         self._close()
         if self.error is None:
             try:
-                self._temporary.replace(self.path)
+                replace(self._temporary, self.path)
             except OSError as error:
                 self.error = error
 
@@ -192,7 +192,7 @@ class _Copy:
         """Leave nothing but a copy that was kept."""
         self._close()
         with suppress(OSError):
-            self._temporary.unlink(missing_ok=True)
+            unlink(self._temporary, missing_ok=True)
 
     def _write(self, file: BinaryIO, part: Part) -> None:
         rest = memoryview(part).cast("B")
@@ -212,7 +212,7 @@ class _Copy:
 
 def _linked(source: Path, target: Path) -> bool:
     try:
-        os.link(source, target)
+        link(source, target)
     except OSError:  # another device, or a file system without links
         return False
     return True
@@ -232,7 +232,7 @@ def remove_abandoned_copies(root: Path, host: str, mine: Path) -> list[Path]:
     for folder in sorted(root.glob(f"headgate-copies-{host}-*")):
         if folder == mine or _living(folder):
             continue
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
         found.append(folder)
     return found
 

@@ -12,7 +12,6 @@ checkpoint the generation in its job's log, on a savepoint the file `_claimed` i
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable
 from typing import Final
 
@@ -26,6 +25,7 @@ from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.entries import Completed, digest
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.decoders import msgpack_decoder
+from headgate.common.durable import crc32 as crc32_of
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
@@ -74,7 +74,7 @@ _decoder: Final = msgpack_decoder(Deed)
 def encode_deed(deed: Deed) -> bytes:
     """The bytes of a deed's file."""
     body = msgspec.msgpack.encode(deed)
-    return _HEADER.pack(_MAGIC, _VERSION, len(body), zlib.crc32(body)) + body
+    return _HEADER.pack(_MAGIC, _VERSION, len(body), crc32_of(body)) + body
 
 
 def decode_deed(data: bytes, where: str) -> Deed:
@@ -86,7 +86,7 @@ def decode_deed(data: bytes, where: str) -> Deed:
     body = data[_HEADER.size :]
     if len(data) >= _HEADER.size and data[: len(_MAGIC)] == _MAGIC:
         _, version, length, crc32 = _HEADER.unpack_from(data)
-        if version == _VERSION and len(body) == length and zlib.crc32(body) == crc32:
+        if version == _VERSION and len(body) == length and crc32_of(body) == crc32:
             try:
                 return _decoder.decode(body)
             except UNDECODABLE as error:

@@ -13,7 +13,6 @@ import os
 import secrets
 import socket
 import stat
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ import msgspec
 
 from headgate.common.children import hide
 from headgate.common.decoders import json_decoder
+from headgate.common.durable import clock, replace, system, unlink
 from headgate.common.errors import StorageError
 from headgate.common.processes import process_lives
 from headgate.common.stored_paths import inside
@@ -84,7 +84,7 @@ class KnownJob:
 
     def forget(self) -> None:
         """Remove the file."""
-        self.path.unlink(missing_ok=True)
+        unlink(self.path, missing_ok=True)
 
 
 _job_files: Final = json_decoder(JobFile)
@@ -126,15 +126,15 @@ class PublishedJob:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Owner and mode are settled before there is anything to read in it.
-            self._descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            self._descriptor = system.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
-                os.fchmod(self._descriptor, 0o600)
+                system.fchmod(self._descriptor, 0o600)
                 _lock(self._descriptor, fcntl.LOCK_EX)
-                os.write(self._descriptor, msgspec.json.encode(job))
-                unfinished.replace(self._path)
+                system.write(self._descriptor, msgspec.json.encode(job))
+                replace(unfinished, self._path)
             except OSError:
-                os.close(self._descriptor)
-                unfinished.unlink(missing_ok=True)
+                system.close(self._descriptor)
+                unlink(unfinished, missing_ok=True)
                 raise
         except (OSError, RuntimeError) as error:
             raise StorageError(
@@ -153,9 +153,9 @@ class PublishedJob:
             with contextlib.suppress(FileNotFoundError):
                 # Drivers of one job that replace each other share the path.
                 if os.path.samestat(self._path.lstat(), os.fstat(self._descriptor)):
-                    self._path.unlink()
+                    unlink(self._path)
         finally:
-            os.close(self._descriptor)
+            system.close(self._descriptor)
 
 
 def known_jobs() -> list[KnownJob]:
@@ -166,7 +166,7 @@ def known_jobs() -> list[KnownJob]:
 
 def forget_old() -> None:
     """Remove the files of drivers that died long ago and that nobody asked for."""
-    oldest_ms = (time.time() - FORGOTTEN_AFTER_S) * 1000
+    oldest_ms = (clock.time() - FORGOTTEN_AFTER_S) * 1000
     for job in known_jobs():
         if job.gone and job.file.started_ms < oldest_ms:
             job.forget()
@@ -174,7 +174,7 @@ def forget_old() -> None:
 
 def _read(path: Path) -> KnownJob | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = system.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return None  # removed meanwhile, or somebody else's
     try:
@@ -186,7 +186,7 @@ def _read(path: Path) -> KnownJob | None:
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     finally:
-        os.close(descriptor)
+        system.close(descriptor)
 
 
 def _gone(file: JobFile, descriptor: int) -> bool:

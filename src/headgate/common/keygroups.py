@@ -16,8 +16,8 @@ import struct
 import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from zlib import crc32
 
+from headgate.common.durable import crc32
 from headgate.common.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, cast
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.common.durable import crc32
 from headgate.common.errors import UsageError
 from headgate.common.keygroups import key_hash
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import socket
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -20,6 +18,7 @@ from typing import Final
 import msgspec
 
 from headgate.common.decoders import json_decoder
+from headgate.common.durable import clock, replace, system, token, unlink
 from headgate.common.processes import process_lives
 
 _SUFFIX: Final = ".json"
@@ -67,7 +66,7 @@ class Occupancy:
 
     def __init__(self, folder: Path, me: Occupant) -> None:
         self._folder, self._me = folder, me
-        self._path = folder / f"{me.job_id}-{secrets.token_hex(4)}{_SUFFIX}"
+        self._path = folder / f"{me.job_id}-{token(4)}{_SUFFIX}"
         self._descriptor: int | None = None
 
     def enter(self, look: Callable[[Sequence[Occupant]], None]) -> None:
@@ -81,7 +80,7 @@ class Occupancy:
         """
         while True:
             self._folder.mkdir(parents=True, exist_ok=True)
-            gate = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            gate = system.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 _wait_for(gate)
                 if not self._is(gate):
@@ -90,7 +89,7 @@ class Occupancy:
                 self._descriptor = self._written()
                 return
             finally:
-                os.close(gate)
+                system.close(gate)
 
     def leave(self) -> None:
         """It is used no more; without having entered this does nothing."""
@@ -99,10 +98,10 @@ class Occupancy:
             return
         with contextlib.suppress(OSError):
             if os.path.samestat(self._path.lstat(), os.fstat(descriptor)):
-                self._path.unlink()
-        os.close(descriptor)
+                unlink(self._path)
+        system.close(descriptor)
         with contextlib.suppress(OSError):  # others use it
-            self._folder.rmdir()
+            system.rmdir(self._folder)
 
     def _is(self, gate: int) -> bool:
         try:
@@ -113,14 +112,14 @@ class Occupancy:
     def _written(self) -> int:
         """Descriptor of this job's file, locked."""
         unfinished = self._path.with_name(f".{self._path.name}")
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        descriptor = system.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             _locked(descriptor, fcntl.LOCK_EX)
-            os.write(descriptor, msgspec.json.encode(self._me))
-            unfinished.replace(self._path)
+            system.write(descriptor, msgspec.json.encode(self._me))
+            replace(unfinished, self._path)
         except OSError:
-            os.close(descriptor)
-            unfinished.unlink(missing_ok=True)
+            system.close(descriptor)
+            unlink(unfinished, missing_ok=True)
             raise
         return descriptor
 
@@ -141,7 +140,7 @@ def occupants_of(folder: Path) -> list[Occupant]:
 
 def _read(path: Path) -> Occupant | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = system.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return None  # it left meanwhile
     try:
@@ -151,11 +150,11 @@ def _read(path: Path) -> Occupant | None:
         if not (here and not process_lives(occupant.pid)) and _locked(descriptor):
             return occupant
         if here:  # of other machines the lock may not be seen
-            path.unlink(missing_ok=True)
+            unlink(path, missing_ok=True)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     finally:
-        os.close(descriptor)
+        system.close(descriptor)
     return None
 
 
@@ -172,6 +171,6 @@ def _locked(descriptor: int, kind: int = fcntl.LOCK_SH) -> bool:
 
 def _wait_for(gate: int) -> None:
     """Until nobody else is entering, or for a while."""
-    until = time.monotonic() + _GATE_S
-    while _locked(gate, fcntl.LOCK_EX) and time.monotonic() < until:
-        time.sleep(0.01)
+    until = clock.monotonic() + _GATE_S
+    while _locked(gate, fcntl.LOCK_EX) and clock.monotonic() < until:
+        clock.sleep(0.01)

@@ -7,7 +7,6 @@ sleeping: a reader that is ahead of its rate says NOTHING_AVAILABLE.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -27,6 +26,7 @@ from headgate.api.source import (
     Split,
     SplitEnumerator,
 )
+from headgate.common.durable import clock
 from headgate.common.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ProcessClock:
 
     def monotonic_ms(self) -> int:
         """Milliseconds that never go back."""
-        return time.monotonic_ns() // 1_000_000
+        return clock.monotonic_ns() // 1_000_000
 
 
 class RateLimit:

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import msgspec
 
 from headgate.checkpoint.data_files import DataFileWriter
 from headgate.checkpoint.layout import table_name
+from headgate.common.durable import crc32
 from headgate.common.errors import InternalError
 from headgate.common.key_types import Shape, shapes_of, stored_shapes
 from headgate.common.keygroups import key_groups_of_keys

@@ -13,7 +13,6 @@ import os
 import re
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.common.children import OwnProcess
+from headgate.common.durable import clock, open_read, unlink
 from headgate.common.processes import process_lives
 from headgate.common.users_frames import is_users_file
 
@@ -88,7 +88,7 @@ class BlackBox:
         """The end is in order: nothing is left behind."""
         if self._process.is_here:
             with suppress(OSError):
-                self.path.unlink()
+                unlink(self.path)
             with suppress(OSError):
                 self._file.close()
             self._map.close()
@@ -185,9 +185,9 @@ def remains_of(path: str) -> Remains | None:
     if _NAME.fullmatch(place.name) is None or place.parent != Path(tempfile.gettempdir()):
         return None
     try:
-        with place.open("rb") as file:
+        with open_read(place) as file:
             data = file.read(_READ_MAX)
-        place.unlink()
+        unlink(place)
     except OSError:
         return None
     return _read(data)
@@ -230,5 +230,5 @@ def _remove_abandoned(folder: Path) -> None:
         match = _NAME.fullmatch(path.name)
         with suppress(OSError):
             dead = match is not None and not process_lives(int(match["pid"]))
-            if dead and time.time() - path.stat().st_mtime > _ABANDONED_S:
-                path.unlink()
+            if dead and clock.time() - path.stat().st_mtime > _ABANDONED_S:
+                unlink(path)

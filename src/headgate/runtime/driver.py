@@ -19,6 +19,7 @@ from headgate.checkpoint.storage.uris import disks_with
 from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
 from headgate.common import options as o
 from headgate.common.children import OwnProcess
+from headgate.common.durable import clock
 from headgate.common.errors import JobCancelledError, TerminatedError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk, Gang, Link
@@ -202,8 +203,8 @@ class _Driver:
                     self._interrupts.raise_again()
         except KeyboardInterrupt as error:
             master.cancel(handed_over=isinstance(error, TerminatedError))
-            deadline = time.monotonic() + CANCEL_GRACE_S
-            while not master.state.terminal and time.monotonic() < deadline:
+            deadline = clock.monotonic() + CANCEL_GRACE_S
+            while not master.state.terminal and clock.monotonic() < deadline:
                 self._turn(200)
             raise
         finally:

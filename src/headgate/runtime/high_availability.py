@@ -7,10 +7,8 @@ more after its end has an id, and a folder, of its own.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
-import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -27,6 +25,7 @@ from headgate.checkpoint.store.znodes import ZNodes
 from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
 from headgate.common import options as o
 from headgate.common.config import Config
+from headgate.common.durable import clock, sha256
 from headgate.common.errors import ConfigError, DamagedFileError, FencedError, OperatingError, StorageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Clock, Disk
@@ -159,7 +158,7 @@ class HighAvailability:
                 told(text)
             with suppress(StorageError):  # nobody knows at this moment
                 self.require()
-            time.sleep(BEGIN_PAUSE_S)
+            clock.sleep(BEGIN_PAUSE_S)
 
     def end(self) -> None:
         """Record that the job is over, by its own end or by the user's word: the next run begins anew.
@@ -197,7 +196,7 @@ class HighAvailability:
                 if pause_s is None:
                     _LOG.warning("the end of job %r is not on record: %s", self._name, error)
                     return False
-                time.sleep(pause_s)
+                clock.sleep(pause_s)
             else:
                 return True
         return False
@@ -336,4 +335,4 @@ def _readable(name: str) -> str:
 
 
 def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return sha256("\0".join(parts).encode()).hexdigest()

@@ -6,12 +6,13 @@ Where there is neither, workers put their lines into the log, and nothing comes 
 from __future__ import annotations
 
 import sys
-import time
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
 from html import escape
 from typing import Any, Final, Protocol, TextIO
+
+from headgate.common.durable import clock
 
 CELL_LINES: Final = 20
 """How many lines a cell of a notebook shows: the last ones."""
@@ -96,7 +97,7 @@ class CellLines:
         """See :class:`PrintedLines`."""
         self._last.extend(lines)
         self._count += len(lines) + left_out
-        if time.monotonic() - self._shown_at >= CELL_EVERY_S:
+        if clock.monotonic() - self._shown_at >= CELL_EVERY_S:
             self._draw()
 
     def close(self) -> None:
@@ -105,7 +106,7 @@ class CellLines:
             self._draw()
 
     def _draw(self) -> None:
-        self._shown, self._shown_at = self._count, time.monotonic()
+        self._shown, self._shown_at = self._count, clock.monotonic()
         data = self.forms()
         if self._handle is None:
             self._handle = self._display(data, raw=True, display_id=True)

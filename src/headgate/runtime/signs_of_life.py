@@ -11,12 +11,12 @@ watched.
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable
 from typing import Final
 
 from headgate.common import options as o
 from headgate.common.config import Config
+from headgate.common.durable import clock
 from headgate.common.errors import UsageError
 from headgate.common.ids import JobId
 from headgate.common.job_files import known_jobs
@@ -36,7 +36,7 @@ def refuse_running(
     disk: Disk,
     checkpoint: CheckpointMetadata,
     clock: Clock | None = None,
-    pause: Callable[[float], None] = time.sleep,
+    pause: Callable[[float], None] = clock.sleep,
 ) -> None:
     """Refuse to begin from a checkpoint whose job runs, where that can be seen.
 

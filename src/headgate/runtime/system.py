@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import queue
-import random
-import secrets
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from headgate.common.children import OwnProcess
+from headgate.common.durable import chance, clock, system
 
 
 class SystemClock:
@@ -18,15 +16,15 @@ class SystemClock:
 
     def now_ms(self) -> int:
         """Wall-clock milliseconds since 1970."""
-        return time.time_ns() // 1_000_000
+        return clock.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
         """Milliseconds that never go back."""
-        return time.monotonic_ns() // 1_000_000
+        return clock.monotonic_ns() // 1_000_000
 
     def precise_ms(self) -> float:
         """The monotonic clock with its fraction."""
-        return time.monotonic_ns() / 1_000_000
+        return clock.monotonic_ns() / 1_000_000
 
 
 class SystemRandomness:
@@ -34,11 +32,11 @@ class SystemRandomness:
 
     def token(self, size: int) -> bytes:
         """Unpredictable bytes."""
-        return secrets.token_bytes(size)
+        return system.urandom(size)
 
     def uniform(self, low: float, high: float) -> float:
         """A number in between."""
-        return random.uniform(low, high)
+        return chance.uniform(low, high)
 
 
 Work = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]

@@ -10,6 +10,7 @@ import functools
 import os
 import platform
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
@@ -107,6 +108,7 @@ def run_worker(
         set_up_logging(spec.log_json)
         use_storage_settings(spec.storage)
     sys.path.extend(path for path in spec.sys_path if path not in sys.path)
+    tempfile.gettempdir()  # settled for good, before the program's code can be in its way
     _Process(spec, gang, slot, abandon or _end_process, code, threads).run()
 
 

@@ -11,8 +11,8 @@ import math
 import re
 from dataclasses import dataclass
 from typing import Any, Final, get_args, get_origin
-from zlib import crc32
 
+from headgate.common.durable import crc32
 from headgate.common.errors import UsageError
 from headgate.serde.forms import Convert, Form, copier, describe
 from headgate.serde.primitives import exactly

@@ -6,8 +6,8 @@ import sys
 import types
 from collections.abc import Mapping
 from typing import Any, Final, get_origin
-from zlib import crc32
 
+from headgate.common.durable import crc32
 from headgate.common.errors import UsageError
 from headgate.serde.descriptions import kinds_in
 from headgate.serde.forms import Form, copier, describe

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from typing import Final
-from zlib import crc32
 
+from headgate.common.durable import crc32
 from headgate.common.errors import StorageError
 
 MAGIC: Final = b"HGOPSTA\n"

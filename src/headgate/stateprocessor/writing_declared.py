@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, get_origin
@@ -18,6 +17,7 @@ from headgate.api.state import (
     map_state,
     value_state,
 )
+from headgate.common.durable import clock
 from headgate.common.errors import UsageError
 from headgate.common.key_types import Shape, fits, hint_words, shape_words
 from headgate.state.targets import target_of
@@ -109,7 +109,7 @@ def outputs_of(
         stamps = stamps_name(descriptor)
         at = None if written_at is None else types[written_at]
         found[stamps] = StampColumn(
-            values, target_of(kept[stamps]).schema, written_at, at, int(time.time() * 1000)
+            values, target_of(kept[stamps]).schema, written_at, at, int(clock.time() * 1000)
         )
     elif written_at is not None:
         raise UsageError(

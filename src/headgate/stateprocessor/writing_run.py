@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -17,6 +16,7 @@ from headgate.checkpoint.opening import referenced_ranges
 from headgate.checkpoint.storage.settings import storage_settings_in_use
 from headgate.checkpoint.storage.uris import open_disk, refuse_fleeting
 from headgate.common import errors
+from headgate.common.durable import clock
 from headgate.common.errors import HeadgateError, OperatingError, StorageError, UsageError
 from headgate.common.format_config import fingerprint
 from headgate.common.keygroups import check_parallelism, key_group_range
@@ -83,7 +83,7 @@ class _Writing:
         writer = self._writer
         if writer.base is None:
             assert writer.max_parallelism is not None, "new() has set it"
-            return new_metadata(writer.max_parallelism, int(time.time() * 1000), fingerprint())
+            return new_metadata(writer.max_parallelism, int(clock.time() * 1000), fingerprint())
         self._disk, base = opened_as_tables(writer.base, self._to.describe(self._work))
         for uid, state in [*writer.removed, *writer.transforms]:
             check_there(base, uid, state)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import gc
 import logging
-import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from headgate.common.durable import clock
 from headgate.usercode.exhaustion import LoaderBounds
 from headgate.usercode.realm.leaks import LeakReport, examine
 from headgate.usercode.realm.loader import Realm
@@ -49,7 +49,7 @@ class Leftovers:
             code may end by itself.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = clock.monotonic) -> None:
         self.release_s = 0.0
         self._clock = clock
         self._opened: dict[str, _Left] = {}

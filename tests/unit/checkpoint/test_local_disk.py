@@ -125,7 +125,7 @@ def test_failed_write_leaves_nothing(
     def fail(*arguments: object) -> int:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(local.os, target, fail)
+    monkeypatch.setattr(local.system, target, fail)
     with pytest.raises(StorageError, match=os.strerror(code)) as caught:
         disk.create(name, [b"new"]) if method == "create" else disk.create_if_absent(name, b"new")
     assert str(disk.root / name) in str(caught.value)
@@ -164,8 +164,8 @@ def test_every_write_is_flushed_before_it_is_named(disk: LocalDisk, monkeypatch:
         steps.append("name")
         real_link(source, target)
 
-    monkeypatch.setattr(local.os, "fsync", fsync)
-    monkeypatch.setattr(local.os, "link", link)
+    monkeypatch.setattr(local.system, "fsync", fsync)
+    monkeypatch.setattr(local.system, "link", link)
     disk.create_if_absent("job/y", b"data")
     assert steps == ["file", "name", "folder"]
 
@@ -187,7 +187,7 @@ def test_repeated_link_of_a_network_file_system_counts(
         real_link(source, target)
         raise FileExistsError(errno.EEXIST, "File exists")
 
-    monkeypatch.setattr(local.os, "link", link)
+    monkeypatch.setattr(local.system, "link", link)
     assert disk.create_if_absent("x", b"mine")
 
 
@@ -213,7 +213,7 @@ def test_writer_survives_removal_of_its_empty_folder(
             os.rmdir(os.path.dirname(path))
         return real_open(path, flags, *rest)
 
-    monkeypatch.setattr(local.os, "open", open_late)
+    monkeypatch.setattr(local.system, "open", open_late)
     disk.create("job/chk-1/a", [b"data"])
     assert disk.read("job/chk-1/a") == b"data"
 

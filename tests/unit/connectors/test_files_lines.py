@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from headgate.api.sink import Fork, Lineage, SinkCommitter, SinkCommitterContext, SinkWriterContext
+from headgate.common import durable
 from headgate.common.errors import FencedError, OperatingError, UsageError
 from headgate.connectors.files import json_sink
 from headgate.connectors.files.committer import FilesCommitter
@@ -96,25 +97,25 @@ def test_another_sink_or_line_in_the_directory_is_no_obstacle(tmp_path: Path) ->
 
 def test_a_crash_while_taking_back_is_made_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it breaks off, the next job takes back the rest, and nothing is lost without a trace."""
-    real = Path.rename
+    real = durable.system.rename
     for steps in itertools.count():
         root = tmp_path / str(steps)
         committed(root, 5)
         left = [steps]
 
-        def rename(path: Path, target: Path, left: list[int] = left) -> Path:
+        def rename(path: Path, target: Path, left: list[int] = left) -> None:
             left[0] -= 1
             if left[0] < 0:
                 raise OSError(5, "I/O error")
-            return real(path, target)
+            real(path, target)
 
-        monkeypatch.setattr(Path, "rename", rename)
+        monkeypatch.setattr(durable.system, "rename", rename)
         try:
             FilesCommitter(str(root)).take_back(context("b", OLD))
             broke_off = False
         except OperatingError:
             broke_off = True
-        monkeypatch.setattr(Path, "rename", real)
+        monkeypatch.setattr(durable.system, "rename", real)
         again = context("c", OLD)
         FilesCommitter(str(root)).take_back(again)
         assert seen(root) == [1, 2]

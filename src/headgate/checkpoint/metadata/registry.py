@@ -11,13 +11,13 @@ savepoints: a version is raised only for what its readers would get wrong.
 
 from __future__ import annotations
 
-import hashlib
 import struct
-import zlib
 from collections.abc import Callable
 from typing import Final
 
 from headgate.checkpoint.metadata import v1, v2
+from headgate.common.durable import crc32 as crc32_of
+from headgate.common.durable import sha256 as sha256_of
 from headgate.common.errors import DamagedFileError, StorageError
 from headgate.serde.undecodable import UNDECODABLE
 from headgate.state.snapshots import CheckpointMetadata
@@ -57,8 +57,8 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
             "sources and sinks may put only None, bool, int of 64 bits, float, str, bytes, and lists and "
             "dicts of these into a checkpoint"
         ) from error
-    digest = hashlib.sha256(body).digest()
-    return _HEADER.pack(MAGIC, version, len(body), zlib.crc32(body), digest) + body
+    digest = sha256_of(body).digest()
+    return _HEADER.pack(MAGIC, version, len(body), crc32_of(body), digest) + body
 
 
 def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
@@ -120,7 +120,7 @@ def _verified_body(data: bytes, where: str) -> memoryview:
 
 def _bytes_that_differ(body: memoryview, crc32: int, sha256: bytes) -> str | None:
     """Where the damage is: in a checksum when the other one fits, else in what both are of."""
-    fits = zlib.crc32(body) == crc32, hashlib.sha256(body).digest() == sha256
+    fits = crc32_of(body) == crc32, sha256_of(body).digest() == sha256
     if all(fits):
         return None
     if any(fits):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.checkpoint.storage.base import TEMPORARY_PREFIX, UnsureWriteError, check_name
+from headgate.common.durable import open_read, read_bytes, replace, sync, system, unlink
 from headgate.common.errors import StorageError
 from headgate.common.stored_paths import inside
 
@@ -54,7 +55,7 @@ class LocalDisk:
         path = self._path(name)
         with self._temporary(path, parts) as temporary:
             with self._refusing("write", path):
-                temporary.replace(path)
+                replace(temporary, path)
             self._flush_after(path)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
@@ -83,7 +84,7 @@ class LocalDisk:
         """
         path = self._path(name)
         with self._refusing("read", path):
-            return path.read_bytes()
+            return read_bytes(path)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
         """Up to `length` bytes from `offset`; fewer only at the end of the file.
@@ -93,7 +94,7 @@ class LocalDisk:
             StorageError: it cannot be read.
         """
         path = self._path(name)
-        with self._refusing("read", path), path.open("rb") as file:
+        with self._refusing("read", path), open_read(path) as file:
             file.seek(offset)
             return file.read(length)
 
@@ -135,7 +136,7 @@ class LocalDisk:
         """
         path = self._path(name, temporary_allowed=True, linked=False)
         with self._refusing("delete", path), suppress(FileNotFoundError):
-            path.unlink()
+            unlink(path)
         self._remove_empty_above(path)
 
     def describe(self, name: str = "") -> str:
@@ -171,13 +172,13 @@ class LocalDisk:
                 descriptor = self._open_new(temporary)
                 try:
                     _write_all(descriptor, parts)
-                    os.fsync(descriptor)
+                    system.fsync(descriptor)
                 finally:
-                    os.close(descriptor)
+                    system.close(descriptor)
             yield temporary
         finally:
             with suppress(OSError):
-                temporary.unlink()
+                unlink(temporary)
             if not path.exists():
                 self._remove_empty_above(path)
 
@@ -187,13 +188,13 @@ class LocalDisk:
             for folder in path.parents:
                 if folder == self.root:
                     break
-                folder.rmdir()
+                system.rmdir(folder)
 
     def _open_new(self, path: Path) -> int:
         for _ in range(16):
             self._make_folder(path.parent)
             with suppress(FileNotFoundError):  # another process removed the empty folder meanwhile
-                return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+                return system.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
     def _make_folder(self, folder: Path) -> None:
@@ -202,7 +203,7 @@ class LocalDisk:
             return
         self._make_folder(folder.parent)
         with suppress(FileExistsError, FileNotFoundError):
-            folder.mkdir()
+            system.mkdir(folder)
             _flush_folder(folder.parent)
 
     def _flush_after(self, path: Path) -> None:
@@ -238,7 +239,7 @@ def _write_all(descriptor: int, parts: Iterable[bytes | memoryview]) -> None:
     for part in parts:
         rest = memoryview(part).cast("B")
         while rest:
-            written = os.write(descriptor, rest)
+            written = system.write(descriptor, rest)
             if written == 0:  # no error and no progress: asking again might never end
                 raise OSError(errno.EIO, "the device took no bytes")
             rest = rest[written:]
@@ -247,7 +248,7 @@ def _write_all(descriptor: int, parts: Iterable[bytes | memoryview]) -> None:
 def _link(temporary: Path, path: Path) -> bool:
     """Give a file a second name unless that exists."""
     try:
-        os.link(temporary, path)
+        system.link(temporary, path)
     except FileExistsError:
         # A network file system may carry out a link, lose the answer, and refuse the repetition.
         return temporary.stat().st_nlink == 2
@@ -255,8 +256,4 @@ def _link(temporary: Path, path: Path) -> bool:
 
 
 def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(folder)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 
+from headgate.common.durable import sha256
 from headgate.common.errors import StorageError
 from headgate.common.ports import Disk
 
@@ -94,7 +94,7 @@ def take_over_markers(disk: Disk, job: str, token: str) -> str:
     Raises:
         StorageError: a marker cannot be deleted.
     """
-    mark = hashlib.sha256(job.encode()).hexdigest()[:16] + "of"
+    mark = sha256(job.encode()).hexdigest()[:16] + "of"
     for name in list(disk.list(FOLDER)):
         if name.startswith(f"{FOLDER}/{mark}"):
             disk.delete(name)

@@ -10,14 +10,14 @@ master in a place from which newer ones had been trimmed, is told from a member 
 
 from __future__ import annotations
 
-import hashlib
 import struct
-import zlib
 from typing import Final
 
 import msgspec
 
 from headgate.common.decoders import msgpack_decoder
+from headgate.common.durable import crc32 as crc32_of
+from headgate.common.durable import sha256 as sha256_of
 from headgate.common.errors import DamagedFileError
 from headgate.serde.undecodable import UNDECODABLE
 
@@ -66,13 +66,13 @@ _decoder: Final[msgspec.msgpack.Decoder[Entry]] = msgpack_decoder(Claim | Comple
 
 def digest(data: bytes) -> str:
     """What the next entry says of this one, and the log of a metadata file."""
-    return hashlib.sha256(data).hexdigest()
+    return sha256_of(data).hexdigest()
 
 
 def encode_entry(entry: Entry) -> bytes:
     """The bytes of an entry's file."""
     body = _encoder.encode(entry)
-    return _HEADER.pack(MAGIC, VERSION, len(body), zlib.crc32(body)) + body
+    return _HEADER.pack(MAGIC, VERSION, len(body), crc32_of(body)) + body
 
 
 def decode_entry(data: bytes, where: str) -> Entry:
@@ -103,7 +103,7 @@ def decode_entry(data: bytes, where: str) -> Entry:
             f"log entry {where} is damaged: it ends at byte {len(data)}, expected {_HEADER.size + length} by "
             f"its bytes {len(MAGIC) + 2} to {len(MAGIC) + 6}"
         )
-    if zlib.crc32(body) != crc32:
+    if crc32_of(body) != crc32:
         raise DamagedFileError(
             f"log entry {where} is damaged: the checksum in bytes {_HEADER.size - 4} to {_HEADER.size} is "
             f"not that of bytes {_HEADER.size} to {len(data)}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.checkpoint.store.znodes import Cause, Change, Create, RejectedError, SetData, ZNode
+from headgate.common.durable import clock
 from headgate.common.errors import ConfigError, StorageError
 
 T = TypeVar("T")
@@ -191,17 +191,17 @@ class KazooNodes:
 
     def _asked(self, ask: Callable[[], Any], what: str) -> Any:
         """The answer to a question that may be repeated; NoNodeError is passed on."""
-        deadline = time.monotonic() + self._timeout_s
+        deadline = clock.monotonic() + self._timeout_s
         while True:
             try:
                 # While the client connects, the question waits in its queue.
-                return ask().get(timeout=max(0.0, deadline - time.monotonic()))
+                return ask().get(timeout=max(0.0, deadline - clock.monotonic()))
             except self._errors.NoNodeError:
                 raise
             except (self._errors.ConnectionLoss, self._errors.SessionExpiredError) as error:
-                if time.monotonic() >= deadline or self._closed:
+                if clock.monotonic() >= deadline or self._closed:
                     raise self._failed(what, error) from error
-                time.sleep(0.01)
+                clock.sleep(0.01)
             except Exception as error:
                 raise self._failed(what, error) from error
 

@@ -9,7 +9,6 @@ Does not remove anything: whoever chose the folder removes it.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import sys
@@ -18,8 +17,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
-from zlib import crc32
 
+from headgate.common.durable import crc32, open_new, read_bytes, rename, sync, system
 from headgate.common.errors import StorageError
 from headgate.common.stored_paths import inside, made_folder
 from headgate.connectors.dataframe.types import arrow_schema
@@ -162,7 +161,7 @@ def _trusted_bytes(path: Path, staged: StagedFile) -> bytes:
     """The whole file, after it was found to be what was written."""
     mend = "is the staging folder on a disk that all workers share, and was it left alone?"
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as problem:
         reason = problem.strerror or problem
         raise StorageError(f"cannot read staged file {str(path)!r}: {reason}; {mend}") from problem
@@ -275,7 +274,7 @@ def _write_file(
 
     unfinished, rows = path.with_name(path.name + _UNFINISHED), 0
     with ExitStack() as scope:
-        file = scope.enter_context(unfinished.open("xb"))
+        file = scope.enter_context(open_new(unfinished))
         measured = _Measured(file)
         with pa.ipc.new_file(pa.PythonFile(measured, mode="w"), schema) as writer:
             for batch in batches:
@@ -283,10 +282,10 @@ def _write_file(
                 rows += batch.num_rows
         file.flush()
         if durable:
-            os.fsync(file.fileno())
-    unfinished.rename(path)
+            system.fsync(file.fileno())
+    rename(unfinished, path)
     if durable:
-        _make_names_durable(path.parent)
+        sync(path.parent)
     return rows, measured.size, measured.crc32
 
 
@@ -313,11 +312,3 @@ class _Measured:
 
     def close(self) -> None:
         """The file's owner closes it."""
-
-
-def _make_names_durable(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

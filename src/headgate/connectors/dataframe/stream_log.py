@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from headgate.common.durable import open_new, read_bytes
 from headgate.common.stored_paths import inside
 
 Log = dict[str, bytes]
@@ -50,7 +51,7 @@ def picture(folder: Path, epoch: int) -> Log:
     # Sources last: what Spark writes first must be newer than what it writes then, as after a crash.
     wanted = [f"{_OFFSETS}/{number}" for number in (epoch - 1, epoch) if number >= 0]
     wanted += [f"{_COMMITS}/{epoch - 1}", _METADATA, *_source_entries(folder)]
-    found = {name: (folder / name).read_bytes() for name in wanted if (folder / name).is_file()}
+    found = {name: read_bytes(folder / name) for name in wanted if (folder / name).is_file()}
     if epoch >= 0:
         found[f"{_COMMITS}/{epoch}"] = found.get(f"{_COMMITS}/{epoch - 1}", _FIRST_COMMIT)
     return {name: zlib.compress(data) for name, data in found.items()}
@@ -83,7 +84,8 @@ def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
     for name, data in log.items():
         target = inside(folder, name, "an entry of a Spark log")
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(zlib.decompress(data))
+        with open_new(target, exclusive=False) as file:
+            file.write(zlib.decompress(data))
 
 
 def planned_ms(folder: Path, epoch: int) -> int | None:
@@ -119,7 +121,7 @@ def files_of_later_epochs(line: Path, log: Mapping[str, bytes]) -> list[str]:
     for query in line.iterdir() if line.is_dir() else ():
         for name in _source_entries(query):
             with suppress(FileNotFoundError):  # a living query of the line has compacted it just now
-                later.update(listed(name, (query / name).read_bytes()))
+                later.update(listed(name, read_bytes(query / name)))
     return sorted(later - before)
 
 

@@ -14,13 +14,13 @@ import contextlib
 import logging
 import shutil
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from headgate.common.durable import clock
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
 from headgate.connectors.dataframe import stream_log as logs
 from headgate.connectors.dataframe.source import BYTES_PER_FILE
@@ -209,7 +209,7 @@ class StreamQuery:
             shutil.rmtree(self._read_through.popleft(), ignore_errors=True)
 
     def _described(self, epoch: int, files: Sequence[StagedFile], folder: Path) -> StagedEpoch:
-        now_ms = int(time.time() * 1000)
+        now_ms = int(clock.time() * 1000)
         planned_ms = logs.planned_ms(self._folder, epoch) or now_ms
         position = Position(self._mark.at(epoch), logs.picture(self._folder, epoch))
         return StagedEpoch(epoch, files, str(folder), position, planned_ms, max(0, now_ms - planned_ms))

@@ -7,7 +7,6 @@ The protocol is :mod:`stream_epochs`; the running query :mod:`stream_query`; wha
 from __future__ import annotations
 
 import logging
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +23,7 @@ from headgate.api.source import (
     Split,
     SplitEnumerator,
 )
+from headgate.common.durable import clock
 from headgate.common.errors import UsageError
 from headgate.connectors.dataframe.connector import DataFrameConnector, shown_columns, unprepared
 from headgate.connectors.dataframe.source import DataFrameReader, dataframe_source, split_of
@@ -191,7 +191,7 @@ class StreamEnumerator(SplitEnumerator):
         assert newest.number == epoch, "one at a time"
         self._position = newest.position
         self._query.acknowledge(epoch)
-        self._latency_ms = max(0.0, time.time() * 1000 - newest.planned_ms)
+        self._latency_ms = max(0.0, clock.time() * 1000 - newest.planned_ms)
         _LOG.info("source %r: %s", self._name, told(newest, self._latency_ms))
 
     @override

@@ -11,9 +11,6 @@ line. Now and then an entry stands for all before it, and these are removed, low
 from __future__ import annotations
 
 import functools
-import os
-import secrets
-import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -21,6 +18,7 @@ from typing import Final
 import msgspec
 
 from headgate.common.decoders import json_decoder
+from headgate.common.durable import crc32, create_linked, read_bytes, sync, unlink
 from headgate.common.errors import OperatingError, StorageError
 from headgate.connectors.dataframe.to_spark_journal import Entry, Line, after
 
@@ -30,6 +28,7 @@ ENTRIES_MAX: Final = 200
 _TRIES_MAX: Final = 20
 
 
+_encoder: Final = msgspec.json.Encoder()
 _entries: Final = json_decoder(Entry)
 
 
@@ -75,7 +74,7 @@ class Log:
                 return False
             if number > 1 and not self._path(number - 1).exists():
                 # Somebody went on so far meanwhile that the numbers behind ours are removed already.
-                self._path(number).unlink(missing_ok=True)
+                unlink(self._path(number), missing_ok=True)
                 return False
             self._read_through, self.line = number, after(self.line, entry)
             if not isinstance(entry, Line) and number % self._entries_max == 0 and self.append(self.line):
@@ -102,7 +101,7 @@ class Log:
     def _entry(self, number: int) -> Entry:
         path = self._path(number)
         try:
-            stored = path.read_bytes()
+            stored = read_bytes(path)
         except FileNotFoundError:
             raise
         except OSError as problem:
@@ -111,18 +110,9 @@ class Log:
 
     def _create(self, number: int, entry: Entry) -> bool:
         self._folder.mkdir(parents=True, exist_ok=True)
-        unfinished = self._folder / f"{secrets.token_hex(8)}.tmp"
-        try:
-            with unfinished.open("xb") as file:
-                file.write(encoded(entry))
-                file.flush()
-                os.fsync(file.fileno())
-            # A link, unlike a rename, replaces nothing.
-            os.link(unfinished, self._path(number))
-        except FileExistsError:
+        # A link, unlike a rename, replaces nothing.
+        if not create_linked(self._path(number), encoded(entry)):
             return False
-        finally:
-            unfinished.unlink(missing_ok=True)
         for folder in list(self._path(number).parents)[:3]:
             sync(folder)
         return True
@@ -131,7 +121,7 @@ class Log:
         """Lowest first, so that the last one before `number` is the last to go."""
         for path in sorted(self._folder.glob("[0-9]*.json")):
             if int(path.stem) < number:
-                path.unlink(missing_ok=True)
+                unlink(path, missing_ok=True)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:010d}.json"
@@ -139,8 +129,8 @@ class Log:
 
 def encoded(entry: Entry) -> bytes:
     """An entry as it is stored."""
-    body = msgspec.json.encode(entry)
-    return b"%08x %s\n" % (zlib.crc32(body), body)
+    body = _encoder.encode(entry)
+    return b"%08x %s\n" % (crc32(body), body)
 
 
 def decoded(stored: bytes, where: str) -> Entry:
@@ -161,8 +151,8 @@ def decoded(stored: bytes, where: str) -> Entry:
     checksum, _, body = stored.partition(b" ")
     body = body.rstrip(b"\n")
     try:
-        if int(checksum, 16) != zlib.crc32(body):
-            raise ValueError(f"its CRC-32 is {zlib.crc32(body):08x}; expected {checksum.decode()}")
+        if int(checksum, 16) != crc32(body):
+            raise ValueError(f"its CRC-32 is {crc32(body):08x}; expected {checksum.decode()}")
         entry: Entry = _entries.decode(body)
     except (ValueError, RecursionError) as problem:
         raise OperatingError(
@@ -170,15 +160,6 @@ def decoded(stored: bytes, where: str) -> Entry:
             "it back from a copy"
         ) from problem
     return entry
-
-
-def sync(path: Path) -> None:
-    """Make a file, or the names in a folder, durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _unusable(folder: Path, problem: OSError) -> StorageError:

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
-from zlib import crc32
 
 from headgate.api.sink import Fork, Sink, SinkCommitter, SinkCommitterContext
 from headgate.api.source import Plain
+from headgate.common.durable import crc32, open_read, unlink
 from headgate.common.errors import OperatingError, StorageError
 from headgate.common.registry import Kind, load
 from headgate.common.stored_paths import inside, made_folder
@@ -81,7 +81,7 @@ class Staging:
         for ready in committables:
             path = _path(self.root, ready)
             if not any(path.parent.glob(f"{path.name}*.held")):
-                path.unlink(missing_ok=True)
+                unlink(path, missing_ok=True)
 
     def _by_root(self, committables: Sequence[Plain]) -> dict[str, list[Plain]]:
         found: dict[str, list[Plain]] = {}
@@ -154,7 +154,7 @@ def _elsewhere(root: object) -> Path:
 
 def _measured(path: Path) -> tuple[int, int]:
     size = checksum = 0
-    with path.open("rb") as file:
+    with open_read(path) as file:
         while piece := file.read(1 << 20):
             size += len(piece)
             checksum = crc32(piece, checksum)

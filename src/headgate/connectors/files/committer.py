@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from headgate.api.sink import Fork, SinkCommitter, SinkCommitterContext
 from headgate.api.source import Plain
+from headgate.common.durable import rename, touch, unlink
 from headgate.common.errors import OperatingError, UsageError
 from headgate.common.stored_paths import inside
 from headgate.connectors.files.line import Line
@@ -96,9 +97,9 @@ class FilesCommitter(SinkCommitter):
             aside = self._root / TAKEN_BACK / safe(context.job)
             aside.mkdir(parents=True, exist_ok=True)
             for path in line.newer():
-                path.rename(aside / path.name)
+                rename(path, aside / path.name)
             for path in line.missing():
-                path.rename(self._root / path.name)
+                rename(path, self._root / path.name)
             for folder in {aside, aside.parent, self._root, *(path.parent for path in missing)}:
                 sync_folder(folder)
         except OSError as problem:
@@ -111,7 +112,7 @@ class FilesCommitter(SinkCommitter):
             for ready in committables:
                 pending = self._pending(ready)
                 if pending.exists():
-                    _mark(pending, savepoint).touch()
+                    touch(_mark(pending, savepoint))
                     folders.add(pending.parent)
             for folder in folders:
                 sync_folder(folder)
@@ -122,7 +123,7 @@ class FilesCommitter(SinkCommitter):
     def release(self, committables: Sequence[Plain], savepoint: Fork) -> None:
         try:
             for ready in committables:
-                _mark(self._pending(ready), savepoint).unlink(missing_ok=True)
+                unlink(_mark(self._pending(ready), savepoint), missing_ok=True)
         except OSError as problem:
             raise storage_error(self._root / PENDING, problem) from problem
 
@@ -166,7 +167,7 @@ class FilesCommitter(SinkCommitter):
                 f"{str(pending)!r} has size, checksum {found}; expected {expected}; it is damaged and not "
                 "published"
             )
-        pending.rename(final)
+        rename(pending, final)
         return True
 
     def _check_published(self, pending: Path, final: Path, ready: Plain) -> None:
@@ -198,7 +199,7 @@ class FilesCommitter(SinkCommitter):
         for ready in renamed:
             # Who takes back may have been faster.
             with suppress(FileNotFoundError):
-                self._final(ready).rename(self._pending(ready))
+                rename(self._final(ready), self._pending(ready))
         sync_folder(self._root)
 
     # -- whose files

@@ -11,17 +11,22 @@ is known by the entries' jobs and the files' names. Entries are created whole, a
 
 from __future__ import annotations
 
-import json
 import os
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from headgate.api.sink import Fork, SinkCommitterContext
+from headgate.common.decoders import json_decoder
+from headgate.common.durable import create_linked, read_bytes
 from headgate.common.errors import FencedError, OperatingError
 from headgate.connectors.files.names import TAKEN_BACK, origin_of, pending_folder, safe
-from headgate.connectors.files.part_file import remove, storage_error, sync_folder
+from headgate.connectors.files.part_file import storage_error, sync_folder
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = json_decoder(dict[str, Any])
 
 LINES: Final = "_headgate"
 """Below the output directory; readers of directories skip names that begin with ``_``."""
@@ -164,7 +169,7 @@ class Line:
 
     def _job_of(self, entry: Path) -> str:
         try:
-            return str(json.loads(entry.read_bytes())["job"])
+            return str(_decoder.decode(read_bytes(entry))["job"])
         except (ValueError, KeyError, TypeError, RecursionError) as problem:
             raise OperatingError(
                 f"{str(entry)!r} does not tell which job went on here: {problem}; it was changed or damaged, "
@@ -176,22 +181,13 @@ class Line:
         target, context = self._folder / f"{number:06d}.json", self._context
         forks = [[fork.job, fork.generation, fork.attempt, fork.checkpoint] for fork in context.lineage.forks]
         body = {"job": context.job, "uid": context.uid, "lineage": context.lineage.id, "forks": forks}
-        unfinished = self._folder / f"{uuid.uuid4().hex}.tmp"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with open(unfinished, "xb") as file:
-                file.write(json.dumps(body).encode())
-                file.flush()
-                os.fsync(file.fileno())
-            try:
-                # A link, unlike a rename, replaces nothing.
-                os.link(unfinished, target)
-            except FileExistsError:
+            # A link, unlike a rename, replaces nothing.
+            if not create_linked(target, _encoder.encode(body)):
                 return False
             for folder in (self._folder, self._folder.parent, self._root):
                 sync_folder(folder)
         except OSError as problem:
             raise storage_error(target, problem) from problem
-        finally:
-            remove(unfinished)
         return True

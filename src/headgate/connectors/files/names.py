@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from headgate.common.durable import crc32, sha256
 from headgate.common.stored_paths import inside
 
 PENDING: Final = "_pending"
@@ -41,7 +40,7 @@ def safe(name: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:_SHOWN_MAX]
     if plain == name and name.strip("."):
         return name
-    return f"{plain}~{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
+    return f"{plain}~{crc32(name.encode('utf-8', 'surrogatepass')):08x}"
 
 
 def pending_folder(job: str, uid: str) -> str:
@@ -130,7 +129,7 @@ def held_mark(pending: str, holder: str) -> str:
         >>> held_mark("part-a.jsonl", "job/1/1/7")
         'part-a.jsonl~7691d2bc57fb5368.held'
     """
-    return f"{pending}~{hashlib.sha256(holder.encode()).hexdigest()[:16]}{_HELD}"
+    return f"{pending}~{sha256(holder.encode()).hexdigest()[:16]}{_HELD}"
 
 
 def held_by(mark: str) -> str | None:

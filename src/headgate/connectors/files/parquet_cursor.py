@@ -7,11 +7,11 @@ thread; nothing is fetched ahead.
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.source import BadRecord, Plain
+from headgate.common.durable import crc32
 from headgate.common.errors import OperatingError, StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _seal(path: str) -> list[int]:
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _FOOTER_BYTES))
-        return [size, zlib.crc32(file.read())]
+        return [size, crc32(file.read())]
 
 
 def missing_columns(path: str, columns: Sequence[str]) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
-import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from headgate.common.children import OwnProcess, hide
+from headgate.common.durable import crc32 as crc32_of
+from headgate.common.durable import open_new, open_read, sync, system, unlink
 from headgate.common.errors import StorageError
 
 
@@ -29,7 +29,7 @@ class PartFile(io.RawIOBase):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Exclusive: two writers of one name would be a broken rule, never to be papered over.
-            self._file = hide(open(path, "xb"))  # noqa: SIM115 - closed by close()
+            self._file = hide(open_new(path))  # closed by close()
         except OSError as problem:
             raise storage_error(path, problem) from problem
 
@@ -52,14 +52,14 @@ class PartFile(io.RawIOBase):
             raise storage_error(self.path, problem) from problem
         view = memoryview(data).cast("B")
         self.size += view.nbytes
-        self.crc32 = zlib.crc32(view, self.crc32)
+        self.crc32 = crc32_of(view, self.crc32)
         return view.nbytes
 
     def make_durable(self) -> None:
         """Bytes and name survive a power failure from now on; closes the file."""
         try:
             self._file.flush()
-            os.fsync(self._file.fileno())
+            system.fsync(self._file.fileno())
             self._file.close()
             # The folder, the pending folder and the output directory may all be new.
             for folder in list(self.path.parents)[:4]:
@@ -93,17 +93,13 @@ def sync_folder(path: Path) -> None:
     Raises:
         OSError: the directory cannot be synchronised.
     """
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(path)
 
 
 def remove(path: Path) -> None:
     """Remove a file if it is there and can be removed."""
     with suppress(OSError):
-        path.unlink()
+        unlink(path)
 
 
 def checksum(path: Path) -> tuple[int, int]:
@@ -113,8 +109,8 @@ def checksum(path: Path) -> tuple[int, int]:
         OSError: it cannot be read.
     """
     size = crc32 = 0
-    with open(path, "rb") as file:
+    with open_read(path) as file:
         while piece := file.read(1 << 20):
             size += len(piece)
-            crc32 = zlib.crc32(piece, crc32)
+            crc32 = crc32_of(piece, crc32)
     return size, crc32

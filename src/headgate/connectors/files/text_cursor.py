@@ -7,12 +7,12 @@ decoder's business.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from headgate.api.source import BadRecord, Plain
+from headgate.common.durable import crc32 as crc32_of
 from headgate.common.errors import BadRecordError, OperatingError
 from headgate.connectors.files.bytestreams import ByteStream
 
@@ -112,7 +112,7 @@ class TextCursor:
             "offset": offset,
             "line": self._line + self._data.count(b"\n", 0, used),
             "size": self._size,
-            "tail": [len(tail), zlib.crc32(tail)],
+            "tail": [len(tail), crc32_of(tail)],
             "saved": self._decoder.saved(),
         }
 
@@ -191,7 +191,7 @@ class TextCursor:
             budget -= len(data)
             self._before = (self._before + data)[-_TAIL_BYTES:]
         size, crc32 = self._start["tail"]
-        if not self._to_skip and zlib.crc32(self._before[len(self._before) - size :]) != crc32:
+        if not self._to_skip and crc32_of(self._before[len(self._before) - size :]) != crc32:
             raise OperatingError(
                 f"{self._name} was changed since the checkpoint: the bytes before uncompressed offset "
                 f"{self._offset} differ; put the file back as it was, or start without the checkpoint"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from headgate.common.durable import clock
 from headgate.common.errors import OperatingError
 from headgate.deploy.spark.reasons import shortened
 from headgate.deploy.spark.slots import Hold, await_return, task_slots
@@ -97,11 +97,11 @@ class SparkGang:
 
     def close(self) -> None:
         """Cancel what still runs and wait until Spark has let go of it."""
-        deadline = time.monotonic() + _LEAVE_S
+        deadline = clock.monotonic() + _LEAVE_S
         for gang in self._running:
             self.cancel(gang)
         for running in self._running.values():
-            running.thread.join(max(0.0, deadline - time.monotonic()))
+            running.thread.join(max(0.0, deadline - clock.monotonic()))
 
     def _run(self, gang: int, slots: int, group: str, given_up: threading.Event) -> None:
         reason: str | None

@@ -7,7 +7,6 @@ not: executors bring their own, and what Spark distributes already (`--py-files`
 
 from __future__ import annotations
 
-import hashlib
 import site
 import sys
 import sysconfig
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+from headgate.common.durable import sha256
 from headgate.common.errors import UsageError
 from headgate.common.options import SHIP_CODE
 
@@ -100,7 +100,7 @@ def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dic
 
 def fingerprint(files: Mapping[str, Path]) -> str:
     """Of names and contents."""
-    digest = hashlib.sha256()
+    digest = sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{files[name].stat().st_size}\0".encode())
         digest.update(files[name].read_bytes())

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from headgate.common.durable import clock
 from headgate.common.errors import OperatingError, UsageError
 from headgate.common.options import RESERVED_SLOTS
 
@@ -60,8 +60,8 @@ def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> i
         come_within_s: how long executors may take to register, counted from the application's start.
     """
     deadline = context.startTime / 1000 + come_within_s
-    while (found := task_slots(context)) < need.total and time.time() < deadline:
-        time.sleep(_POLL_S)
+    while (found := task_slots(context)) < need.total and clock.time() < deadline:
+        clock.sleep(_POLL_S)
     return found
 
 
@@ -140,9 +140,9 @@ def await_return(
     Raises:
         OperatingError: they did not come back.
     """
-    deadline, told = time.monotonic() + within_s, False
+    deadline, told = clock.monotonic() + within_s, False
     while (shortage := hold.shortage(gang, task_slots(context))) is not None:
-        if time.monotonic() >= deadline:
+        if clock.monotonic() >= deadline:
             raise OperatingError(shortage)
         if not told:
             _LOG.warning("%s; waiting %g s", shortage, within_s)

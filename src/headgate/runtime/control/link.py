@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headgate.common.durable import clock
 from headgate.common.errors import ProtocolError
 from headgate.runtime.control.wire import MESSAGE_SIZE_MAX, control_frame, encode_message
 from headgate.runtime.network.connection import Connection, FrameSender
@@ -146,11 +146,11 @@ class SocketLink:
 
     def _linger(self) -> None:
         # Closing a socket with unread bytes may cut off what the peer has not read yet: read to the end.
-        deadline_s = time.monotonic() + LINGER_S
+        deadline_s = clock.monotonic() + LINGER_S
         self._sender.join(LINGER_S)
         sock = self._connection.sock
         with contextlib.suppress(OSError):
-            while (remaining_s := deadline_s - time.monotonic()) > 0:
+            while (remaining_s := deadline_s - clock.monotonic()) > 0:
                 sock.settimeout(remaining_s)
                 if not sock.recv(_DISCARD_BYTES):
                     return

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from headgate.common.durable import clock
 from headgate.common.errors import ProtocolError
 from headgate.runtime.control.link import LINGER_S, LinkEvents, SocketLink
 from headgate.runtime.control.wire import decode_from_worker
@@ -107,9 +107,9 @@ class ControlServer:
             links = list(self._links.values())
         for link in links:
             link.close()
-        deadline_s = time.monotonic() + 2 * LINGER_S  # each is cut off after one
+        deadline_s = clock.monotonic() + 2 * LINGER_S  # each is cut off after one
         for link in links:
-            link.wait_closed(max(0.0, deadline_s - time.monotonic()))
+            link.wait_closed(max(0.0, deadline_s - clock.monotonic()))
 
     def _judge(self, peer: Hello) -> Refusal | None:
         refusal = judge_hello(self._identity, peer, compare_attempt=False)

@@ -8,11 +8,11 @@ that holds from the first byte of the handshake on, which the server behind know
 from __future__ import annotations
 
 import socket
-import time
 from contextlib import suppress
 from typing import Any, Final
 
 from headgate.common.children import hide
+from headgate.common.durable import clock
 
 BACKLOG: Final = 1024
 """Connections that the system holds until they are accepted."""
@@ -44,7 +44,7 @@ class Guests:
         if len(self._all) >= self._most:
             _end(guest)
             return
-        self._all[peer], self._silent[peer] = guest, time.monotonic() + self._patience_s
+        self._all[peer], self._silent[peer] = guest, clock.monotonic() + self._patience_s
 
     def ready(self, peer: Any) -> None:
         """It can ask, and somebody else looks how long it takes to do so."""
@@ -67,7 +67,7 @@ class Guests:
 
     def cut_late(self) -> None:
         """Those go that are not even ready."""
-        now_s = time.monotonic()
+        now_s = clock.monotonic()
         for peer in [peer for peer, until_s in self._silent.items() if until_s <= now_s]:
             self._cut(peer)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
 
+from headgate.common.durable import clock
 from headgate.common.errors import HeadgateError, OperatingError
 
 Then = Callable[[Any, HeadgateError | None], None]
@@ -37,12 +37,12 @@ class Operation:
         self.id, self.what = secrets.token_hex(8), what
         self.outcome: Future[tuple[Any, HeadgateError | None]] = Future()
         self.asked = self.fetched = False
-        self._began_s = self._came_s = time.monotonic()
+        self._began_s = self._came_s = clock.monotonic()
 
     @property
     def expected(self) -> bool:
         """Whether somebody probably waits for the outcome."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if self.fetched or (self.outcome.done() and now - self._came_s > GONE_AFTER_S):
             return False
         return self.asked or now - self._began_s < FIRST_WITHIN_S
@@ -50,7 +50,7 @@ class Operation:
     def then(self, result: Any, error: HeadgateError | None) -> None:
         """The outcome is there; only the first one counts."""
         if not self.outcome.done():
-            self._came_s = time.monotonic()
+            self._came_s = clock.monotonic()
             self.outcome.set_result((result, error))
 
 
@@ -100,13 +100,13 @@ class Operations:
 
     def all_fetched(self, wait_s: float) -> bool:
         """Wait until whoever asked knows the outcome, which some never will."""
-        until = time.monotonic() + wait_s
+        until = clock.monotonic() + wait_s
         while True:
             with self._lock:
                 left = [each for each in self._known.values() if each.expected]
-            if not left or time.monotonic() >= until:
+            if not left or clock.monotonic() >= until:
                 return not left
-            time.sleep(0.01)
+            clock.sleep(0.01)
 
     def _drop_oldest(self) -> None:
         done = [each.id for each in self._known.values() if each.outcome.done()]

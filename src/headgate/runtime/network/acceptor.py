@@ -11,12 +11,12 @@ import secrets
 import selectors
 import socket
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from headgate.common.children import hide
+from headgate.common.durable import clock
 from headgate.common.errors import OperatingError
 from headgate.runtime.network.handshake import NONCE_SIZE, Hello, Refusal, ServerHandshake
 from headgate.runtime.network.sockets import Listener, tune
@@ -137,11 +137,11 @@ class Acceptor:
     def _next_timeout_s(self) -> float | None:
         # All deadlines have the same distance from their start, so the oldest is the first.
         for pending in self._pending.values():
-            return max(0.0, pending.deadline_s - time.monotonic())
+            return max(0.0, pending.deadline_s - clock.monotonic())
         return None
 
     def _expire(self) -> None:
-        now_s = time.monotonic()
+        now_s = clock.monotonic()
         for sock, pending in list(self._pending.items()):
             if pending.deadline_s > now_s:
                 break
@@ -154,7 +154,7 @@ class Acceptor:
             return
         except OSError:
             # Out of file handles: the connection stays in the backlog, so pause instead of spinning.
-            time.sleep(_ACCEPT_RETRY_S)
+            clock.sleep(_ACCEPT_RETRY_S)
             return
         self._count("accepted")
         if len(self._pending) >= PENDING_MAX:
@@ -164,7 +164,7 @@ class Acceptor:
             )
         sock.setblocking(False)
         handshake = ServerHandshake(self._secret, self._purpose, secrets.token_bytes(NONCE_SIZE))
-        self._pending[sock] = _Pending(handshake, time.monotonic() + self._timeout_s)
+        self._pending[sock] = _Pending(handshake, clock.monotonic() + self._timeout_s)
         self._selector.register(sock, selectors.EVENT_READ)
 
     def _advance(self, sock: socket.socket) -> None:

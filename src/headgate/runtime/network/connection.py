@@ -7,10 +7,10 @@ import queue
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
+from headgate.common.durable import clock
 from headgate.common.errors import OperatingError
 from headgate.runtime.network.frames import Frame, Part, encode_header
 from headgate.runtime.network.handshake import NONCE_SIZE, Hello, greet
@@ -79,11 +79,11 @@ def dial(
         FencedError: the peer says that this side was replaced.
         OperatingError: nobody could be reached at the address.
     """
-    deadline_s = time.monotonic() + timeout_ms / 1000
+    deadline_s = clock.monotonic() + timeout_ms / 1000
     tries = 0
     while True:
         tries += 1
-        remaining_ms = max(1, round((deadline_s - time.monotonic()) * 1000))
+        remaining_ms = max(1, round((deadline_s - clock.monotonic()) * 1000))
         try:
             connection = Connection(connect(address, remaining_ms))
         except OSError as error:
@@ -95,7 +95,7 @@ def dial(
             return connection, greet(connection.sock, secret, hello, nonce, remaining_ms)
         except OSError as error:
             connection.close()
-            if tries >= _HANDSHAKE_TRIES or time.monotonic() >= deadline_s:
+            if tries >= _HANDSHAKE_TRIES or clock.monotonic() >= deadline_s:
                 raise OperatingError(
                     f"no handshake with {address} after {tries} tries: {error}:"
                     " the peer is stopped, overloaded, or no Headgate process"

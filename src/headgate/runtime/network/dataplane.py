@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from headgate.common.durable import clock
 from headgate.common.errors import FencedError, InternalError, OperatingError, ProtocolError
 from headgate.common.ids import AttemptId, Fence, Generation, JobId
 from headgate.runtime.network.acceptor import HANDSHAKE_TIMEOUT_MS, Acceptor, AcceptorStatistics
@@ -182,10 +182,10 @@ class SocketDataPlane:
         for sender in senders:
             sender.abort()
         self._end(incoming)
-        deadline_s = time.monotonic() + _JOIN_TIMEOUT_S
+        deadline_s = clock.monotonic() + _JOIN_TIMEOUT_S
         for sender in senders:
             # One that is still waiting for a silent host to accept ends by itself when that fails.
-            sender.join(max(0.0, deadline_s - time.monotonic()))
+            sender.join(max(0.0, deadline_s - clock.monotonic()))
 
     def close(self) -> None:
         """End everything; see `base.DataPlane.close`."""
@@ -200,10 +200,10 @@ class SocketDataPlane:
     def _end(self, incoming: list[_Incoming]) -> None:
         for each in incoming:
             each.connection.abort()
-        deadline_s = time.monotonic() + _JOIN_TIMEOUT_S
+        deadline_s = clock.monotonic() + _JOIN_TIMEOUT_S
         for each in incoming:
             if each.thread is not None:
-                each.thread.join(max(0.0, deadline_s - time.monotonic()))
+                each.thread.join(max(0.0, deadline_s - clock.monotonic()))
         with self._changed:
             for each in incoming:
                 self._incoming.pop(each.key, None)
@@ -299,11 +299,11 @@ class SocketDataPlane:
 
     def _wait_until_open(self, incoming: _Incoming) -> Fence:
         """The open fence, when it is that of the connection; raises when it never will be."""
-        deadline_s = time.monotonic() + self._hold_timeout_s
+        deadline_s = clock.monotonic() + self._hold_timeout_s
         key = incoming.key
         with self._changed:
             while not self._closed and (self._fence.generation, self._fence.attempt) < key[:2]:
-                remaining_s = deadline_s - time.monotonic()
+                remaining_s = deadline_s - clock.monotonic()
                 if remaining_s <= 0:
                     raise OperatingError(
                         f"attempt {key.attempt} was not opened here within {self._hold_timeout_s} s"

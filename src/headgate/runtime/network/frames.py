@@ -25,12 +25,12 @@ the handshake, and the job they belong to is bound there.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from headgate.common.durable import crc32
 from headgate.common.errors import InternalError, ProtocolError
 
 Part = bytes | bytearray | memoryview
@@ -135,9 +135,9 @@ def checksum(data: Part, crc: int = 0) -> int:
     view = memoryview(data).cast("B")
     size = view.nbytes
     if size <= _HOLD_GIL_BYTES or size > _RELEASE_GIL_BYTES:
-        return zlib.crc32(view, crc)
+        return crc32(view, crc)
     for start in range(0, size, _HOLD_GIL_BYTES):
-        crc = zlib.crc32(view[start : start + _HOLD_GIL_BYTES], crc)
+        crc = crc32(view[start : start + _HOLD_GIL_BYTES], crc)
     return crc
 
 
@@ -175,7 +175,7 @@ def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
             f"frame {frame.kind!r} on edge {frame.edge} from {frame.sender} to {frame.receiver}, generation"
             f" {generation}, attempt {attempt} does not fit the header: {error}"
         ) from error
-    return fields + _CRC.pack(zlib.crc32(fields))
+    return fields + _CRC.pack(crc32(fields))
 
 
 def parse_header(data: Part, frame_size_max: int) -> FrameHeader:
@@ -202,7 +202,7 @@ def parse_header(data: Part, frame_size_max: int) -> FrameHeader:
             " run the same Headgate version on driver and workers"
         )
     (header_crc,) = _CRC.unpack_from(data, _FIELDS.size)
-    if header_crc != zlib.crc32(memoryview(data)[: _FIELDS.size]):
+    if header_crc != crc32(memoryview(data)[: _FIELDS.size]):
         raise ProtocolError("a frame's header does not match its checksum: bytes were damaged on the way")
     if kind not in _KINDS or zero != 0:
         raise ProtocolError(

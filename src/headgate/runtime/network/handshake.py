@@ -16,17 +16,17 @@ the listening side. What follows on the connection is not encrypted: that takes 
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import socket
 import struct
-import time
 from enum import Enum, IntEnum
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
 from headgate.common.decoders import msgpack_decoder
+from headgate.common.durable import clock
+from headgate.common.durable import sha256 as sha256_of
 from headgate.common.errors import FencedError, InternalError, OperatingError, ProtocolError
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
@@ -216,7 +216,7 @@ class ClientHandshake:
     def __init__(self, secret: bytes, hello: Hello, nonce: bytes) -> None:
         _check_secret(secret)
         self._secret, self._hello, self._nonce = secret, hello, nonce
-        self._purpose = hashlib.sha256(hello.purpose.encode()).digest()
+        self._purpose = sha256_of(hello.purpose.encode()).digest()
         self._nonces = b""
         self._step = _Step.START
         self._in = _Collector()
@@ -299,7 +299,7 @@ class ServerHandshake:
     def __init__(self, secret: bytes, purpose: str, nonce: bytes) -> None:
         _check_secret(secret)
         self._secret, self._nonce, self._purpose_name = secret, nonce, purpose
-        self._purpose = hashlib.sha256(purpose.encode()).digest()
+        self._purpose = sha256_of(purpose.encode()).digest()
         self._nonces = b""
         self._step = _Step.OPENING
         self._in = _Collector()
@@ -388,11 +388,11 @@ def greet(sock: socket.socket, secret: bytes, hello: Hello, nonce: bytes, timeou
         FencedError: the peer says that this side was replaced.
         OSError: the connection broke or the time is over (TimeoutError).
     """
-    deadline = time.monotonic() + timeout_ms / 1000
+    deadline = clock.monotonic() + timeout_ms / 1000
     client = ClientHandshake(secret, hello, nonce)
     answer = client.start()
     while True:
-        remaining_s = deadline - time.monotonic()
+        remaining_s = deadline - clock.monotonic()
         if remaining_s <= 0:
             raise TimeoutError(f"the handshake took longer than {timeout_ms} ms")
         sock.settimeout(remaining_s)

@@ -28,10 +28,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from headgate.common.children import hide
+from headgate.common.durable import read_bytes
 from headgate.common.errors import ConfigError, ProtocolError
 from headgate.runtime.network.frames import Frame, FrameHeader, FrameReader, Part
 
@@ -76,7 +76,7 @@ class Endpoint(NamedTuple):
 def host_id() -> str:
     """This machine since its last boot, as text; equal for two processes that share a kernel and a name."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = read_bytes("/proc/sys/kernel/random/boot_id").decode().strip()
     except OSError:
         boot = "unknown-boot"
     name = "".join(letter if letter not in ",#" else "-" for letter in socket.gethostname())

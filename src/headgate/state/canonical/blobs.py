@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from zlib import crc32
 
+from headgate.common.durable import crc32
 from headgate.common.errors import StorageError
 from headgate.state.backend import BlobReader
 from headgate.state.canonical.reader import OpenTable, SubtaskTables, check_tables

@@ -7,7 +7,6 @@ groups. All entries of a key stand together, in their order; row groups begin an
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ import msgspec
 
 from headgate.api.state import StateKind
 from headgate.common.decoders import converter
+from headgate.common.durable import json_dumps, json_loads
 from headgate.common.errors import StorageError
 from headgate.serde.forms import describe
 from headgate.serde.stored_values import Description, is_open
@@ -67,7 +67,7 @@ class TableInfo(msgspec.Struct, frozen=True):
 
     def text(self) -> str:
         """As JSON, so that anybody can read it."""
-        return json.dumps(msgspec.to_builtins(self, builtin_types=(bytes,)), default=_bytes_to_json)
+        return json_dumps(msgspec.to_builtins(self, builtin_types=(bytes,)), default=_bytes_to_json)
 
 
 _table_info: Final = converter(TableInfo)
@@ -94,7 +94,7 @@ def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
             "of a savepoint as they were written"
         )
     try:
-        info = json.loads(text, object_hook=_bytes_from_json)
+        info = json_loads(text, object_hook=_bytes_from_json)
         version = info["format"]
     except UNDECODABLE as error:
         raise StorageError(

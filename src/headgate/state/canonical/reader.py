@@ -11,12 +11,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headgate.common.durable import crc32
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.keygroups import key_groups_of_keys, shortened
 from headgate.serde.stored_values import close_batch

@@ -8,13 +8,13 @@ from heapq import merge
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol
-from zlib import crc32
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headgate.common.durable import crc32
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.compatibility import AsIs, compare
 from headgate.serde.stored_values import open_batch

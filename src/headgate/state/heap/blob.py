@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import struct
 from typing import Annotated, Any, Final
-from zlib import crc32
 
 import msgspec
 
 from headgate.common.decoders import msgpack_decoder
+from headgate.common.durable import crc32
 from headgate.common.errors import StorageError
 from headgate.serde.undecodable import UNDECODABLE
 from headgate.state.backend import BlobReader

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
-from zlib import crc32
 
 import numpy as np
 
+from headgate.common.durable import crc32
 from headgate.common.errors import InternalError, UsageError
 from headgate.common.keygroups import key_groups_of_keys, shortened
 from headgate.common.layered import Layers, slices_of

@@ -9,10 +9,10 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
-from zlib import crc32
 
 import msgspec
 
+from headgate.common.durable import crc32
 from headgate.common.errors import InternalError
 from headgate.state.backend import BlobReader, EntryFilter
 from headgate.state.heap.blob import Chunk, Header, Section, chunk_bytes, preamble_and_header, read_header

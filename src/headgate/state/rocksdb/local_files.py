@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from headgate.common.children import hide, when_forgotten
+from headgate.common.durable import open_nameless, open_read, system
 from headgate.common.errors import StorageError
 
 _PIECE_BYTES: Final = 1 << 20
@@ -32,7 +31,7 @@ class FileParts:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            with self.path.open("rb") as file:
+            with open_read(self.path) as file:
                 while piece := file.read(_PIECE_BYTES):
                     yield piece
         except OSError as error:
@@ -57,7 +56,7 @@ class Spool:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             # Unbuffered, as what is still buffered is written when it is closed, and may not fit then.
-            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - lives on
+            self._file = open_nameless(folder)
         except OSError as error:
             raise local_error("write", folder, error) from error
         self.size = 0
@@ -93,7 +92,7 @@ class Spool:
         head = self._head[offset : offset + length]
         behind = max(0, offset - len(self._head))
         try:
-            return head + os.pread(self._file.fileno(), length - len(head), behind)
+            return head + system.pread(self._file.fileno(), length - len(head), behind)
         except OSError as error:
             raise local_error("read", self._folder, error) from error
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from time import monotonic
 from typing import Final
 
+from headgate.common.durable import clock
 from headgate.state.backend import MigrationProgress
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.layout import Layout
@@ -32,7 +32,9 @@ class Migration:
         now: gives seconds.
     """
 
-    def __init__(self, layout: Layout, store: ColumnStore, now: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, layout: Layout, store: ColumnStore, now: Callable[[], float] = clock.monotonic
+    ) -> None:
         self._layout, self._store, self._now = layout, store, now
         self._began = now()
         self._next_report = self._began + REPORT_EVERY_S

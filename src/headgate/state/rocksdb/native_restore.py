@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
 from typing import Final, NamedTuple
 
+from headgate.common.durable import clock, rename
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.stored_paths import inside
 from headgate.state.backend import NativeState
@@ -219,7 +219,7 @@ class NativeRestore:
             self._sources[0].fetch(place)
             return
         try:
-            fetched.rename(place)
+            rename(fetched, place)
         except OSError as error:
             raise local_error("move", fetched, error) from error
 
@@ -290,7 +290,7 @@ class NativeRestore:
 class Progress:
     """Says every few seconds how far a long restore is."""
 
-    def __init__(self, name: str, about: int, now: Callable[[], float] = monotonic) -> None:
+    def __init__(self, name: str, about: int, now: Callable[[], float] = clock.monotonic) -> None:
         self._name, self._about, self._now = name, about, now
         self._count, self._next = 0, now() + REPORT_EVERY_S
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import sys
 from collections.abc import Iterable, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from headgate.common.durable import sha256
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
 from headgate.usercode.bundle.contents import hash_of
 from headgate.usercode.bundle.environments import inside_of_folder, inside_of_names
@@ -54,7 +54,7 @@ class UserBundle:
     def key(self) -> str:
         """The hash that names this bundle: equal bundles have equal loaders and layers."""
         text = "\n".join([self.abi, *(f"{one.name} {one.digest} {one.inside}" for one in self.artifacts)])
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return sha256(text.encode()).hexdigest()[:32]
 
 
 def abi_of_this() -> str:
@@ -161,4 +161,4 @@ def key_of_folder(digest: str, inside: str) -> str:
         digest: of the archive.
         inside: what of it is unpacked.
     """
-    return hashlib.sha256(f"{digest} {inside}".encode()).hexdigest() if inside else digest
+    return sha256(f"{digest} {inside}".encode()).hexdigest() if inside else digest

@@ -19,13 +19,13 @@ import os
 import re
 import stat
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
 from headgate.common.children import hide
+from headgate.common.durable import clock
 from headgate.usercode.bundle.unpacking import remove
 from headgate.usercode.errors import UserCodeLoadError
 
@@ -159,7 +159,7 @@ class ArtifactCache:
         with _alone(self._root / f"{folder.name}.lease") as alone:
             if not alone:
                 return False
-            going = folder.with_name(f"making-gone-{os.getpid()}-{time.monotonic_ns()}")
+            going = folder.with_name(f"making-gone-{os.getpid()}-{clock.monotonic_ns()}")
             try:
                 folder.rename(going)
             except FileNotFoundError:  # another process has swept since we looked, and its lease file with it
@@ -193,6 +193,6 @@ def _is_still(path: Path, lock: IO[bytes]) -> bool:
 
 def _age_s(folder: Path) -> float:
     try:
-        return time.time() - folder.stat().st_mtime
+        return clock.time() - folder.stat().st_mtime
     except FileNotFoundError:
         return 0.0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Final
 
+from headgate.common.durable import sha256
 from headgate.usercode.errors import UserCodeLoadError
 
 SKIPPED: Final = frozenset({"__pycache__", ".git", ".DS_Store"})
@@ -34,7 +34,7 @@ def hash_of(path: Path) -> str:
 
 def hash_of_file(path: Path) -> str:
     """SHA-256 of a file's bytes, in hexadecimal digits."""
-    found = hashlib.sha256()
+    found = sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             found.update(chunk)
@@ -43,7 +43,7 @@ def hash_of_file(path: Path) -> str:
 
 def hash_of_folder(folder: Path) -> str:
     """SHA-256 over the relative names of a folder's files and their own hashes."""
-    found = hashlib.sha256()
+    found = sha256()
     for path in files_of(folder):
         name = path.relative_to(folder).as_posix()
         found.update(f"{len(name)} {name} {hash_of_file(path)}\n".encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.machinery
 import re
 from collections.abc import Iterable, Iterator
@@ -11,6 +10,7 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Final
 
+from headgate.common.durable import sha256
 from headgate.usercode.native.elf import soname
 
 EXTENSIONS: Final = tuple(importlib.machinery.EXTENSION_SUFFIXES)
@@ -94,7 +94,7 @@ def _described(distribution: Distribution) -> Installed:
     return Installed(
         normal(distribution.metadata["Name"]),
         distribution.version,
-        hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32],
+        sha256("\n".join(lines).encode()).hexdigest()[:32],
         str(distribution.locate_file("")),
         tuple(sorted({_top(name) for name in names} - {""})),
         tuple(str(distribution.locate_file(name)) for name in compiled),

@@ -370,7 +370,7 @@ def test_a_full_disk_fails_the_checkpoint_with_its_reason(
         left -= written
         return written
 
-    monkeypatch.setattr(local.os, "write", write)
+    monkeypatch.setattr(local.system, "write", write)
     for number in range(60):
         setup.capture.add(key(), rows("x" * 100, number))
         if number % 7 == 0:

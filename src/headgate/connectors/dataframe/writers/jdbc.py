@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
+from headgate.common.durable import crc32
 from headgate.common.errors import OperatingError, UsageError
 from headgate.connectors.dataframe.writers.base import EpochWriter, SparkEpoch
 
@@ -185,7 +185,7 @@ class JdbcWriter(EpochWriter):
 
 def _prefix(epoch: SparkEpoch) -> str:
     """What the staging tables of a sink on a line begin with."""
-    return f"headgate_stage_{zlib.crc32(f'{epoch.lineage}/{epoch.sink}'.encode()):08x}_"
+    return f"headgate_stage_{crc32(f'{epoch.lineage}/{epoch.sink}'.encode()):08x}_"
 
 
 def staging_table(epoch: SparkEpoch) -> str:

@@ -13,7 +13,6 @@ epoch that was taken back leaves a directory with a mark, so that no late try ca
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from typing_extensions import override
 
+from headgate.common.durable import remove_folder, rename, sync, touch, unlink
 from headgate.common.errors import FencedError, UsageError
 from headgate.connectors.dataframe.writers.base import EpochWriter, SparkEpoch
 
@@ -82,7 +82,7 @@ class ParquetWriter(EpochWriter):
     def begin(self, spark: SparkSession, epoch: SparkEpoch) -> None:
         for attempt in self._attempts(epoch.lineage, epoch.sink).glob("*"):
             if int(attempt.name.split("-")[1]) <= epoch.generation:
-                shutil.rmtree(attempt, ignore_errors=True)
+                remove_folder(attempt)
 
     @override
     def write(self, frame: DataFrame, epoch: SparkEpoch) -> None:
@@ -98,12 +98,12 @@ class ParquetWriter(EpochWriter):
         name = f"{epoch.epoch}-{epoch.generation}-{epoch.token}"
         attempt = self._attempts(epoch.lineage, epoch.sink) / name
         frame.write.partitionBy(*self.partition_by).parquet(f"file://{attempt}")
-        (attempt / "_SUCCESS").unlink(missing_ok=True)
+        unlink(attempt / "_SUCCESS", missing_ok=True)
         _make_durable(attempt)
         final.parent.mkdir(parents=True, exist_ok=True)
         if not _renamed(attempt, final):
             self._published(final)
-            shutil.rmtree(attempt, ignore_errors=True)
+            remove_folder(attempt)
         for folder in (final.parent, *list(final.parents)[1:4]):
             _sync(folder)
 
@@ -124,11 +124,11 @@ class ParquetWriter(EpochWriter):
             final, aside = self._final(lineage, sink, epoch), self._aside(lineage, sink, epoch)
             mark = final / _TAKEN_BACK
             if mark.exists():
-                mark.unlink()
+                unlink(mark)
                 # What was not known to be written may have nothing aside; its job writes it again.
-                aside.rename(final) if aside.exists() else final.rmdir()
+                rename(aside, final) if aside.exists() else final.rmdir()
             elif aside.exists():
-                aside.rename(final)
+                rename(aside, final)
             _sync(final.parent)
 
     @override
@@ -139,12 +139,12 @@ class ParquetWriter(EpochWriter):
         """Put a mark where an epoch's directory is or would be; what is there goes aside."""
         if final.exists():
             aside.parent.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(aside, ignore_errors=True)
-            final.rename(aside)
+            remove_folder(aside)
+            rename(final, aside)
             _sync(aside.parent)
         empty = aside.with_name(f"{aside.name}.mark")
         empty.mkdir(parents=True, exist_ok=True)
-        (empty / _TAKEN_BACK).touch()
+        touch(empty / _TAKEN_BACK)
         # Somebody may have published in between; the caller looks again.
         _renamed(empty, final)
 
@@ -183,7 +183,7 @@ def _local(path: str | os.PathLike[str]) -> str:
 def _renamed(source: Path, target: Path) -> bool:
     """Whether it could be renamed; False when the target has files."""
     try:
-        source.rename(target)
+        rename(source, target)
     except OSError:
         if target.is_dir() and any(target.iterdir()):
             return False
@@ -199,8 +199,4 @@ def _make_durable(folder: Path) -> None:
 
 def _sync(path: Path) -> None:
     with suppress(FileNotFoundError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync(path)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headgate.common.durable import sha256
 from headgate.common.errors import UsageError
 from headgate.deploy.spark.user_code.orders import (
     LiveJobs,
@@ -181,7 +181,7 @@ def key_of(
         "layered",
         *sorted(layered),
     ]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+    return sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 _of_application: Final[dict[str, UserCodeJobs]] = {}

@@ -8,7 +8,6 @@ packages lie in the dependency layer, those without are the user's own program a
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.metadata
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from headgate.common.durable import sha256
 from headgate.common.errors import UsageError
 from headgate.common.loader_options import DependencyLayer, NativeModules
 from headgate.common.search_path import framework_path
@@ -109,7 +109,7 @@ def _whole(
     check_supported({one.name: one.version for one in used}, _requirements())
     patterns, artifacts = options.realm.patterns.patterns, (artifact.digest for artifact, _ in located)
     parts = [*artifacts, options.realm.order.value, *patterns, "identical", *sorted(found.identical)]
-    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+    key = sha256("\n".join(parts).encode()).hexdigest()[:32]
     return UserCodePlan(
         found.identical,
         framework=tuple(_of_framework(found)),
@@ -174,7 +174,7 @@ def _environment(
         if not any(patterns.match(module) for module in brought[name].modules)
     )
     text = "\n".join(f"{one.name} {one.version} {one.contents}" for one in linked)
-    return ProcessEnvironment(hashlib.sha256(text.encode()).hexdigest()[:32], linked)
+    return ProcessEnvironment(sha256(text.encode()).hexdigest()[:32], linked)
 
 
 def _linked(one: Installed, home: Artifact) -> Linked:
