@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import socket
+import stat
 import sys
 import traceback
 import weakref
@@ -31,7 +33,7 @@ class HasDescriptor(Protocol):
         ...
 
 
-_hidden: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_hidden: Final[set[weakref.ref[Any]]] = set()
 
 R = TypeVar("R", bound=HasDescriptor)
 
@@ -42,13 +44,60 @@ def hide(resource: R) -> R:
     What a child does to its copy then reaches neither the disk nor the peer: bytes that both have buffered
     are not written twice, and the end of this process ends the connection though a child lives on.
     """
-    _hidden.add(resource)
+    _hidden.add(weakref.ref(resource, _hidden.discard))
     return resource
+
+
+class _OpenSocket:
+    """A socket that somebody else has opened in this process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._inode = descriptor, os.fstat(descriptor).st_ino
+
+    def fileno(self) -> int:
+        """See :class:`HasDescriptor`; -1 once it is another file."""
+        try:
+            return self._descriptor if os.fstat(self._descriptor).st_ino == self._inode else -1
+        except OSError:
+            return -1
+
+
+def hide_open_sockets() -> list[HasDescriptor]:
+    """Hide the sockets that are open now, for as long as the result is kept; where the system lists them."""
+    found: list[HasDescriptor] = []
+    with suppress(OSError):
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, no paths
+            with suppress(OSError):
+                if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                    found.append(hide(_OpenSocket(int(name))))
+    return found
+
+
+def _resources() -> list[Any]:
+    """Those that live; other threads may hide more meanwhile."""
+    return [resource for each in list(_hidden) if (resource := each()) is not None]
+
+
+def closed_behind_us() -> int:
+    """How many descriptors of ours that are hidden from children somebody else has closed, or reused."""
+    closed = 0
+    for resource in _resources():
+        descriptor = _descriptor(resource)
+        if descriptor < 0:
+            continue
+        try:
+            mode = os.fstat(descriptor).st_mode
+        except OSError:
+            mode = 0
+        other = isinstance(resource, socket.socket) and not stat.S_ISSOCK(mode)
+        if (mode == 0 or other) and _descriptor(resource) == descriptor:  # else it was just closed in order
+            closed += 1
+    return closed
 
 
 def _lead_nowhere() -> None:
     """In a child, before anything else runs there."""
-    resources = [resource for resource in _hidden if _descriptor(resource) >= 0]
+    resources = [resource for resource in _resources() if _descriptor(resource) >= 0]
     if not resources:
         return
     with suppress(OSError):

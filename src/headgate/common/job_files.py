@@ -144,7 +144,7 @@ class PublishedJob:
         hide(self)  # a child that holds the lock would say that the driver lives
 
     def fileno(self) -> int:
-        """The locked descriptor."""
+        """The locked descriptor; -1 once it is given up."""
         return self._descriptor
 
     def withdraw(self) -> None:
@@ -155,7 +155,8 @@ class PublishedJob:
                 if os.path.samestat(self._path.lstat(), os.fstat(self._descriptor)):
                     unlink(self._path)
         finally:
-            system.close(self._descriptor)
+            descriptor, self._descriptor = self._descriptor, -1
+            system.close(descriptor)
 
 
 def known_jobs() -> list[KnownJob]:

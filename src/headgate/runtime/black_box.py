@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,11 +141,10 @@ def _exit_noted(leave: Any, box: BlackBox) -> Any:
         """`os._exit`, with a note of who called it."""
         if own.is_here and not box_has_words(box):
             with suppress(Exception):
-                stack = [frame for frame in traceback.extract_stack() if is_users_file(frame.filename)]
-                told = "\n".join(
-                    f"{f.filename}:{f.lineno} in {f.name}: {f.line}" for f in stack[-FRAMES_MAX:]
-                )
-                box.say(f"os._exit({status}) was called, in\n{told}")
+                stack = traceback.extract_stack()[-2::-1]
+                told = [(f.filename, f'  File "{f.filename}", line {f.lineno} in {f.name}') for f in stack]
+                frames = "\n".join(_innermost_users(told)[:FRAMES_MAX])
+                box.say(f"os._exit({status}) was called, in\n{frames}")
         leave(status)
 
     return _exit
@@ -177,6 +176,14 @@ class _Copied:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def has_words(path: str) -> bool:
+    """Whether a process has said already why it ends."""
+    with suppress(OSError), Path(path).open("rb") as file:
+        file.seek(_AT_WORK + _ERRORS)
+        return file.read(1) not in (b"", b"\0")
+    return False
 
 
 def remains_of(path: str) -> Remains | None:
@@ -216,13 +223,21 @@ def _fatal(text: str) -> str:
     if not text:
         return ""
     found = [match for line in text.splitlines() if (match := _FRAME.fullmatch(line))]
-    users = [match[0] for match in found if _is_users(match["file"])] or [match[0] for match in found[:1]]
+    users = _innermost_users([(match["file"], match[0]) for match in found]) or [m[0] for m in found[:1]]
     first = text.splitlines()[0]
     return "\n".join([f"{first}, in", *users[:FRAMES_MAX]]) if users else first
 
 
-def _is_users(name: str) -> bool:
-    return is_users_file(name) and not name.startswith("<")
+def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
+    """Of frames, innermost first and with their files, those of the user's call into which ours went."""
+    told: list[str] = []
+    for file, frame in frames:
+        ours = file.startswith("<") or not is_users_file(file)
+        if ours and told:
+            break
+        if not ours:
+            told.append(frame)
+    return told
 
 
 def _remove_abandoned(folder: Path) -> None:

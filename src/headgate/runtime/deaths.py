@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import platform
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from headgate.common.errors import OperatingError
 from headgate.common.ports import Clock
-from headgate.runtime.black_box import Remains, remains_of
+from headgate.common.processes import process_lives
+from headgate.runtime.black_box import Remains, has_words, remains_of
 from headgate.runtime.memory_facts import oom_kills
 from headgate.runtime.roster import Member
 
 _SLOT: Final = re.compile(r"\b(?:slot|worker) (\d+)\b")
+WORDS_WAIT_S: Final = 1.5
+"""How long a process that is reported lost, and lives, may take to say why it ends."""
 REASON_WAIT_MS: Final = 2_000
 """How long the end of a connection waits for the reason of the gang's end."""
 
@@ -36,6 +40,7 @@ class Deaths:
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._lost = clock, list[_Lost]()
+        self._left: list[tuple[_Lost, Remains]] = []
         self._kills = oom_kills()
 
     def suspect(self, slot: int, member: Member | None, reason: str) -> None:
@@ -55,17 +60,30 @@ class Deaths:
         """What comes now is about another gang, or told already."""
         self._lost.clear()
 
-    def gang_ended(self, gang_said: str, members: Sequence[Member]) -> OperatingError:
+    def collect(self, members: Sequence[Member], gang_said: str | None) -> None:
+        """The gang has ended: what these have left is taken up, whatever their end was.
+
+        Args:
+            members: whose connections have not ended yet.
+            gang_said: why, by who runs it; None where it was in order.
+        """
+        named = None if gang_said is None else _SLOT.search(gang_said)
+        for member in members:
+            if named is not None and member.register.slot == int(named[1]):
+                _await_words(member)
+        self._left = [
+            (_Lost(member.register.slot, member, "its gang ended", 0), remains_left(member))
+            for member in members
+        ]
+
+    def gang_ended(self, gang_said: str) -> OperatingError:
         """Why a gang ended, by the worker that was the cause, where it can be told which one that was.
 
         Args:
             gang_said: why, by who runs it.
-            members: whose connections have not ended yet.
         """
         suspected = bool(self._lost)
-        for member in members:
-            self.suspect(member.register.slot, member, "its gang ended")
-        found = [(lost, _remains(lost)) for lost in self._lost]
+        found = [(lost, remains_left(lost.member)) for lost in self._lost] + self._left
         named = _SLOT.search(gang_said)
         slot = None if named is None else int(named[1])
         known = suspected or any(remains.words or lost.slot == slot for lost, remains in found)
@@ -76,7 +94,7 @@ class Deaths:
 
     def told(self) -> OperatingError:
         """Why the first of them died, as far as it is known; nobody has said why the gang ended."""
-        return self._told([(lost, _remains(lost)) for lost in self._lost], None, None)
+        return self._told([(lost, remains_left(lost.member)) for lost in self._lost], None, None)
 
     def _told(
         self, found: Sequence[tuple[_Lost, Remains]], gang_said: str | None, slot: int | None
@@ -91,7 +109,7 @@ class Deaths:
 
     def lapsed(self, slot: int, member: Member | None, timeout_ms: int) -> OperatingError:
         """No heartbeat came from a worker for too long."""
-        remains = Remains() if member is None else _at_work(member)
+        remains = remains_left(member)
         reason = f"no heartbeat came for {timeout_ms} ms"
         return OperatingError(told_death(slot, member, reason, None, remains, self._oom()))
 
@@ -124,8 +142,18 @@ def told_death(
     return "\n".join(parts)
 
 
-def _remains(lost: _Lost) -> Remains:
-    member = lost.member
+def _await_words(member: Member) -> None:
+    """Who runs a worker may find it lost before it has found out itself why it must end."""
+    pid, box = member.register.pid, member.register.box
+    if not box or member.register.host != platform.node():
+        return
+    until = time.monotonic() + WORDS_WAIT_S
+    while process_lives(pid) and not has_words(box) and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def remains_left(member: Member | None) -> Remains:
+    """What a worker has left, which is removed; else what its last heartbeat told."""
     if member is None:
         return Remains()
     found = None

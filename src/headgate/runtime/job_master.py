@@ -195,10 +195,11 @@ class JobMaster:
         members = self._roster.members()
         if not self._gang.exited(gang):
             return
+        self._deaths.collect(members, None if self.state.ending else error)
         if self.state.ending:
             self._close_if_gone()
         elif not self.state.between_attempts:
-            self.attempt_failed(self._deaths.gang_ended(error or "all workers left", members))
+            self.attempt_failed(self._deaths.gang_ended(error or "all workers left"))
         self._deaths.forget()
         self._recovery.try_restart()
 
@@ -335,11 +336,11 @@ class JobMaster:
         if member is None or message.attempt != self.attempt:
             return
         member.idle = True
-        if message.stray_threads and self.state.between_attempts:
-            names = ", ".join(message.stray_threads)
-            self.ports.listener.note(
-                f"slot {slot} keeps threads of user code ({names}); starting new workers"
-            )
+        kept = [f"threads of user code ({', '.join(message.stray_threads)})"] if message.stray_threads else []
+        if message.changed_limits:
+            kept.append(f"limits that user code has set ({', '.join(message.changed_limits)})")
+        if kept and self.state.between_attempts:
+            self.ports.listener.note(f"slot {slot} keeps {' and '.join(kept)}; starting new workers")
             self._recovery.force_gang_out()
         self._recovery.try_restart()
 

@@ -54,8 +54,13 @@ def _operator(frames: Sequence[FrameType]) -> OperatorContext | None:
 
 def _told(frames: Sequence[FrameType]) -> str:
     """The user's frames as a traceback shows them, innermost last; without any, the innermost of all."""
-    users = [frame for frame in frames if is_users_file(frame.f_code.co_filename)][:FRAMES_MAX]
-    return "\n".join(_line(frame) for frame in reversed(users or frames[:1]))
+    users: list[FrameType] = []
+    for frame in frames:
+        if is_users_file(frame.f_code.co_filename):
+            users.append(frame)
+        elif users:
+            break  # what is further out has called Headgate
+    return "\n".join(_line(frame) for frame in reversed(users[:FRAMES_MAX] or frames[:1]))
 
 
 def _line(frame: FrameType) -> str:

@@ -28,6 +28,7 @@ from headgate.common import errors
 from headgate.common.children import OwnProcess
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.interruptions import let_pass
+from headgate.common.limits import changes, limits_of
 from headgate.common.ports import Background, Clock, Disk, Link, Probe, UserCode
 from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.common.texts import shortened
@@ -118,6 +119,7 @@ class Worker:
         self.state = WorkerState.IDLE
         self.progress, self.attempt = 0, 0
         self.at_work: tuple[Task, int] | None = None
+        self._limits = limits_of()
         self._local = LocalRecovery(job, slot)
         self._assembly: Assembly | None = None
         self._finishing: Finishing | None = None
@@ -243,7 +245,8 @@ class Worker:
             if thread.ident not in self._threads_before and not thread.name.startswith("headgate-")
         ]
         stray += [f"blocking function of {task.head.context.label}" for task in self._left_behind]
-        self.ports.link.send(m.Idle(self.attempt, stray))
+        changed = changes(limits_of(), self._limits) if self.ports.box is not None else []
+        self.ports.link.send(m.Idle(self.attempt, stray, changed))
 
     def close(self) -> None:
         """Release everything; the worker is of no use afterwards."""

@@ -12,18 +12,19 @@ import platform
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from headgate.checkpoint.storage.settings import StorageSettings, use_storage_settings
 from headgate.checkpoint.storage.uris import disks_with
+from headgate.common.children import closed_behind_us
 from headgate.common.ids import JobId
 from headgate.common.ports import NoProbe, Probe, UserCode
 from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.core.liveness import Lease
 from headgate.runtime.beside import UserThread
-from headgate.runtime.black_box import black_box
+from headgate.runtime.black_box import BlackBox, black_box
 from headgate.runtime.control import messages as m
 from headgate.runtime.control.client import connect_control
 from headgate.runtime.control.link import SocketLink
@@ -144,6 +145,8 @@ class _Process:
         self._abandoned = False
         self._parent = os.getppid()
         self._loop_thread = threading.get_ident()
+        self._box: BlackBox | None = None
+        self._giving_up = threading.Lock()
 
     def run(self) -> None:
         # Closed in the opposite order, also when the job master cannot be reached.
@@ -159,6 +162,9 @@ class _Process:
             disks = disks_with(self._spec.storage)
             post, beside = self._mailbox.post, functools.partial(UserThread, call=call)
             box = opened.enter_context(black_box()) if self._spec.dies_with_parent else None
+            if box is not None:
+                self._box = box
+                opened.enter_context(self._threads_watched())
             mine = self._code, self._threads, box
             ports = WorkerPorts(self._clock, background, data, link, disks, probe, post, beside, *mine)
             opened.enter_context(self._printing(link))
@@ -241,6 +247,8 @@ class _Process:
                 self._give_up(f"the job master was silent for {self._spec.lease_ms} ms")
             elif self._spec.dies_with_parent and os.getppid() != self._parent:
                 self._give_up("its parent process ended")
+            elif self._box is not None and closed_behind_us():
+                self._give_up("its files and connections cannot be used any more")
             else:
                 self._send_heartbeat()
 
@@ -250,7 +258,34 @@ class _Process:
         told = counters, standstills, resident_bytes()
         self._link.send(m.Heartbeat(worker.attempt, now, worker.progress, *told))
 
+    @contextmanager
+    def _threads_watched(self) -> Iterator[None]:
+        """No thread of ours ends silently, and none with a traceback where another tells the cause."""
+        before = threading.excepthook
+
+        def ended(what: threading.ExceptHookArgs) -> None:
+            if what.thread is None or not what.thread.name.startswith("headgate-"):
+                before(what)
+            elif closed_behind_us():
+                self._give_up("its files and connections cannot be used any more")
+            elif not self._abandoned:
+                before(what)
+
+        threading.excepthook = ended
+        try:
+            yield
+        finally:
+            threading.excepthook = before
+
     def _give_up(self, reason: str) -> None:
+        if self._box is not None:
+            self._giving_up.acquire()  # for good: whoever comes later has nothing to add
+            if closed := closed_behind_us():
+                reason = (
+                    f"code in this process has closed {closed} descriptors of Headgate's files and "
+                    "connections (os.close, os.closerange or the like); close only what it has opened itself"
+                )
+            self._box.say(f"it stopped by itself: {reason}")
         self._abandoned = True
         self._mailbox.wake()
         self._abandon(reason)

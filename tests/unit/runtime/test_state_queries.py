@@ -17,6 +17,7 @@ from headgate.common.keygroups import key_group, operator_index_for_key_group
 from headgate.connectors.collection import collection_source
 from headgate.runtime.control import messages as m
 from headgate.runtime.control.wire import decode_from_worker, decode_to_worker, encode_message
+from headgate.runtime.deaths import REASON_WAIT_MS
 from headgate.runtime.gate_task import GateTask
 from headgate.runtime.operators.keyed import KeyedProcessOperator
 from headgate.runtime.queries import answering
@@ -256,6 +257,8 @@ def test_the_end_of_an_attempt_ends_its_questions(end: str) -> None:
         desk.master.cancel()
     else:
         desk.master.link_lost(desk.links[1], "reset")
+        desk.clock.now += REASON_WAIT_MS
+        desk.master.tick()
     assert isinstance(outcomes.only[1], OperatingError)
     assert "attempt 1 of the job ended before operator 'visits'" in str(outcomes.only[1])
     desk.say(0, m.StateAnswer(1, 1))

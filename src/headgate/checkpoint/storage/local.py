@@ -13,6 +13,7 @@ from typing import Final
 from headgate.checkpoint.storage.base import TEMPORARY_PREFIX, UnsureWriteError, check_name
 from headgate.common.durable import open_read, read_bytes, replace, sync, system, unlink
 from headgate.common.errors import StorageError
+from headgate.common.limits import advice
 from headgate.common.stored_paths import inside
 
 _ADVICE: Final = {
@@ -227,8 +228,8 @@ class LocalDisk:
     @staticmethod
     def _error(action: str, path: Path, error: OSError) -> StorageError:
         cause = error.strerror or str(error)
-        advice = _ADVICE.get(error.errno or 0, "check the storage folder")
-        return StorageError(f"cannot {action} {path}: {cause}; {advice}")
+        todo = advice(error) or _ADVICE.get(error.errno or 0, "check the storage folder")
+        return StorageError(f"cannot {action} {path}: {cause}; {todo}")
 
 
 def _is_temporary(name: str) -> bool:

@@ -11,6 +11,7 @@ from headgate.common.children import OwnProcess, hide
 from headgate.common.durable import crc32 as crc32_of
 from headgate.common.durable import open_new, open_read, sync, system, unlink
 from headgate.common.errors import StorageError
+from headgate.common.limits import advice
 
 
 class PartFile(io.RawIOBase):
@@ -81,9 +82,9 @@ class PartFile(io.RawIOBase):
 
 def storage_error(path: Path, problem: OSError) -> StorageError:
     """The error that names the path and the system's reason."""
+    todo = advice(problem) or "make room or allow writing there"
     return StorageError(
-        f"cannot write {str(path)!r}: {problem.strerror or problem}; nothing of it is published; make room "
-        "or allow writing there"
+        f"cannot write {str(path)!r}: {problem.strerror or problem}; nothing of it is published; {todo}"
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.common.ports import UserCode
 from headgate.common.same_interpreter import SAME_INTERPRETER
+from headgate.deploy.spark.spoiled import unspoiled
 from headgate.runtime.network.sockets import parse_address
 from headgate.runtime.worker_process import WorkerSpec, limit_threads, run_worker
 
@@ -76,7 +77,8 @@ def serve(
     worker: WorkerSpec = pickle.loads(payload)  # noqa: S301
     if several_hosts and worker.bind_host not in _WILDCARDS:
         worker = dataclasses.replace(worker, bind_host=host_towards(worker.control_address))
-    run_worker(worker, gang, slot, code=code)
+    with unspoiled():
+        run_worker(worker, gang, slot, code=code)
 
 
 def host_towards(address: str) -> str:

@@ -209,10 +209,16 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
 
 
 class Idle(msgspec.Struct, frozen=True, tag="idle"):
-    """Worker: nothing of the attempt runs here any more, and no user thread is left."""
+    """Worker: nothing of the attempt runs here any more.
+
+    Attributes:
+        stray_threads: of user code, which are left all the same.
+        changed_limits: limits of the process that are not what they were, for people.
+    """
 
     attempt: int
     stray_threads: list[str]
+    changed_limits: list[str] = []
 
 
 class Finish(msgspec.Struct, frozen=True, tag="finish"):

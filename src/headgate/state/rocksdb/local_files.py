@@ -9,6 +9,7 @@ from typing import Final
 from headgate.common.children import hide, when_forgotten
 from headgate.common.durable import open_nameless, open_read, system
 from headgate.common.errors import StorageError
+from headgate.common.limits import advice
 
 _PIECE_BYTES: Final = 1 << 20
 
@@ -107,7 +108,8 @@ class Spool:
 
 def local_error(doing: str, path: Path, error: OSError) -> StorageError:
     """What the operating system says of a local file, as one of ours."""
-    return StorageError(
-        f"cannot {doing} {path}: {error.strerror or error}; check the local disk (space, rights, health), or "
-        "choose another one with state.backend.rocksdb.localdir"
+    todo = advice(error) or (
+        "check the local disk (space, rights, health), or choose another one with "
+        "state.backend.rocksdb.localdir"
     )
+    return StorageError(f"cannot {doing} {path}: {error.strerror or error}; {todo}")
