@@ -185,6 +185,22 @@ class SinkCommitter(ABC):
         """
         return None
 
+    def check_restore(self, context: SinkCommitterContext, committables: Sequence[Plain], own: bool) -> None:  # noqa: B027 - optional hook
+        """Check that what a snapshot holds can be committed, before a job begins from it.
+
+        Asked before :meth:`begin`, and by ``headgate check-upgrade``, where no job runs: so it looks only.
+        Where the user's choice is to take back, :meth:`take_back` comes before the commit.
+
+        Args:
+            context: of the job that would begin.
+            committables: what the snapshot holds of this sink.
+            own: whether the snapshot is of the same job, which goes on.
+
+        Raises:
+            UsageError: it cannot; in one sentence why, and how to mend it.
+            OperatingError: it cannot be found out now.
+        """
+
     def take_back(self, context: SinkCommitterContext) -> None:
         """Make what is published of the line be the history of the job, no more and no less.
 

@@ -239,6 +239,20 @@ class Source(ABC, Generic[T]):
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T]:
         """A live reader without splits."""
 
+    def check_restore(self, rest: Plain | None, splits: Sequence[Split]) -> None:
+        """Check that readers can go on where a snapshot stands, before a job begins from it.
+
+        Asked in the driver, and by ``headgate check-upgrade``, where no job runs: so it looks only.
+        By default nothing is checked, and what does not fit fails when it is read.
+
+        Args:
+            rest: what :meth:`SplitEnumerator.snapshot` gave, or None.
+            splits: those that readers had not finished, with the positions reached.
+
+        Raises:
+            UsageError: they cannot; in one sentence why, and how to mend it.
+        """
+
     def validate(self) -> None:
         """Check the description before anything starts (files exist, globs match, ...).
 

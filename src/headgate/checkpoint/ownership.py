@@ -130,6 +130,27 @@ def check_newest(completed: list[Completed], checkpoint: CheckpointMetadata) -> 
         )
 
 
+def require_logged(disk: Disk, checkpoint: CheckpointMetadata) -> None:
+    """Only a checkpoint that a log names can be claimed: else nobody knows who uses it.
+
+    Args:
+        disk: that its file names refer to.
+        checkpoint: no savepoint, which has no log.
+
+    Raises:
+        UsageError: none names it.
+        StorageError: the log cannot be read.
+    """
+    job = JobId(checkpoint.job)
+    logged = CompletedCheckpointLog(disk, log_folder(job)).completed()
+    if not any(entry.checkpoint == checkpoint.checkpoint for entry in logged):
+        raise UsageError(
+            f"checkpoint {checkpoint.checkpoint} of job {job!r} cannot be claimed, because no log below "
+            f"{disk.describe(job_folder(job))} names it, and so nobody can tell whether a running job uses "
+            "it; choose claim mode NO_CLAIM, or take a savepoint and claim that"
+        )
+
+
 def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> Deed:
     """Become the owner of a snapshot: from here on whoever owned it may not change it.
 
@@ -149,12 +170,7 @@ def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> Deed:
         return Deed(disk.describe(), METADATA, digest(data), checkpoint.checkpoint, files, owner)
     job = JobId(checkpoint.job)
     log = CompletedCheckpointLog(disk, log_folder(job))
-    if not any(entry.checkpoint == checkpoint.checkpoint for entry in log.completed()):
-        raise UsageError(
-            f"checkpoint {checkpoint.checkpoint} of job {job!r} cannot be claimed, because no log below "
-            f"{disk.describe(job_folder(job))} names it, and so nobody can tell whether a running job uses "
-            "it; choose claim mode NO_CLAIM, or take a savepoint and claim that"
-        )
+    require_logged(disk, checkpoint)
     generation = log.claim().generation
     # Read again: until the claim its owner may have retired it.
     entry = next((each for each in log.completed() if each.checkpoint == checkpoint.checkpoint), None)

@@ -77,6 +77,24 @@ class CollectionSource(Source[T]):
         return CollectionReader(self.records)
 
     @override
+    def check_restore(self, rest: Plain | None, splits: Sequence[Split]) -> None:
+        try:
+            CollectionReader(self.records).add_splits(splits)
+            ends = [int(stop) for _, stop in rest or ()]
+        except (ValueError, TypeError) as problem:
+            raise UsageError(
+                f"its positions are those of another kind of source ({problem}); keep the source as it was, "
+                "or give the new one another uid"
+            ) from None
+        except OperatingError as problem:
+            raise UsageError(str(problem)) from None
+        if max(ends, default=0) > len(self.records):
+            raise UsageError(
+                f"splits that are still to be read go up to record {max(ends)}, but the collection has "
+                f"{len(self.records)} records; restore with the collection the checkpoint was made with"
+            )
+
+    @override
     def describe(self) -> str:
         return f"collection of {len(self.records)} records"
 

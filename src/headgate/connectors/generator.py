@@ -166,6 +166,17 @@ class GeneratorSource(Source[T]):
         return GeneratorEnumerator(self.count, self.split_size, 0 if restored is None else int(restored))
 
     @override
+    def check_restore(self, rest: Plain | None, splits: Sequence[Split]) -> None:
+        try:
+            int(rest or 0)
+            GeneratorReader(self.function, self.batch).add_splits(splits)
+        except (TypeError, ValueError) as problem:
+            raise UsageError(
+                f"its positions are those of another kind of source ({problem}); keep the source as it was, "
+                "or give the new one another uid"
+            ) from None
+
+    @override
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T]:
         reader: SourceReader[T] = GeneratorReader(self.function, self.batch)
         if self.rate_per_s is None:

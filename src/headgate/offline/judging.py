@@ -12,12 +12,15 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.api.checks import stateful_part
+from headgate.api.checks import check_connectors, stateful_part
 from headgate.api.operator_state import OperatorStateDescriptor, declared_operator_state
+from headgate.api.state_types import check_state_types
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
+from headgate.checkpoint.storage.uris import disks_with
 from headgate.common.config import Config
 from headgate.common.errors import HeadgateError, UsageError
+from headgate.common.ids import JobId
 from headgate.common.options import IGNORE_UNCLAIMED_STATE
 from headgate.common.ports import Disk
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
@@ -27,10 +30,14 @@ from headgate.offline.keyed import CONVERTED, StoredKeyed, add, in_short, judged
 from headgate.offline.report import Item, OperatorReport, UpgradeReport, Verdict, gravest
 from headgate.offline.trial import operator_refusals
 from headgate.offline.words import OPERATOR_STATE, state_words
+from headgate.runtime.beginning import checks, with_stored_groups
+from headgate.runtime.claiming import check_claim, refuse_in_use
 from headgate.runtime.codec import ElementCodec
 from headgate.runtime.in_flight.elements import check_records
-from headgate.runtime.in_flight.shares import assign_in_flight, old_parallelism, records_of
-from headgate.runtime.restore import WRITER, check_compatible, prepared_in, publishes, sources_in
+from headgate.runtime.in_flight.shares import old_parallelism, records_of
+from headgate.runtime.job_settings import job_settings
+from headgate.runtime.master_ports import RestorePoint
+from headgate.runtime.restore import WRITER, prepared_in, publishes, sources_in
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata, InFlightStream, OperatorStateHandle
 
@@ -49,7 +56,7 @@ def inspect(
         use_storage_settings(storage_settings(config))
         disk, metadata = open_checkpoint(request["snapshot"])
         allow = request["allow_non_restored"] or config.get(IGNORE_UNCLAIMED_STATE)
-        judge = Judgement(disk, metadata, nodes, plan, allow)
+        judge = Judgement(disk, metadata, nodes, plan, allow, config)
         report = judge.report(request["snapshot"], request["program"])
         return {"report": msgspec.to_builtins(report)}
     except HeadgateError as error:
@@ -65,6 +72,7 @@ class Judgement:
         nodes: of the program as written.
         plan: the program as it would run.
         allow_non_restored: whether state that the program lacks may be left behind.
+        config: the program's settings; None: none is set.
     """
 
     def __init__(
@@ -74,9 +82,17 @@ class Judgement:
         nodes: Sequence[Node],
         plan: PhysicalPlan,
         allow_non_restored: bool = False,
+        config: Config | None = None,
     ) -> None:
         self._disk, self._metadata, self._nodes, self._plan = disk, metadata, nodes, plan
         self._allow = allow_non_restored
+        self._config = (config or Config()).with_program({IGNORE_UNCLAIMED_STATE.key: allow_non_restored})
+        self._ungrouped: str | None = None
+        if config is not None:
+            try:
+                self._plan = with_stored_groups(plan, config, metadata)
+            except UsageError as error:
+                self._ungrouped = str(error)
         self._unnamed = {node.id: stateful_part(node) for node in nodes if node.uid is None}
         self._before = old_parallelism(metadata)
         self._sources, self._prepared = sources_in(metadata), prepared_in(metadata)
@@ -113,6 +129,8 @@ class Judgement:
         return found if not found.restorable else msgspec.structs.replace(found, refusals=self._refused())
 
     def _groups(self) -> list[str]:
+        if self._ungrouped is not None:
+            return [self._ungrouped]
         stored, asked = self._metadata.max_parallelism, self._plan.max_parallelism
         if stored == asked:
             return []
@@ -127,19 +145,32 @@ class Judgement:
         return [f"{what}; {mend}, or rewrite the snapshot: {rewrite}"]
 
     def _refused(self) -> list[str]:
-        """What the planning of the restore says of the whole."""
-        plan, metadata = self._plan, self._metadata
-        checks: tuple[Callable[[], object], ...] = (
-            lambda: check_compatible(plan, metadata, ignore_unclaimed=self._allow),
-            lambda: assign_in_flight(plan, metadata),
-        )
-        refusals = []
-        for check in checks:
+        """What a start of the job would say of the whole, asked in its own words."""
+        refusals: list[str] = []
+
+        def ask(check: Callable[[], Any]) -> Any:
             try:
-                check()
+                return check()
             except UsageError as error:
                 refusals.append(str(error))
+                return None
+
+        config, nodes = self._config, self._nodes
+        ask(lambda: check_state_types(nodes, config))
+        ask(lambda: check_connectors(nodes))
+        job = ask(self._claimed) or JobId("")
+        for check in checks(config, job, self._plan, self._metadata):
+            ask(check)
         return list(dict.fromkeys(refusals))
+
+    def _claimed(self) -> JobId | None:
+        """The job that the program would go on as, if it claims the snapshot and may do so."""
+        settings = job_settings(self._config)
+        disks = disks_with(storage_settings(self._config))
+        disk = None if settings.storage is None else disks(settings.storage)
+        point = RestorePoint(self._metadata, self._disk.describe())
+        refuse_in_use(self._config, point, JobId(""), disks)
+        return check_claim(self._config, disk, point, disks)
 
     def _stored_uids(self) -> set[str]:
         metadata = self._metadata

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from headgate.checkpoint.opening import SAVEPOINT
-from headgate.checkpoint.ownership import Disks, check_newest, claim, goes_on_as
+from headgate.checkpoint.ownership import Disks, check_newest, claim, goes_on_as, require_logged
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.common import options as o
@@ -56,6 +56,30 @@ def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None)
             f"snapshot; set {o.CHECKPOINTING_INTERVAL.key}, or choose NO_CLAIM"
         )
     return goes_on_as(disk, point.storage or "", point.checkpoint)
+
+
+def check_claim(
+    config: Config, disk: Disk | None, point: RestorePoint, disks: Disks = open_disk
+) -> JobId | None:
+    """Whether the snapshot could be claimed, if that is wanted; changes nothing.
+
+    Args:
+        config: validated.
+        disk: the checkpoint storage, if there is one.
+        point: what the user wants to begin from.
+        disks: opens the disk below the root of its files.
+
+    Returns:
+        The job that this one would go on as; None: one of its own.
+
+    Raises:
+        UsageError: it cannot be claimed.
+        StorageError: the log of its job cannot be read.
+    """
+    job = continued_job(config, disk, point)
+    if job is None and _claims(config) and point.checkpoint.kind != SAVEPOINT:
+        require_logged(disks(point.storage or ""), point.checkpoint)
+    return job
 
 
 def taken_over(

@@ -115,6 +115,23 @@ class Committers:
                 "before that"
             )
 
+    def check(self, restored: CheckpointMetadata) -> None:
+        """Whether :meth:`recommit` would be refused; changes nothing.
+
+        Args:
+            restored: the snapshot that the job is to begin from.
+
+        Raises:
+            UsageError: sinks have committed more than it knows of, and the job is not to go on; or they do
+                not have what it holds.
+            OperatingError: a sink cannot tell now.
+        """
+        lineage, own = lineage_of(self._job, restored), restored.job == self._job
+        if not own:
+            lineage = self._decided(lineage, restored)
+        for uid, committer in self._by_uid.items():
+            committer.check_restore(self._context(uid, lineage), committables_of(restored, uid), own)
+
     def go_back(self, restored: CheckpointMetadata) -> None:
         """The job's newer snapshots are damaged: follow the user's choice for what was committed since.
 
@@ -186,9 +203,15 @@ class Committers:
 
     def _settled(self, lineage: Lineage, restored: CheckpointMetadata) -> Lineage:
         """The line after the user's choice was followed."""
+        decided = self._decided(lineage, restored)
+        if self._older is OlderSnapshot.TAKE_BACK:
+            self._owed = lineage, restored
+        return decided
+
+    def _decided(self, lineage: Lineage, restored: CheckpointMetadata) -> Lineage:
+        """The line that the user's choice leads to; refuses where it leads nowhere."""
         if self._older is OlderSnapshot.TAKE_BACK:
             self._refuse_unable()
-            self._owed = lineage, restored
             return lineage
         newer = {
             uid: found

@@ -27,7 +27,8 @@ from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.common.search_path import framework_path
 from headgate.core.execution import JobState
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.claiming import continued_job, refuse_in_use, taken_over
+from headgate.runtime.beginning import checks, with_stored_groups
+from headgate.runtime.claiming import check_claim, refuse_in_use, taken_over
 from headgate.runtime.control.server import ControlServer, WorkerKey
 from headgate.runtime.endpoint.served import ServedJob
 from headgate.runtime.endpoint.serving import Endpoint
@@ -127,7 +128,8 @@ class _Driver:
             explicit = self._restore_point() if store is None else None
             refuse_in_use(self._job.config, explicit, self._id, self._disks)
             plan = adopt_key_groups(self._job, explicit)
-            self._id = continued_job(self._job.config, disk, explicit) or self._id
+            self._id = self._check_claim(disk, explicit) or self._id
+            self._check_beginning(explicit)
             second = self._job.config.get(o.ALLOW_SECOND)
             take_places(self._id, self._job.name, plan, disk, opened, allow_second=second)
             service, permit = self._claimed(disk, store, opened)
@@ -282,9 +284,20 @@ class _Driver:
         def claimed() -> RestorePoint | None:
             point = self._restore_point()
             refuse_in_use(self._job.config, point, self._id, self._disks)
+            self._check_beginning(point)
             return taken_over(self._job.config, service, point, self._disks)
 
         return claimed
+
+    def _check_claim(self, disk: Disk | None, point: RestorePoint | None) -> JobId | None:
+        return None if point is None else check_claim(self._job.config, disk, point, self._disks)
+
+    def _check_beginning(self, point: RestorePoint | None) -> None:
+        """Refuse what cannot begin, before anything is claimed, taken back or started."""
+        if point is not None:
+            plan = adopt_key_groups(self._job, point)
+            for check in checks(self._job.config, self._id, plan, point.checkpoint):
+                check()
 
     def _lead(self, disk: Disk | None, opened: ExitStack) -> CompletedCheckpointStore | None:
         """With high availability: wait until this driver leads; None also when the job has ended since."""
@@ -392,9 +405,7 @@ def adopt_key_groups(job: JobSpec, point: RestorePoint | None) -> PhysicalPlan:
     """The plan, with the restored checkpoint's number of key groups unless the program names one."""
     if point is None:
         return job.plan
-    plan = job.plan
-    if not job.config.is_set(o.MAX_PARALLELISM):
-        plan = dataclasses.replace(plan, max_parallelism=point.checkpoint.max_parallelism)
+    plan = with_stored_groups(job.plan, job.config, point.checkpoint)
     ignore = job.config.get(o.IGNORE_UNCLAIMED_STATE)
     check_compatible(plan, point.checkpoint, ignore_unclaimed=ignore)
     return plan

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from headgate.api.sink import Fork, SinkCommitter, SinkCommitterContext
 from headgate.api.source import Plain
-from headgate.common.errors import FencedError, HeadgateError, OperatingError, UsageError
+from headgate.common.errors import FencedError, HeadgateError, OperatingError, StorageError, UsageError
 from headgate.connectors.dataframe import to_spark_journal as j
 from headgate.connectors.dataframe.connector import unprepared
 from headgate.connectors.dataframe.to_spark_frames import Frames, cause, same_columns
@@ -74,6 +74,24 @@ class SparkCommitter(SinkCommitter):
         return j.described(newer) if newer else None
 
     @override
+    def check_restore(self, context: SinkCommitterContext, committables: Sequence[Plain], own: bool) -> None:
+        if not self._staging.known:
+            return  # where no job runs nobody has settled where rows are staged
+        for origin, group in itertools.groupby(sorted(committables, key=_origin), _origin):
+            ready = {each["pending"]: each for each in group}
+            todo = self._not_written(context, j.Origin(*origin), list(ready))
+            try:
+                verified_paths(
+                    self._staging.root, [ready[name] for name in todo], j.Origin(*origin).checkpoint
+                )
+            except StorageError:
+                raise
+            except OperatingError as problem:
+                raise UsageError(
+                    f"sink {context.uid!r} cannot go on from the snapshot: {problem}"
+                ) from problem
+
+    @override
     def take_back(self, context: SinkCommitterContext) -> None:
         log, line_id = self._log(context, context.lineage.id), context.lineage.id
         if not _to_mend(log.refresh(), context):
@@ -110,7 +128,7 @@ class SparkCommitter(SinkCommitter):
     # -- one epoch
 
     def _commit(self, origin: j.Origin, ready: dict[str, Plain]) -> None:
-        todo = self._not_written(origin, list(ready))
+        todo = self._not_written(self._begun(), origin, list(ready))
         if todo:
             self._require()
             wanted = [ready[name] for name in todo]
@@ -123,9 +141,8 @@ class SparkCommitter(SinkCommitter):
                 self._record(begun.epoch)
         self._staging.remove(ready.values())
 
-    def _not_written(self, origin: j.Origin, names: list[str]) -> list[str]:
+    def _not_written(self, context: SinkCommitterContext, origin: j.Origin, names: list[str]) -> list[str]:
         """Also not on the lines that the job descends from and has left."""
-        context = self._begun()
         lines = [context.lineage.id]
         if origin.job != context.job:
             lines += [fork.job for fork in context.lineage.forks]

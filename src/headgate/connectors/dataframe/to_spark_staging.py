@@ -44,6 +44,11 @@ class Staging:
         self._context: SinkCommitterContext | None = None
 
     @property
+    def known(self) -> bool:
+        """Whether the folder is."""
+        return self._folder is not None
+
+    @property
     def root(self) -> str:
         """The folder.
 

@@ -86,6 +86,36 @@ class FilesCommitter(SinkCommitter):
         return newer
 
     @override
+    def check_restore(self, context: SinkCommitterContext, committables: Sequence[Plain], own: bool) -> None:
+        line = Line(self._root, context)
+        try:
+            fenced = line.fenced() if own else None
+            lost = None if fenced is not None else self._first_lost(committables, own)
+        except OSError as problem:
+            raise storage_error(self._root, problem) from problem
+        if fenced is not None:
+            raise UsageError(str(fenced))
+        if lost is not None:
+            raise UsageError(
+                f"sink {context.uid!r} writes to {str(self._root)!r}, and {lost['pending']!r}, which the "
+                "snapshot holds as output that may not be published yet, is not there as it was prepared; "
+                "let the sink write where it did, move its whole output directory along, or begin from a "
+                "snapshot that holds no such output"
+            )
+
+    def _first_lost(self, committables: Sequence[Plain], own: bool) -> Plain | None:
+        """Prepared output that is neither published nor there to be published."""
+        for ready in committables:
+            places = [self._root / ready["final"], self._root / ready["pending"]]
+            if not own:
+                # What was taken back is put back first, or refused before.
+                places += (self._root / TAKEN_BACK).glob(f"*/{ready['final']}")
+            found = next((place for place in places if place.exists()), None)
+            if found is None or found.stat().st_size != ready["size"]:
+                return ready
+        return None
+
+    @override
     def take_back(self, context: SinkCommitterContext) -> None:
         line = Line(self._root, context)
         try:

@@ -66,13 +66,26 @@ class Line:
         first = False
         while not self.owned:
             first, jobs = True, self._jobs()
-            if self._context.job in jobs:
-                raise self._fenced(f"job {jobs[-1]!r} went on after this one")
-            self._refuse_newer()
+            if (fenced := self.fenced()) is not None:
+                raise fenced
             if self._append(len(jobs) + 1):
                 # Whoever was the last may have published between the look and the entry.
                 self._refuse_newer()
         return first
+
+    def fenced(self) -> FencedError | None:
+        """Why this job may not publish now, if it may not; nothing is changed by asking.
+
+        Raises:
+            OSError: the directory cannot be read.
+        """
+        jobs = self._jobs()
+        if jobs[-1:] == [self._context.job]:
+            return None
+        if self._context.job in jobs:
+            return self._fenced(f"job {jobs[-1]!r} went on after this one")
+        newer = self.describe_newer() or self.describe_missing()
+        return None if newer is None else self._fenced(newer)
 
     def seize(self) -> None:
         """Make this job the last of the line, whatever the others have published.

@@ -87,6 +87,30 @@ class FilesSource(Source[T]):
         return FilesReader(self, self.on_error)
 
     @override
+    def check_restore(self, rest: Plain | None, splits: Sequence[Split]) -> None:
+        gone = [name for name in rest or () if not Path(name).is_file()]
+        if gone:
+            raise UsageError(
+                f"{gone[0]!r}, which is still to be read, is not there; put it back (files are named as they "
+                "were when the job first began), or give the source another uid and start it anew"
+            )
+        for split in splits:
+            try:
+                self.open_cursor(split.id, split.position).close()
+            except OSError as problem:
+                raise UsageError(
+                    f"{split.id!r} cannot be read on: {problem.strerror or problem}; put the file back as it "
+                    "was, or give the source another uid and start it anew"
+                ) from None
+            except OperatingError as problem:
+                raise UsageError(str(problem)) from None
+            except (KeyError, TypeError, ValueError) as problem:
+                raise UsageError(
+                    f"the position in {split.id!r} is not one of {self.file_format} files ({problem!r}); "
+                    "read the file in the format of before, or give the source another uid and start it anew"
+                ) from None
+
+    @override
     def validate(self) -> None:
         check_on_error(self.on_error)
         expand(self.paths, self.file_format)

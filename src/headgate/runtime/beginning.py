@@ -1,0 +1,80 @@
+"""What is decided before a job begins from a snapshot that its user named.
+
+The driver asks before it claims, starts or changes anything; `headgate check-upgrade` asks the same of a
+program that does not run. What only the restored bytes tell is found by `state/` and the operators, which
+the command asks by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from headgate.api.source import Split
+from headgate.common import options as o
+from headgate.common.config import Config
+from headgate.common.errors import UsageError
+from headgate.common.ids import JobId
+from headgate.graph.logical import Node, SourceNode
+from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.committers import Committers
+from headgate.runtime.in_flight.shares import assign_in_flight
+from headgate.runtime.restore import SPLITS, called, check_compatible
+from headgate.state.snapshots import CheckpointMetadata
+
+Check = Callable[[], object]
+"""Raises a UsageError that says why the job cannot begin there."""
+
+
+def with_stored_groups(plan: PhysicalPlan, config: Config, checkpoint: CheckpointMetadata) -> PhysicalPlan:
+    """The plan, with the snapshot's number of key groups unless the program names one.
+
+    Raises:
+        UsageError: an operator has more subtasks than there are groups.
+    """
+    if config.is_set(o.MAX_PARALLELISM):
+        return plan
+    groups, widest = checkpoint.max_parallelism, max((v.parallelism for v in plan.vertices), default=1)
+    if widest > groups:
+        raise UsageError(
+            f"{called(checkpoint)} has {groups} key groups, and parallelism {widest} needs as many; run the "
+            f"program at a parallelism of at most {groups}, or have headgate savepoint reslice make another "
+            "snapshot of it"
+        )
+    return dataclasses.replace(plan, max_parallelism=groups)
+
+
+def checks(config: Config, job: JobId, plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> Iterator[Check]:
+    """Everything that may refuse a beginning, in order; nothing is changed by asking.
+
+    Args:
+        config: validated.
+        job: the job's id, which is the snapshot's where it goes on as that job.
+        plan: what is to run, with the snapshot's key groups.
+        checkpoint: what it is to begin from.
+    """
+    ignore = config.get(o.IGNORE_UNCLAIMED_STATE)
+    yield lambda: check_compatible(plan, checkpoint, ignore_unclaimed=ignore)
+    yield lambda: assign_in_flight(plan, checkpoint)
+    for vertex in plan.vertices:
+        for node in vertex.chain:
+            if isinstance(node, SourceNode):
+                yield lambda node=node: _check_source(node, checkpoint)  # type: ignore[misc]
+    yield lambda: Committers(job, 1, plan, config.get(o.OLDER_SNAPSHOT)).check(checkpoint)
+
+
+def _check_source(node: SourceNode, checkpoint: CheckpointMetadata) -> None:
+    uid = _stored_as(node)
+    entries = [
+        entry for state in checkpoint.operators.get(uid, ()) for entry in state.list_state.get(SPLITS, ())
+    ]
+    rest = checkpoint.enumerators.get(uid)
+    if entries or rest is not None:
+        try:
+            node.source.check_restore(rest, [Split(name, position) for name, position in entries])
+        except UsageError as error:
+            raise UsageError(f"source {uid!r} cannot go on from {called(checkpoint)}: {error}") from error
+
+
+def _stored_as(node: Node) -> str:
+    return node.uid or f"node-{node.id}"
