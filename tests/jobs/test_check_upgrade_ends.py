@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mini_jobs import Halting, environment, json_lines
+from mini_jobs import environment, json_lines
+from running_jobs import Valve, wait_until
 from test_check_upgrade_jobs import STOP, WORDS, Old
 
 import headgate as hg
@@ -17,13 +18,18 @@ from headgate.offline.judging import Judgement
 from headgate.offline.report import UpgradeReport, Verdict
 from headgate.offline.upgrade import check_upgrade
 
+SETTINGS = {
+    "restart-strategy.type": "none",
+    "heartbeat.interval": "10ms",
+    "pipeline.max-parallelism": 16,
+}
 
-def program(folder: Path, out: str = "out", stop: int = len(WORDS), **config: Any) -> hg.Environment:
+
+def program(folder: Path, out: str = "out", limit: float = float("inf"), **config: Any) -> hg.Environment:
     """Words from two splits, counted, into files."""
-    settings = {"restart-strategy.type": "none", "pipeline.max-parallelism": 16}
-    env = environment(2, {**settings, **{key.replace("_", "."): value for key, value in config.items()}})
-    env.checkpoints(every="5ms", storage=str(folder / "checkpoints"))
-    words = env.from_source(Halting(id(env), stop, WORDS, WORDS), uid="words")
+    env = environment(2, {**SETTINGS, **config})
+    env.checkpoints(every="1h", storage=str(folder / "checkpoints"))
+    words = env.from_source(Valve(id(folder), limit, WORDS, WORDS), uid="words")
     words.key_by(lambda word: word).process(Old(), uid="count").write_json(folder / out, uid="out")
     return env
 
@@ -37,11 +43,16 @@ def judged(snapshot: str, env: hg.Environment) -> UpgradeReport:
 
 @pytest.fixture
 def snapshot(tmp_path: Path) -> str:
-    """The last checkpoint of a program that stopped with output in it."""
-    with pytest.raises(hg.HeadgateError, match="crash in split"):
-        program(tmp_path, stop=STOP).execute("words")
-    found = (tmp_path / "checkpoints").rglob("_metadata")
-    return str(max(found, key=lambda file: file.stat().st_mtime).parent)
+    """A savepoint of a program that was cancelled then: all of its output is prepared, and none committed."""
+    with program(tmp_path, limit=STOP).execute_async("words") as handle:
+        wait_until(lambda: _counted(handle) == 2 * STOP, "all words are counted")
+        found = handle.savepoint(str(tmp_path / "savepoints"))
+        handle.cancel()
+        return found
+
+
+def _counted(handle: hg.JobHandle) -> int:
+    return sum(vertex.records_in for vertex in handle.status().vertices if "count" in vertex.uids)
 
 
 def refused(snapshot: str, changed: Any, said: str) -> None:
@@ -86,41 +97,39 @@ def test_a_claim_without_checkpoints(snapshot: str, tmp_path: Path) -> None:
 def _without_checkpoints(env: hg.Environment, config: dict[str, Any]) -> hg.Environment:
     from headgate.common import options as o
 
-    bare = environment(2, {"pipeline.max-parallelism": 16, "restart-strategy.type": "none", **config})
+    bare = environment(2, {**SETTINGS, **config})
     bare.program = env.program
     assert not bare._settings.is_set(o.CHECKPOINTING_INTERVAL)
     return bare
 
 
-def test_the_key_groups_of_the_snapshot_are_taken_up(tmp_path: Path) -> None:
+def test_the_key_groups_of_the_snapshot_are_taken_up(snapshot: str, tmp_path: Path) -> None:
     """A program that names no number has the snapshot's, in the check as at the restore."""
-    with pytest.raises(hg.HeadgateError, match="crash in split"):
-        program(tmp_path, stop=STOP).execute("words")
-    (found,) = {str(file.parent.parent) for file in (tmp_path / "checkpoints").rglob("_metadata")}
 
     def unnamed(parallelism: int) -> hg.Environment:
         env = environment(parallelism, {"restart-strategy.type": "none"})
-        env.checkpoints(every="5ms", storage=str(tmp_path / "checkpoints"))
-        words = env.from_source(Halting(id(env), len(WORDS), WORDS, WORDS), uid="words")
+        env.checkpoints(every="1h", storage=str(tmp_path / "checkpoints"))
+        words = env.from_source(Valve(id(env), float("inf"), WORDS, WORDS), uid="words")
         words.key_by(lambda word: word).process(Old(), uid="count").write_json(tmp_path / "out", uid="out")
         return env
 
-    assert judged(found, unnamed(2)).verdict is Verdict.AS_IS
-    refused(found, lambda: unnamed(17), "has 16 key groups, and parallelism 17 needs as many")
-    unnamed(2).execute("words", restore_from=found)
+    assert judged(snapshot, unnamed(2)).verdict is Verdict.AS_IS
+    refused(snapshot, lambda: unnamed(17), "has 16 key groups, and parallelism 17 needs as many")
+    unnamed(2).execute("words", restore_from=snapshot)
 
 
 def test_a_directory_that_must_be_new(snapshot: str, tmp_path: Path) -> None:
     """What a sink looks at before a start, it looks at before an upgrade."""
 
     def changed() -> hg.Environment:
-        env = environment(2, {"restart-strategy.type": "none", "pipeline.max-parallelism": 16})
-        env.checkpoints(every="5ms", storage=str(tmp_path / "checkpoints"))
-        words = env.from_source(Halting(id(env), len(WORDS), WORDS, WORDS), uid="words")
+        env = environment(2, SETTINGS)
+        env.checkpoints(every="1h", storage=str(tmp_path / "checkpoints"))
+        words = env.from_source(Valve(id(env), float("inf"), WORDS, WORDS), uid="words")
         counted = words.key_by(lambda word: word).process(Old(), uid="count")
         counted.write_json(tmp_path / "out", uid="out", if_exists="refuse")
         return env
 
+    (tmp_path / "out" / "part-of-another.jsonl").touch()
     report = judged(snapshot, changed())
     assert not report.restorable
     with pytest.raises(hg.UsageError, match="empty it, choose another, or use if_exists"):

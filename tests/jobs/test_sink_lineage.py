@@ -35,11 +35,8 @@ def left_behind(folder: Path, number: int) -> str:
 def test_refused_by_default_with_all_that_one_must_know(tmp_path: Path) -> None:
     """The sink, the snapshot, the newer commit and the choices; nothing was started or changed."""
     uri = left_behind(tmp_path, 4400)
-    with Job(tmp_path, 4401, 0).started(uri) as handle:
-        with pytest.raises(UsageError) as caught:
-            handle.result()
-        with pytest.raises(UsageError, match="ended before it could be asked"):
-            handle.status()
+    with pytest.raises(UsageError) as caught:
+        Job(tmp_path, 4401, 0).run(uri)
     job = open_checkpoint(uri)[1].job
     for word in (
         "sink 'out'",
