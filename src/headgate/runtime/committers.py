@@ -130,7 +130,8 @@ class Committers:
         if not own:
             lineage = self._decided(lineage, restored)
         for uid, committer in self._by_uid.items():
-            committer.check_restore(self._context(uid, lineage), committables_of(restored, uid), own)
+            with self._blamed(uid, "in check_restore()"):
+                committer.check_restore(self._context(uid, lineage), committables_of(restored, uid), own)
 
     def go_back(self, restored: CheckpointMetadata) -> None:
         """The job's newer snapshots are damaged: follow the user's choice for what was committed since.
