@@ -12,98 +12,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import pty
-import re
-import shlex
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
-from rich.text import Text
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from examples.recorded_terminal import PATIENCE_S, WIDTH, Terminal, keep
 
 HERE = Path(__file__).parent
-HEADGATE = str(Path(sys.executable).with_name("headgate"))
-WIDTH = 165
-SHOWN_AS = "/data"
-"""What the folder of the session is called in what is shown."""
-PATIENCE_S = 120
-
-
-class Terminal:
-    """Runs commands in a folder and shows them as a terminal does.
-
-    Args:
-        folder: where the commands run.
-        console: where they are shown.
-    """
-
-    def __init__(self, folder: Path, console: Console) -> None:
-        self._folder, self._console = folder, console
-        self._environment = {
-            **os.environ,
-            "HEADGATE_HOME": str(folder / "home"),
-            "COLUMNS": str(WIDTH),
-            "TERM": "xterm-256color",
-            "PYTHONUNBUFFERED": "1",
-        }
-
-    def says(self, command: str) -> str:
-        """Run a command to its end, and show it with what it prints; gives that without its colours."""
-        self._prompt(command)
-        mine, its = pty.openpty()
-        with subprocess.Popen(
-            self._words(command), cwd=self._folder, env=self._environment, stdout=its, stderr=subprocess.PIPE
-        ) as process:
-            os.close(its)
-            text = Text.from_ansi(self._short(_all_of(mine)))
-            self._console.print(text)
-            _, errors = process.communicate(timeout=PATIENCE_S)
-        if process.returncode:
-            raise SystemExit(f"{command!r} ended with exit code {process.returncode}: {errors.decode()}")
-        return text.plain.replace(SHOWN_AS, str(self._folder))
-
-    @contextmanager
-    def beside(self, command: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a command in the background while the body runs; it is killed if it does not end with it."""
-        self._prompt(f"{command} &")
-        log = self._folder / "driver.log"
-        with log.open("ab") as out:
-            process = subprocess.Popen(
-                self._words(command), cwd=self._folder, env=self._environment, stdout=out, stderr=out
-            )
-        try:
-            yield process
-            if process.wait(PATIENCE_S):
-                raise SystemExit(f"{command!r} ended with exit code {process.returncode}:\n{log.read_text()}")
-        finally:
-            process.kill()
-
-    def _prompt(self, command: str) -> None:
-        self._console.print(Text.assemble(("$ ", "bold green"), (self._short(command), "bold")))
-
-    def _short(self, text: str) -> str:
-        return text.replace(str(self._folder), SHOWN_AS)
-
-    @staticmethod
-    def _words(command: str) -> list[str]:
-        first, *rest = shlex.split(command)
-        return [HEADGATE if first == "headgate" else first, *rest]
-
-
-def _all_of(terminal: int) -> str:
-    """What was printed on a pseudo terminal until nobody can print on it any more."""
-    found = bytearray()
-    with os.fdopen(terminal, "rb", buffering=0) as stream, suppress(OSError):  # how Linux says that it ended
-        while piece := stream.read(65_536):
-            found += piece
-    return found.decode().replace("\r\n", "\n").rstrip()
 
 
 def lines(folder: Path) -> list[dict[str, object]]:
@@ -169,11 +90,7 @@ def main() -> int:
         console.print(failure, style="red")
     console.print(f"{len(found)} lines: no click was lost or counted twice" if not failures else "not exact")
     if asked.record:
-        # The picture names fonts of the machine that shows it, and fetches none.
-        form = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
-        title = "An upgrade of a running job"
-        console.save_svg(asked.record, title=title, clear=False, code_format=form)
-        Path(asked.record).with_suffix(".txt").write_text(console.export_text())
+        keep(console, Path(asked.record), "An upgrade of a running job")
     return 1 if failures else 0
 
 

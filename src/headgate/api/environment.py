@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from os import PathLike, fspath
 from typing import Any, Literal
 
 from typing_extensions import override
@@ -122,7 +123,7 @@ class Environment(Readers):
         self,
         every: str | int,
         mode: o.CheckpointingMode | str | None = None,
-        storage: str | None = None,
+        storage: str | PathLike[str] | None = None,
         unaligned: bool | None = None,
         aligned_timeout: str | int | None = None,
     ) -> Environment:
@@ -155,7 +156,7 @@ class Environment(Readers):
         self.config(o.CHECKPOINTING_INTERVAL.key, every)
         given = {
             o.CHECKPOINTING_MODE.key: mode,
-            o.CHECKPOINTING_DIR.key: storage,
+            o.CHECKPOINTING_DIR.key: None if storage is None else fspath(storage),
             o.UNALIGNED.key: unaligned,
             o.ALIGNED_TIMEOUT.key: aligned_timeout,
         }

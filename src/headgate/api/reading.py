@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from headgate.api import inference
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OnError = Literal["fail", "skip", "side-output"]
-Paths = str | Iterable[str]
+Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
 
 class Readers(ABC):
@@ -132,7 +133,8 @@ class Readers(ABC):
             uid: names the position; made from the path when omitted.
             options: of the files source.
         """
-        paths = path if isinstance(path, str) else list(path)
+        given: Any = path
+        paths = fspath(given) if isinstance(given, (str, PathLike)) else [fspath(each) for each in given]
         chosen = None if columns is None else list(columns)
         with made_by("read_parquet"):
             source = load(Kind.CONNECTOR, "parquet_source")(paths, columns=chosen, **options)
@@ -219,7 +221,8 @@ class Readers(ABC):
                 f"on_error of {verb}() ({user_site()}) is {on_error!r}; "
                 "expected 'fail', 'skip' or 'side-output'"
             )
-        paths = path if isinstance(path, str) else list(path)
+        given: Any = path
+        paths = fspath(given) if isinstance(given, (str, PathLike)) else [fspath(each) for each in given]
         with made_by(verb):
             source = load(Kind.CONNECTOR, connector)(paths, schema=schema, on_error=on_error, **options)
         kind = schema if isinstance(schema, type) else None

@@ -8,6 +8,7 @@ leave the program as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from headgate.api import inference, queries
@@ -21,6 +22,7 @@ from headgate.api.arguments import (
     refuse_blocking,
 )
 from headgate.api.functions import OutputTag, ProcessFunction, is_blocking
+from headgate.api.known_fields import refuse_unknown_fields
 from headgate.api.showing import Preview, counted, html_facts
 from headgate.api.sink import Sink
 from headgate.api.site import user_site
@@ -203,6 +205,7 @@ class DataStream(Operator, Generic[T]):
             PlanError: a duration is negative or none, or `timestamp` is neither name nor function.
         """
         check_timestamp(timestamp)
+        refuse_unknown_fields("with_event_time", (timestamp,), self._environment.program, self._number)
         refuse_blocking("with_event_time", timestamp)
         try:
             strategy = WatermarkStrategy.of(timestamp, out_of_orderness, idleness)
@@ -300,13 +303,14 @@ class DataStream(Operator, Generic[T]):
             more: further names; the key is then a tuple.
 
         Raises:
-            PlanError: neither names nor one function.
+            PlanError: neither names nor one function, or a name that the records of the source do not have.
         """
         from headgate.api.keyed import KeyedStream
 
         selector: Any = key
         if not callable(key) or more:
             check_columns("key_by", (key, *more))
+            refuse_unknown_fields("key_by", (key, *more), self._environment.program, self._number)
             selector = (key, *more) if more else key
         refuse_blocking("key_by", key)
         stream = self._travel("key_by", ByKeyGroup(selector))
@@ -335,7 +339,7 @@ class DataStream(Operator, Generic[T]):
         )
         return StreamSink(self._environment, number)
 
-    def write_json(self, path: str, uid: str | None = None, **options: Any) -> StreamSink:
+    def write_json(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
         """Write JSON lines into the directory `path`, exactly once when checkpoints are on.
 
         Args:
@@ -345,7 +349,7 @@ class DataStream(Operator, Generic[T]):
         """
         return self._write("json_sink", "write_json", path, uid, options)
 
-    def write_parquet(self, path: str, uid: str | None = None, **options: Any) -> StreamSink:
+    def write_parquet(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
         """Write Parquet files into the directory `path`, exactly once when checkpoints are on.
 
         Args:
@@ -493,8 +497,9 @@ class DataStream(Operator, Generic[T]):
         return DataFrameLater(self._environment, sink, number)
 
     def _write(
-        self, connector: str, verb: str, path: str, uid: str | None, options: dict[str, Any]
+        self, connector: str, verb: str, given: str | PathLike[str], uid: str | None, options: dict[str, Any]
     ) -> StreamSink:
+        path = fspath(given)
         with made_by(verb):
             sink = load(Kind.CONNECTOR, connector)(path, **options)
         sink.accepts_columns = connector == "parquet_sink"

@@ -69,8 +69,21 @@ def test_the_first_program_runs_as_printed(how: str, tmp_path: Path) -> None:
         files[event["author"]] += event["files"]
     parts = (tmp_path / "out").rglob("part-*")
     out = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
-    assert len([row for row in out if not row["quiet"]]) == len(events)
+    standings = sorted((row["author"], row["commits"]) for row in out if not row["quiet"])
+    assert standings == sorted((author, n + 1) for author, count in commits.items() for n in range(count))
     last = {row["author"]: row for row in sorted(out, key=lambda row: row["commits"])}
     assert {author: row["commits"] for author, row in last.items()} == commits
     assert {author: row["files"] for author, row in last.items()} == files
     assert any(row["quiet"] for row in out)
+
+
+@pytest.mark.spark
+@pytest.mark.ci
+@pytest.mark.timeout(300)
+def test_the_first_hour_goes_as_recorded() -> None:
+    """Install, a mistake, run, look, upgrade of the running job: every commit is counted once."""
+    command = [sys.executable, str(ROOT / "examples" / "first_hour" / "session.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "did you mean 'author'?" in done.stdout
+    assert done.stdout.endswith("every commit was counted once, across the upgrade\n")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from api_fakes import Count, Numbers, Plain, Shelf, Split
 
 import headgate as hg
+from headgate.common.errors import PlanError
 from headgate.graph import logical
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Rebalance
 
@@ -179,3 +182,44 @@ def test_files_name_themselves() -> None:
     assert path_uid("read_json", "/data/in/*.jsonl.gz") == "read_json:data-in-.jsonl.gz"
     assert path_uid("read_json", ["a.json", "b.json"]) == "read_json:a.json-b.json"
     assert len(path_uid("read_json", "x" * 500)) == 200
+
+
+@dataclasses.dataclass
+class _Commit:
+    author: str
+    author_ms: int
+
+
+def test_a_field_that_the_schema_lacks_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    """Before anything runs, also behind a filter; what the records do have passes."""
+    (tmp_path / "in.jsonl").write_text("")
+    commits = hg.Environment().read_json(tmp_path / "in.jsonl", schema=_Commit)
+    with pytest.raises(PlanError, match=r"names 'autor', which _Commit does not have; did you mean 'author'"):
+        commits.filter(bool).key_by("autor")
+    with pytest.raises(PlanError, match="did you mean 'author_ms'"):
+        commits.with_event_time("autor_ms")
+    commits.with_event_time("author_ms").key_by("author")
+
+
+def test_a_field_of_unsure_records_is_not_refused(tmp_path: Path) -> None:
+    """Annotations of functions bind nobody, and dicts have whatever they have."""
+    (tmp_path / "in.jsonl").write_text("")
+    rows = hg.Environment().read_json(tmp_path / "in.jsonl")
+    rows.key_by("anything")
+
+    def made(_: object) -> _Commit: ...  # type: ignore[empty-body]
+
+    rows.map(made).key_by("anything")
+
+
+def test_paths_of_pathlib_are_paths(tmp_path: Path) -> None:
+    """Whoever has a Path need not make text of it, and the uid is the same either way."""
+    (tmp_path / "in.jsonl").write_text("")
+    programs = [hg.Environment(), hg.Environment()]
+    for env, kind in zip(programs, (str, Path), strict=True):
+        env.checkpoints("1s", storage=kind(tmp_path / "checkpoints"))
+        env.read_json(kind(tmp_path / "in.jsonl")).write_json(kind(tmp_path / "out"))
+        env.read_csv([kind(tmp_path / "in.jsonl")]).write_parquet(kind(tmp_path / "out-parquet"))
+    text, path = ([node.uid for node in env.program.nodes()] for env in programs)
+    assert text == path
+    assert programs[0].settings == programs[1].settings
