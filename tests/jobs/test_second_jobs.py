@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from mini_jobs import TINY, Count, environment, json_lines, running_counts
@@ -26,11 +27,13 @@ CLAIM = {"execution.state-recovery.claim-mode": "CLAIM"}
 class Job:
     """Counts words behind a valve into files."""
 
-    def __init__(self, storage: Path | None, out: Path, limit: float = 10, **config: Any) -> None:
+    def __init__(
+        self, storage: Path | None, out: Path, limit: float = 10, every: str = "20ms", **config: Any
+    ) -> None:
         self.valve = Valve(next(NUMBERS), limit, WORDS)
         self.env = environment(config={**TINY, **config})
         if storage is not None:
-            self.env.checkpoints(every="20ms", storage=str(storage))
+            self.env.checkpoints(every=every, storage=str(storage))
         counted = self.env.from_source(self.valve, uid="in").key_by(lambda word: word)
         counted.process(Count(), uid="counts").write_json(str(out), uid="out")
 
@@ -122,3 +125,96 @@ def test_a_checkpoint_of_a_running_job_is_not_begun_from(
         ended(first, handle)
     assert published(tmp_path) == running_counts(WORDS)
     assert not [*tmp_path.glob("out/_taken_back/*")]
+
+
+class Breaking(Valve):
+    """A valve whose readers raise what is left to be raised."""
+
+    left: ClassVar[list[str]] = []
+
+    def create_reader(self, context: hg.SourceReaderContext) -> hg.SourceReader[Any]:
+        """A reader that looks for trouble before it reads."""
+        reader = super().create_reader(context)
+        poll = reader.poll
+
+        def breaking(max_records: int) -> Any:
+            if Breaking.left:
+                raise LookupError(Breaking.left.pop())
+            return poll(max_records)
+
+        reader.poll = breaking  # type: ignore[method-assign]
+        return reader
+
+
+IN_FILES = {
+    "execution.checkpointing.num-retained": 2,
+    "execution.checkpointing.data-inline-threshold": "0b",
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": 1000,
+    "restart-strategy.fixed-delay.delay": "1ms",
+}
+
+
+class Beside:
+    """A job that was begun from a running one's checkpoint on purpose, and has none of its own yet."""
+
+    def __init__(self, folder: Path, checkpoint: Path) -> None:
+        self.valve = Breaking(next(NUMBERS), 10, WORDS)
+        lineage = {"execution.sinks.older-snapshot": "new-lineage"}
+        env = environment(config={**TINY, **IN_FILES, **SECOND, **lineage})
+        env.checkpoints(every="1h", storage=str(folder / "cp"))
+        counted = env.from_source(self.valve, uid="in").key_by(lambda word: word)
+        counted.process(Count(), uid="counts").write_json(str(folder / "out"), uid="out")
+        self.handle = env.execute_async("beside", checkpoint.as_uri())
+
+
+def test_a_checkpoint_that_is_restored_stays_until_the_new_job_has_its_own(tmp_path: Path) -> None:
+    """Its job completes others, the new job fails and begins from it once more; then it goes."""
+    first = Job(tmp_path / "cp", tmp_path / "out", every="1h", **IN_FILES)
+    with first.running() as handle:
+        (job,) = [each for each in (tmp_path / "cp").iterdir() if each.name[0] != "."]
+        checkpoint = newest(job)
+        first.valve.open_to(20)
+        wait_until(lambda: sum(each.records_in for each in handle.status().vertices) >= 20, "more has come")
+        handle.checkpoint()
+        wait_until(lambda: len(published(tmp_path)) == 20, "more is committed")
+        second = Beside(tmp_path, checkpoint)
+        with second.handle as beside:
+            wait_until(lambda: beside.done or beside.status().state == "running", "the second runs")
+            for _ in range(5):
+                handle.checkpoint()
+            assert (checkpoint / "_metadata").exists()
+            Breaking.left.append("broken")
+            wait_until(lambda: beside.done or beside.status().restarts == 1, "it has failed")
+            wait_until(lambda: beside.done or beside.status().state == "running", "it runs again")
+            beside.checkpoint()
+            wait_until(lambda: not [*job.glob("in-use/*")], "it needs the checkpoint no more")
+            wait_until(
+                lambda: handle.checkpoint() and not (checkpoint / "_metadata").exists(), "it is retired"
+            )
+            second.valve.open_to()
+            beside.result()
+        ended(first, handle)
+    assert set(published(tmp_path)) == set(running_counts(WORDS))
+    # What came behind the checkpoint came twice.
+    assert 2 * len(WORDS) - 10 <= len(published(tmp_path)) <= 2 * len(WORDS)
+    assert not [*(tmp_path / "cp").glob("*/in-use/*")]
+
+
+def test_a_job_whose_first_checkpoint_was_deleted_ends_with_the_reason(tmp_path: Path) -> None:
+    """By hand, or by a job that nobody saw: to restart for ever would help nobody."""
+    with Job(tmp_path / "cp", tmp_path / "out", **IN_FILES).running() as handle:
+        handle.cancel()
+    (job,) = [each for each in (tmp_path / "cp").iterdir() if each.name[0] != "."]
+    second = Beside(tmp_path, newest(job))
+    with second.handle as beside:
+        wait_until(lambda: beside.done or beside.status().state == "running", "the second runs")
+        shutil.rmtree(newest(job))
+        Breaking.left.append("broken")
+        with pytest.raises(UsageError, match=r"which this job began from, was deleted before"):
+            beside.result()
+
+
+def newest(job: Path) -> Path:
+    """The folder of the newest checkpoint."""
+    return max(job.glob("chk-*/_metadata"), key=lambda path: int(path.parent.name[4:])).parent

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
+from headgate.checkpoint.in_use import Users
 from headgate.checkpoint.layout import (
     METADATA,
     checkpoint_folder,
@@ -41,7 +42,7 @@ from headgate.checkpoint.store.entries import Completed, digest
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.ids import CheckpointId, JobId
-from headgate.common.ports import Disk, NoProbe, Probe
+from headgate.common.ports import Clock, Disk, NoProbe, Probe
 from headgate.core.checkpoint.shared_state import SharedStateRegistry
 from headgate.state.snapshots import CheckpointMetadata, FileRange, SubtaskSnapshot
 
@@ -65,6 +66,7 @@ class CheckpointService:
         probe: told of "checkpoint.metadata-written" and "checkpoint.logged".
         log: which checkpoints are complete, and who may add to them; files beside the checkpoints by default.
         disks: opens the disk of a claimed snapshot that is elsewhere.
+        clock: tells who restores one of the checkpoints no more; see `checkpoint.in_use`.
 
     Raises:
         StorageError: the job's id cannot name a folder.
@@ -77,8 +79,10 @@ class CheckpointService:
         probe: Probe | None = None,
         log: CompletedCheckpointStore | None = None,
         disks: Disks = open_disk,
+        clock: Clock | None = None,
     ) -> None:
         self.disk = disk
+        self._users = Users(disk, job, clock)
         self.job = job
         self._probe: Probe = probe if probe is not None else NoProbe()
         self._log = CompletedCheckpointLog(disk, log_folder(job)) if log is None else log
@@ -255,7 +259,8 @@ class CheckpointService:
         """Delete completed checkpoints, but no file that a retained one refers to.
 
         Older ones that are still in the log, because their retirement failed or they were not known to be
-        complete, go with them: what remains of the log has no gaps.
+        complete, go with them: what remains of the log has no gaps. One that another job restores stays, and
+        all that are newer, until a later retirement.
 
         Raises:
             FencedError: another job master took over; nothing was deleted.
@@ -263,6 +268,10 @@ class CheckpointService:
             StorageError: something cannot be read or deleted; the next sweep tries again.
         """
         retired = set(checkpoints)
+        if used := self._users.checkpoints():
+            retired = {checkpoint for checkpoint in retired if checkpoint < min(used)}
+            if not retired:
+                return
         logged, newest = self._log.completed(), max(retired, default=0)
         retained = [entry for entry in logged if entry.checkpoint > newest]
         retired |= {CheckpointId(entry.checkpoint) for entry in logged if entry.checkpoint <= newest}
@@ -388,8 +397,11 @@ class CheckpointService:
         for checkpoint in gone:
             self._doomed.update(self.disk.list(checkpoint_folder(self.job, checkpoint)))
         self._doomed.intersection_update(self._shared.unreferenced(self._doomed))
-        self._delete_all(self._doomed)
-        self._doomed.clear()
+        # Behind the change of the log: who restores one looks there when it has said so.
+        used = self._users.checkpoints()
+        kept = self._users.files(used) & self._doomed if used else set()
+        self._delete_all(self._doomed - kept)
+        self._doomed = kept
 
     def _read_deed(self) -> Deed | None:
         try:

@@ -104,6 +104,11 @@ class CheckpointMaster:
         """Whether nothing is being stored or committed: a restore point may be chosen."""
         return self._busy == 0 and self.coordinator.storing is None
 
+    @property
+    def has_own(self) -> bool:
+        """Whether the job has completed a checkpoint, and reads nothing any more of what it began from."""
+        return self.latest is not None and not self._readers
+
     # -- what the job master tells ---------------------------------------------------------------
 
     def start(
@@ -208,7 +213,7 @@ class CheckpointMaster:
         self._run(work, then, self._host.recovery_failed)
 
     def explain(
-        self, error: DamagedFileError, point: RestorePoint, then: Callable[[DamagedFileError], None]
+        self, error: DamagedFileError, point: RestorePoint, then: Callable[[HeadgateError], None]
     ) -> None:
         """Subtasks found what they restore from to be damaged: say which older checkpoint is whole."""
         service, disks = self._service, self._ports.disks

@@ -36,6 +36,18 @@ def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks:
         refuse_running(config, disks(point.storage), point.checkpoint)
 
 
+def keeps(config: Config, point: RestorePoint, job: JobId) -> bool:
+    """Whether what a job begins from is another's checkpoint, which that one may delete.
+
+    Args:
+        config: validated.
+        point: what the user wants to begin from.
+        job: that begins.
+    """
+    other = point.storage is not None and point.checkpoint.job != job
+    return other and point.checkpoint.kind != SAVEPOINT and not _claims(config)
+
+
 def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None) -> JobId | None:
     """The job that this one goes on as, because it claims its newest checkpoint; None: it is one of its own.
 

@@ -28,7 +28,7 @@ from headgate.common.search_path import framework_path
 from headgate.core.execution import JobState
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.beginning import checks, with_stored_groups
-from headgate.runtime.claiming import check_claim, refuse_in_use, taken_over
+from headgate.runtime.claiming import check_claim, keeps, refuse_in_use, taken_over
 from headgate.runtime.control.server import ControlServer, WorkerKey
 from headgate.runtime.endpoint.served import ServedJob
 from headgate.runtime.endpoint.serving import Endpoint
@@ -47,6 +47,7 @@ from headgate.runtime.program import Program
 from headgate.runtime.queries.live_state import LiveState
 from headgate.runtime.replanning import replanner
 from headgate.runtime.restore import check_compatible
+from headgate.runtime.restored_elsewhere import Keeping
 from headgate.runtime.second_jobs import take_places
 from headgate.runtime.statistics import JobStatistics
 from headgate.runtime.system import BackgroundThread, Mailbox, SystemClock, SystemRandomness
@@ -111,6 +112,7 @@ class _Driver:
         self._id = JobId(f"{_folder_name(job.name)}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
         self._leading: HighAvailability | None = None
         self._submitted: JobMaster | None = None
+        self._keeping: Keeping | None = None
         self._clock, self._mailbox, self._interrupts = SystemClock(), Mailbox(), Interrupts()
         self._process = OwnProcess()
         self._statistics = JobStatistics(job.plan, listener, job.told)
@@ -125,8 +127,7 @@ class _Driver:
             store = self._lead(disk, opened)
             if self._leading is not None and store is None:
                 return JobResult(self._id, self._job.name, duration_ms=self._clock.monotonic_ms() - began)
-            explicit = self._restore_point() if store is None else None
-            refuse_in_use(self._job.config, explicit, self._id, self._disks)
+            explicit = self._kept_point(opened) if store is None else None
             plan = adopt_key_groups(self._job, explicit)
             self._id = self._check_claim(disk, explicit) or self._id
             self._check_beginning(explicit)
@@ -135,7 +136,7 @@ class _Driver:
             service, permit = self._claimed(disk, store, opened)
             point = taken_over(self._job.config, service, explicit, self._disks)
             if store is not None and service is not None:
-                explicitly = self._claimed_point(service)
+                explicitly = self._claimed_point(service, opened)
                 point = where_to_begin(service, explicitly, self._disks, self._fell_back())
                 plan = adopt_key_groups(self._job, point)
             if self._answers is not None:
@@ -241,6 +242,9 @@ class _Driver:
         # Enumerators are user code.
         self._process.call(self._mailbox.drain)
         self._process.call(self._master.tick)
+        if self._keeping is not None and self._master.checkpoints.has_own:
+            self._keeping.end()
+            self._keeping = None
         if self._master.state.terminal:
             return
         due = self._master.next_wakeup()
@@ -277,13 +281,29 @@ class _Driver:
         )
         return RestorePoint(checkpoint, disk.describe())
 
+    def _kept_point(self, opened: ExitStack) -> RestorePoint | None:
+        """As :meth:`_restore_point`; a checkpoint of another job stays until this one has one of its own."""
+        point = self._restore_point()
+        refuse_in_use(self._job.config, point, self._id, self._disks)
+        while point is not None and keeps(self._job.config, point, self._id):
+            self._keeping = Keeping(self._disks(point.storage or ""), point.checkpoint)
+            opened.callback(self._keeping.close)
+            self._keeping.begin()
+            # What was read before may have been deleted since.
+            point = self._restore_point()
+            if point is None or point.checkpoint.checkpoint == self._keeping.checkpoint:
+                return point
+            self._keeping.end()
+        return point
+
     def _fell_back(self) -> Callable[[str], None] | None:
         return self._statistics.note if self._settings.fallback_to_older else None
 
-    def _claimed_point(self, service: CheckpointService) -> Callable[[], RestorePoint | None]:
+    def _claimed_point(
+        self, service: CheckpointService, opened: ExitStack
+    ) -> Callable[[], RestorePoint | None]:
         def claimed() -> RestorePoint | None:
-            point = self._restore_point()
-            refuse_in_use(self._job.config, point, self._id, self._disks)
+            point = self._kept_point(opened)
             self._check_beginning(point)
             return taken_over(self._job.config, service, point, self._disks)
 
@@ -339,7 +359,7 @@ class _Driver:
         if disk is None:
             return None, None
         probe = load_probe(self._job.config.get(o.PROBE))
-        service = CheckpointService(disk, self._id, probe, store, self._disks)
+        service = CheckpointService(disk, self._id, probe, store, self._disks, self._clock)
         permit = service.claim()
         if self._marker is not None:
             if self._leading is not None:

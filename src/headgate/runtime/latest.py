@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
-from headgate.checkpoint.layout import log_folder
+from headgate.checkpoint.layout import METADATA, log_folder, metadata_name
 from headgate.checkpoint.metadata.registry import decode_metadata
 from headgate.checkpoint.opening import SAVEPOINT, Disks, damaged_log, offer, offer_beside, open_logged
 from headgate.checkpoint.savepoints import is_outside
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.store.log import CompletedCheckpointLog
-from headgate.common.errors import DamagedFileError, StorageError
-from headgate.common.ids import JobId
+from headgate.common.errors import DamagedFileError, HeadgateError, StorageError, UsageError
+from headgate.common.ids import CheckpointId, JobId
 from headgate.common.ports import Disk
 from headgate.runtime.master_ports import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
@@ -54,7 +54,7 @@ def latest_point(
 
 def offered(
     error: DamagedFileError, point: RestorePoint, service: CheckpointService | None, disks: Disks
-) -> DamagedFileError:
+) -> HeadgateError:
     """What is told when subtasks found a restore point to be damaged: also which older one is whole.
 
     Args:
@@ -64,6 +64,12 @@ def offered(
         disks: opens the disk of a savepoint that is elsewhere.
     """
     checkpoint, root = point.checkpoint, point.storage
+    foreign = service is None or checkpoint.job != service.job
+    if root is not None and foreign and _is_gone(disks(root), checkpoint):
+        return UsageError(
+            f"{checkpoint.kind} {checkpoint.checkpoint} of job {checkpoint.job!r}, which this job began "
+            f"from, was deleted before this job had a checkpoint of its own: {error}; begin from another one"
+        )
     if service is not None and checkpoint.job == service.job:
         older = [entry for entry in service.completed() if entry.checkpoint < checkpoint.checkpoint]
         said = offer(service.disk, older[::-1], disks)
@@ -72,6 +78,13 @@ def offered(
     else:
         said = offer_beside(f"{root.rstrip('/')}/{checkpoint.job}", f"chk-{checkpoint.checkpoint}")
     return DamagedFileError(f"{error}; {said}")
+
+
+def _is_gone(disk: Disk, checkpoint: CheckpointMetadata) -> bool:
+    if checkpoint.kind == SAVEPOINT:
+        return METADATA not in disk.list("")
+    name = metadata_name(JobId(checkpoint.job), CheckpointId(checkpoint.checkpoint))
+    return name not in disk.list(name.rpartition("/")[0])
 
 
 def still_logged(jobs: Sequence[str], disks: Iterable[Disk]) -> list[CheckpointMetadata]:

@@ -116,6 +116,6 @@ class WorkerMessages:
             # A consequence, most likely: the peer, or its end, will soon tell the cause.
             self._suspicion = error, self._clock.monotonic_ms() + CAUSE_WAIT_MS
 
-    def _explained(self, attempt: int, error: DamagedFileError) -> None:
+    def _explained(self, attempt: int, error: HeadgateError) -> None:
         if attempt == self._attempts.number:
             self._host.attempt_failed(error)

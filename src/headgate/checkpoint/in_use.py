@@ -1,0 +1,138 @@
+"""A checkpoint that another job restores stays until that job has one of its own, whoever else wants it gone.
+
+::
+
+    <job>/in-use/<checkpoint>-<token>    rewritten again and again by the driver that restores
+
+Who restores writes its file and looks **then** whether the checkpoint is still in the log; who deletes takes
+the entry out of the log and looks **then** for such files. So one of the two sees the other. A file that does
+not change for long is of a driver that died; how long is told by the clock of whoever looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from headgate.checkpoint.layout import job_folder, log_folder, metadata_name
+from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.opening import referenced_ranges
+from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.common.errors import StorageError, UsageError
+from headgate.common.ids import CheckpointId, JobId
+from headgate.common.ports import Clock, Disk
+
+IN_USE: Final = "in-use"
+"""Folder in that of a job."""
+
+EXPIRES_MS: Final = 150_000
+"""Without a change for so long nobody restores any more."""
+
+
+class InUse:
+    """This driver's use of a checkpoint of another job.
+
+    Args:
+        disk: that holds it.
+        job: whose it is.
+        checkpoint: its id.
+        token: what no other driver is called.
+    """
+
+    def __init__(self, disk: Disk, job: JobId, checkpoint: CheckpointId, token: str) -> None:
+        self._disk, self._job, self._checkpoint = disk, job, checkpoint
+        self._name = f"{job_folder(job)}/{IN_USE}/{checkpoint}-{token}"
+        self._count = 0
+
+    def begin(self) -> None:
+        """From here on it stays. One that no log names may be half deleted: read all of it behind this.
+
+        Raises:
+            UsageError: it has just been deleted.
+            StorageError: that cannot be written or read.
+        """
+        was_logged = self._is_logged()
+        self.renew()
+        if (was_logged and not self._is_logged()) or not self._is_there():
+            self.end()
+            raise UsageError(
+                f"checkpoint {self._checkpoint} of job {self._job!r} has just been deleted, so that job "
+                "runs; take a savepoint of it and begin from that, or begin from its newest checkpoint"
+            )
+
+    def renew(self) -> None:
+        """It is still in use.
+
+        Raises:
+            StorageError: that cannot be written.
+        """
+        self._count += 1
+        self._disk.create(self._name, [str(self._count).encode()])
+
+    def end(self) -> None:
+        """It is not needed any more."""
+        with suppress(StorageError):  # then it stays a while
+            self._disk.delete(self._name)
+
+    def _is_logged(self) -> bool:
+        logged = CompletedCheckpointLog(self._disk, log_folder(self._job)).completed()
+        return any(entry.checkpoint == self._checkpoint for entry in logged)
+
+    def _is_there(self) -> bool:
+        name = metadata_name(self._job, self._checkpoint)
+        return name in self._disk.list(name.rpartition("/")[0])
+
+
+class Users:
+    """Which checkpoints of a job others restore, for whoever deletes.
+
+    Args:
+        disk: of the job.
+        job: whose checkpoints.
+        clock: tells how long a file has not changed; None believes every file.
+    """
+
+    def __init__(self, disk: Disk, job: JobId, clock: Clock | None) -> None:
+        self._disk, self._job, self._clock = disk, job, clock
+        self._seen: dict[str, tuple[bytes, int]] = {}
+
+    def checkpoints(self) -> set[CheckpointId]:
+        """Ids of those in use now.
+
+        Raises:
+            StorageError: it cannot be told.
+        """
+        found = set()
+        for name in self._disk.list(f"{job_folder(self._job)}/{IN_USE}"):
+            number = name.rpartition("/")[2].partition("-")[0]
+            if number.isdigit() and self._lives(name):
+                found.add(CheckpointId(int(number)))
+        return found
+
+    def files(self, checkpoints: Iterable[CheckpointId]) -> set[str]:
+        """All files of checkpoints, as far as their metadata can be read."""
+        names: set[str] = set()
+        for checkpoint in checkpoints:
+            name = metadata_name(self._job, checkpoint)
+            with suppress(StorageError, FileNotFoundError):
+                metadata = decode_metadata(self._disk.read(name), self._disk.describe(name))
+                names |= {name, *(item.file for item in referenced_ranges(metadata))}
+        return names
+
+    def _lives(self, name: str) -> bool:
+        if self._clock is None:
+            return True
+        now_ms = self._clock.monotonic_ms()
+        try:
+            data = self._disk.read(name)
+        except FileNotFoundError:
+            return False
+        before, since_ms = self._seen.get(name, (b"", now_ms))
+        if data != before:
+            self._seen[name] = data, now_ms
+            return True
+        if now_ms - since_ms < EXPIRES_MS:
+            return True
+        self._disk.delete(name)
+        return False

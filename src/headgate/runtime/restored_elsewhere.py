@@ -1,0 +1,68 @@
+"""Keeps a checkpoint of another job for as long as this one needs it; see `checkpoint.in_use`."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from typing import Final
+
+from headgate.checkpoint.in_use import EXPIRES_MS, InUse
+from headgate.common.errors import StorageError
+from headgate.common.ids import CheckpointId, JobId
+from headgate.common.ports import Disk
+from headgate.state.snapshots import CheckpointMetadata
+
+RENEW_S: Final = EXPIRES_MS / 1000 / 10
+CLOSE_S: Final = 5.0
+"""How long the end of a job waits for the storage."""
+
+_LOG: Final = logging.getLogger("headgate.checkpoints")
+
+
+class Keeping:
+    """From :meth:`begin` to :meth:`end`, which does not wait, or :meth:`close`.
+
+    Args:
+        disk: that holds the checkpoint.
+        checkpoint: what is restored.
+    """
+
+    def __init__(self, disk: Disk, checkpoint: CheckpointMetadata) -> None:
+        self.checkpoint = checkpoint.checkpoint
+        ident = JobId(checkpoint.job), CheckpointId(checkpoint.checkpoint)
+        self._use = InUse(disk, *ident, secrets.token_hex(8))
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """From here on it stays, where this driver may write beside it.
+
+        Raises:
+            UsageError: it has just been deleted.
+        """
+        try:
+            self._use.begin()
+        except StorageError as error:
+            _LOG.info("checkpoint %d is restored without a word to its job: %s", self.checkpoint, error)
+            return
+        self._thread = threading.Thread(target=self._renew, name="headgate-in-use", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """It is not needed any more; again does nothing."""
+        self._over.set()
+
+    def close(self) -> None:
+        """As :meth:`end`, and wait until its job knows."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_S)
+
+    def _renew(self) -> None:
+        while not self._over.wait(RENEW_S):
+            try:
+                self._use.renew()
+            except StorageError as error:
+                _LOG.warning("checkpoint %d may be deleted while it is restored: %s", self.checkpoint, error)
+        self._use.end()
