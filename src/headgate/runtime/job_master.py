@@ -35,7 +35,7 @@ from headgate.runtime.attempts import Attempts, PlannedJob, Replan
 from headgate.runtime.checkpoint_master import CheckpointMaster
 from headgate.runtime.checkpoint_storing import make_coordinator
 from headgate.runtime.control import messages as m
-from headgate.runtime.deaths import Deaths
+from headgate.runtime.deaths import Deaths, remains_left
 from headgate.runtime.enumerators import Enumerators
 from headgate.runtime.gang_keeper import GangKeeper
 from headgate.runtime.job_settings import JobSettings
@@ -178,16 +178,15 @@ class JobMaster:
         if slot is None:
             return
         member, told = self._roster.get(slot), f"its control connection ended ({reason})"
-        alone = not self._roster.broken  # else it goes as the whole gang does
+        expected = self._roster.broken and self.state.between_attempts  # it goes as the whole gang does
         self._gang.lose(slot)
-        if self.state.ending or self.state is JobState.RESCALING:
+        if expected or self.state.ending or self.state is JobState.RESCALING:
+            remains_left(member)
             return
+        self._deaths.suspect(slot, member, told)
         if self.state.between_attempts:
-            if alone:
-                self._deaths.suspect(slot, member, told)
-                self._died()
+            self._died()
         else:
-            self._deaths.suspect(slot, member, told)
             self._said.forget_suspicion()  # of peers, whose connections ended with this one
 
     def gang_exited(self, gang: int, error: str | None) -> None:
