@@ -217,6 +217,7 @@ def test_an_unaligned_barrier_that_is_late_waits_for_a_step() -> None:
     assert why.startswith(
         "the barrier took 2.0 s to reach 'count -> out'[0] although it may overtake records"
     )
+    assert "below a broadcast" in why
 
 
 def test_an_unaligned_hop_passes_the_barrier_on_before_the_others_come() -> None:

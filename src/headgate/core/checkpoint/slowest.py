@@ -326,7 +326,8 @@ def _travel_sentence(hop: Hop, before: Hop | None) -> str:
     if hop.unaligned:
         return (
             f"the barrier took {took} to reach {hop.label} although it may overtake records: one step of "
-            "its loop, or of its sender's, takes that long, so look for slow calls in user code"
+            "its loop, or of its sender's, takes that long, so look for slow calls in user code; below a "
+            "broadcast it waits for the frames of records that were begun, too, so make them smaller"
         )
     return (
         f"the barrier took {took} to pass the records queued before {hop.label} (backpressure: it is "
