@@ -266,7 +266,7 @@ class Worker:
                 self._process.call(self.ports.code.call, task.close)
             except BaseException as error:
                 let_pass(error)
-                _LOG.warning("closing subtask %s raised %r", task.id, error)
+                _LOG.warning("closing %s raised %r", task.label.decode(), error)
             if task.left_behind:
                 self._left_behind.append(task)
 
