@@ -108,6 +108,8 @@ from headgate.api.state import (
 from headgate.api.state_ttl import StateTtl, TtlCleanup, TtlTime, TtlUpdate, TtlVisibility
 from headgate.api.stream import Collected, DataFrameLater, DataStream, StreamSink
 from headgate.api.time import WatermarkStrategy
+from headgate.common.calls import tell_wrong_calls as _tell_wrong_calls
+from headgate.common.calls import told as _told
 from headgate.common.errors import (
     BadRecordError,
     ConfigError,
@@ -276,9 +278,12 @@ _LATER: Final = {
 """Names that load packages of others, and where they are."""
 
 
+_tell_wrong_calls(__name__, __all__)
+
+
 def __getattr__(name: str) -> Any:
     if name == "spark":
         return importlib.import_module("headgate.spark")
     if name in _LATER:
-        return getattr(importlib.import_module(_LATER[name]), name)
+        return _told(getattr(importlib.import_module(_LATER[name]), name))
     raise AttributeError(f"module 'headgate' has no attribute {name!r}")

@@ -32,7 +32,7 @@ OURS = {
         "usercode", "runtime", "connectors",
     ],
     "offline": ["common", "serde", "records", "core", "graph", "api", "state", "checkpoint", "runtime"],
-    "spark": ["connectors.dataframe.writers", "deploy.spark.session", "stateprocessor"],
+    "spark": ["common.calls", "connectors.dataframe.writers", "deploy.spark.session", "stateprocessor"],
     "stateprocessor": ["common", "serde", "records", "api", "state", "checkpoint", "offline"],
     "cli": [
         "common", "api", "graph", "checkpoint", "state.snapshots", "deploy", "offline", "stateprocessor",

@@ -57,7 +57,8 @@ def functions_of(cls: type) -> Iterator[tuple[str, types.FunctionType]]:
         function = function.fget if isinstance(function, property) else function
         if not inspect.isfunction(function) or not (name == "__init__" or name[0] != "_"):
             continue
-        if function.__module__.startswith("headgate") and function.__code__.co_filename != "<string>":
+        written = inspect.unwrap(function)
+        if function.__module__.startswith("headgate") and written.__code__.co_filename != "<string>":
             yield name, function
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 
 from headgate.api.site import user_site
+from headgate.common import calls
 from headgate.common.errors import PlanError
 
 _NOTES = "__headgate_declared_states__"
@@ -31,7 +33,11 @@ def noted(declaration: D) -> D:
     one is also kept in the namespace of the class that is just being made.
     """
     declaration.site = user_site()
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__") == calls.__name__:
+        frame = frame.f_back  # what tells wrong arguments stands in between
+    if frame is None:
+        return declaration
     if "__qualname__" in frame.f_locals and "__module__" in frame.f_locals:
         frame.f_locals.setdefault(_NOTES, []).append(declaration)
     return declaration

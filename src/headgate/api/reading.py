@@ -13,6 +13,7 @@ from headgate.api.site import user_site
 from headgate.api.source import Source
 from headgate.api.stream import DataStream
 from headgate.api.time import WatermarkStrategy
+from headgate.common.calls import called
 from headgate.common.errors import PlanError
 from headgate.common.registry import Kind, load
 
@@ -137,7 +138,9 @@ class Readers(ABC):
         paths = fspath(given) if isinstance(given, (str, PathLike)) else [fspath(each) for each in given]
         chosen = None if columns is None else list(columns)
         with made_by("read_parquet"):
-            source = load(Kind.CONNECTOR, "parquet_source")(paths, columns=chosen, **options)
+            source = called("read_parquet", load(Kind.CONNECTOR, "parquet_source"))(
+                paths, columns=chosen, **options
+            )
         source.produces_columns = True
         return self._begin(source, "read_parquet", uid or path_uid("read_parquet", paths), None)
 
@@ -201,7 +204,7 @@ class Readers(ABC):
         for what, number in (("count", count), ("rate_per_s", rate_per_s)):
             if number is not None and not number > 0:
                 raise PlanError(f"{what} of generate() ({user_site()}) is {number!r}; expected more than 0")
-        make = load(Kind.CONNECTOR, "generator_source")
+        make = called("generate", load(Kind.CONNECTOR, "generator_source"))
         with made_by("generate"):
             source = make(function, count=count, rate_per_s=rate_per_s, **options)
         return self._begin(source, "generate", uid, inference.map_output(function))
@@ -224,7 +227,9 @@ class Readers(ABC):
         given: Any = path
         paths = fspath(given) if isinstance(given, (str, PathLike)) else [fspath(each) for each in given]
         with made_by(verb):
-            source = load(Kind.CONNECTOR, connector)(paths, schema=schema, on_error=on_error, **options)
+            source = called(verb, load(Kind.CONNECTOR, connector))(
+                paths, schema=schema, on_error=on_error, **options
+            )
         kind = schema if isinstance(schema, type) else None
         source.produces_columns = type(schema).__module__.startswith("pyarrow")
         return self._begin(source, verb, uid or path_uid(verb, paths), kind)

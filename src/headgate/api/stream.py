@@ -27,6 +27,7 @@ from headgate.api.showing import Preview, counted, html_facts
 from headgate.api.sink import Sink
 from headgate.api.site import user_site
 from headgate.api.time import WatermarkStrategy
+from headgate.common.calls import called
 from headgate.common.errors import PlanError
 from headgate.common.registry import Kind, load
 from headgate.graph import logical
@@ -501,7 +502,7 @@ class DataStream(Operator, Generic[T]):
     ) -> StreamSink:
         path = fspath(given)
         with made_by(verb):
-            sink = load(Kind.CONNECTOR, connector)(path, **options)
+            sink = called(verb, load(Kind.CONNECTOR, connector))(path, **options)
         sink.accepts_columns = connector == "parquet_sink"
         return self.sink_to(sink, uid=uid or path_uid(verb, path), name=verb)
 

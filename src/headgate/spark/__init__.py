@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+from headgate.common.calls import told
+
 if TYPE_CHECKING:
     from headgate.connectors.dataframe.writers import (
         EpochWriter,
@@ -48,5 +50,5 @@ _PLACES: Final = {
 
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
-        return getattr(importlib.import_module(_PLACES[name]), name)
+        return told(getattr(importlib.import_module(_PLACES[name]), name))
     raise AttributeError(f"module 'headgate.spark' has no attribute {name!r}")

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from headgate.common.calls import tell_wrong_calls as _tell_wrong_calls
 from headgate.runtime.control.messages import Counters
 from headgate.runtime.events import JobListener
 from headgate.runtime.queries.live_state import LiveState
@@ -35,3 +36,5 @@ __all__ = [
     "TestSource",
     "simulate",
 ]
+
+_tell_wrong_calls(__name__, __all__)

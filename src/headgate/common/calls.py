@@ -1,0 +1,205 @@
+"""Wrong arguments of what programs call: told in a sentence with the nearest valid name, not as a TypeError.
+
+All public names of a package get this in one place, so none is forgotten. Signatures, docstrings and names
+stay as they are; a call that fits costs one more frame. What runs once per record is left out, and what a
+program implements itself: who calls that is Headgate.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from headgate.common.errors import PlanError
+from headgate.common.users_frames import calling_line
+
+if TYPE_CHECKING:
+    from inspect import Parameter
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TOLD: Final = "__headgate_told__"
+_PER_RECORD: Final = frozenset({"Row", "DataInputView", "DataOutputView"})
+_ALSO_CALLED: Final[Mapping[str, str]] = {
+    "interval": "every",
+    "period": "every",
+    "dir": "storage",
+    "directory": "storage",
+    "checkpoint_dir": "storage",
+    "func": "function",
+    "fn": "function",
+    "f": "function",
+    "key_selector": "key",
+    "lateness": "out_of_orderness",
+    "max_out_of_orderness": "out_of_orderness",
+    "on_errors": "on_error",
+    "errors": "on_error",
+    "paths": "path",
+    "delay": "out_of_orderness",
+}
+"""Names that other systems have for an argument."""
+
+
+def tell_wrong_calls(module: str, names: Iterable[str]) -> None:
+    """Have wrong calls of public functions, and of public classes and their methods, told in a sentence.
+
+    Args:
+        module: where the names are; it is loaded.
+        names: of what it offers; other than functions and classes are left as they are.
+    """
+    scope = vars(sys.modules[module])
+    for name in names:
+        thing = scope.get(name)
+        if isinstance(thing, FunctionType):
+            scope[name] = _in_place(thing)
+        elif isinstance(thing, type):
+            tell_wrong_calls_of(thing)
+
+
+def told(thing: Any) -> Any:
+    """One public function or class that is loaded later than its package."""
+    if isinstance(thing, FunctionType):
+        return _in_place(thing)
+    if isinstance(thing, type):
+        tell_wrong_calls_of(thing)
+    return thing
+
+
+def tell_wrong_calls_of(cls: type) -> None:
+    """The same for a class and those of its bases that are ours; where programs implement it, to make it."""
+    for each in cls.__mro__:
+        if each.__module__.startswith("headgate") and _TOLD not in vars(each) and not _left_out(each):
+            type.__setattr__(each, _TOLD, True)
+            _tell_of_own(each)
+
+
+def called(verb: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` under the name by which the program knows it; for options that are passed on.
+
+    Example:
+        >>> called("write_json", lambda path, *, roll_bytes=0: None)("out", rol_bytes=5)
+        Traceback (most recent call last):
+        headgate.common.errors.PlanError: write_json() (...) takes no argument 'rol_bytes'; did you mean ...
+    """
+
+    def call(*given: Any, **named: Any) -> Any:
+        try:
+            return function(*given, **named)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            refusal = _refusal(verb, function, given, named)
+            if refusal is None:
+                raise
+            raise refusal from None
+
+    return call
+
+
+def _tell_of_own(cls: type) -> None:
+    to_be_given = [name for name in getattr(cls, "__abstractmethods__", ()) if not name.startswith("_")]
+    implemented = bool(to_be_given) or getattr(cls, "_is_protocol", False)
+    for name, member in list(vars(cls).items()):
+        bound = isinstance(member, (classmethod, staticmethod))
+        function = member.__func__ if bound else member
+        public = name == "__init__" or not (name.startswith("_") or implemented)
+        if not public or not isinstance(function, FunctionType):
+            continue
+        verb = cls.__name__ if name == "__init__" else name
+        wrapped = _wrapped(function, verb, own=not isinstance(member, staticmethod))
+        type.__setattr__(cls, name, type(member)(wrapped) if bound else wrapped)
+
+
+def _left_out(cls: type) -> bool:
+    struct = hasattr(cls, "__struct_fields__")  # plain values that programs are given
+    return issubclass(cls, (BaseException, Enum)) or struct or cls.__name__ in _PER_RECORD
+
+
+def _in_place(function: FunctionType) -> Any:
+    """Also where it is defined, so that it is found there when it is shipped by name."""
+    if hasattr(function, _TOLD) or not function.__module__.startswith("headgate"):
+        return function
+    wrapped = _wrapped(function, function.__name__, own=False)
+    setattr(wrapped, _TOLD, True)
+    home = vars(sys.modules[function.__module__])
+    if home.get(function.__name__) is function:
+        home[function.__name__] = wrapped
+    return wrapped
+
+
+def _wrapped(function: F, verb: str, *, own: bool) -> Any:
+    @functools.wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        try:
+            return function(*given, **named)
+        except TypeError as error:
+            # Without a frame below this one the function was not even entered.
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            refusal = _refusal(verb, function, given, named, own=own)
+            if refusal is None:
+                raise
+            raise refusal from None
+
+    return call
+
+
+def _refusal(
+    verb: str,
+    function: Callable[..., Any],
+    given: tuple[Any, ...],
+    named: dict[str, Any],
+    *,
+    own: bool = False,
+) -> PlanError | None:
+    """What is wrong with a call; None: its arguments fit."""
+    import inspect
+
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[own:]
+    except (TypeError, ValueError):  # something built in that does not tell
+        return None
+    wrong = _wrong(parameters, given[own:], named)
+    if wrong is None:
+        return None
+    line = calling_line()
+    takes = _listed([p.name for p in parameters if p.kind is not p.VAR_KEYWORD]) or "no arguments"
+    also = f" It takes {takes}" if wrong.endswith("?") else f"; it takes {takes}"
+    return PlanError(f"{verb}(){f' ({line})' if line else ''} {wrong}{also}")
+
+
+def _wrong(parameters: list[Parameter], given: tuple[Any, ...], named: dict[str, Any]) -> str | None:
+    by_name = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    by_place = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    known = [p.name for p in by_name]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for name in named:
+            if name not in known:
+                return f"takes no argument {name!r}{_nearest(name, known)}"
+    if len(given) > len(by_place) and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        count, only = len(by_place), [p.name for p in by_name if p.kind is p.KEYWORD_ONLY]
+        by = f"; give {_listed(only)} by name" if only else ""
+        return f"takes {count or 'no'} argument{'s' * (count != 1)} by place, and got {len(given)}{by}"
+    twice = [p.name for p in by_place[: len(given)] if p.name in named]
+    if twice:
+        return f"got {twice[0]!r} twice, by place and by name"
+    still_open = [*by_place[len(given) :], *(p for p in by_name if p.kind is p.KEYWORD_ONLY)]
+    missing = [p.name for p in still_open if p.default is p.empty and p.name not in named]
+    return f"is called without {_listed([repr(name) for name in missing])}" if missing else None
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    if not known:
+        return ""
+    other = _ALSO_CALLED.get(name)
+    nearest = other if other in known else difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+    return f"; did you mean {nearest!r}?"
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
