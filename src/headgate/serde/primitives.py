@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import operator
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -72,4 +74,6 @@ def enum_form(cls: type[enum.Enum], name: str) -> Form:
     if not len(cls):
         raise UsageError(f"enumeration {name} has no members, so no value of it can be stored")
     form = describe("enum", name=name, members=[member.name for member in cls])
-    return Form(name, form, str, exactly(cls, lambda value: value.name), cls.__getitem__, frozenset({cls}))
+    # Not cls.__getitem__: in an enumeration of texts or tuples that is the member's own.
+    by_name = partial(operator.getitem, cls)
+    return Form(name, form, str, exactly(cls, lambda value: value.name), by_name, frozenset({cls}))
