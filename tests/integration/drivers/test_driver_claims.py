@@ -28,8 +28,12 @@ IN_FILES = (
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Every file below a folder, but for the words of who restores from there, which killed drivers leave."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.parent.name != "in-use"
+    }
 
 
 def killed(driver: Driver) -> None:
