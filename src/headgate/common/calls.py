@@ -137,9 +137,11 @@ def _wrapped(function: F, verb: str, *, own: bool) -> Any:
     def call(*given: Any, **named: Any) -> Any:
         try:
             return function(*given, **named)
-        except TypeError as error:
+        except (TypeError, AttributeError) as error:
             # Without a frame below this one the function was not even entered.
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                if "NoneType" in str(error) and (none := _none_given(function, given, named)) is not None:
+                    raise PlanError(f"{verb}() ({calling_line()}) got None for {none}") from error
                 raise
             refusal = _refusal(verb, function, given, named, own=own)
             if refusal is None:
@@ -147,6 +149,18 @@ def _wrapped(function: F, verb: str, *, own: bool) -> Any:
             raise refusal from None
 
     return call
+
+
+def _none_given(function: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> str | None:
+    """The first argument that is None and must not be, with what is expected; None: there is none."""
+    import inspect
+
+    signature = inspect.signature(function)
+    for name, value in signature.bind(*given, **named).arguments.items():
+        expected = str(signature.parameters[name].annotation)
+        if value is None and "None" not in expected and expected not in ("Any", "object"):
+            return f"{name!r}; expected {expected}"
+    return None
 
 
 def _refusal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any
@@ -136,6 +137,24 @@ def test_the_sentence_names_what_the_program_wrote(call: Callable[[], Any], verb
     assert str(caught.value).startswith(f"{verb}() ({__file__}:")
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: hg.Environment().read_json(None), "read_json() got None for 'path'"),  # type: ignore[call-overload]
+        (lambda: hg.Environment().config(None, 1), "config() got None for 'key'"),  # type: ignore[arg-type]
+        (lambda: hg.Environment().from_collection(None), "from_collection() got None for 'records'"),  # type: ignore[arg-type]
+        (lambda: stream().write_json(None), "write_json() got None for 'path'"),
+        (lambda: stream().side_output(None), "side_output() got None for 'tag'"),
+        (lambda: hg.run_program(None), "run_program() got None for 'path'"),  # type: ignore[arg-type]
+    ],
+)
+def test_none_for_what_must_be_there_is_refused_by_name(call: Callable[[], Any], told: str) -> None:
+    """Not in the words of the line that stumbled over it."""
+    with pytest.raises(hg.PlanError) as caught:
+        call()
+    assert re.sub(r" \(.*?:\d+\)", "", str(caught.value)).startswith(told)
 
 
 def test_an_error_inside_a_call_stays_what_it_is() -> None:
