@@ -59,6 +59,7 @@ bench: java setup ## Throughput; prints a table and writes JSON (ARGS=--smoke fo
 
 proof: java setup ## The full counts of faults and seeds; writes docs/proof/ (ARGS=--smoke for a short run)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory test-at-length)
+	@$(if $(ARGS),,$(PY) -m proof upgrades --pairs 5000 --record docs/proof)
 	@$(PY) -m proof $(ARGS)
 
 docs: setup ## Write the generated pages anew (docs/config.md)

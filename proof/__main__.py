@@ -1,7 +1,7 @@
 """Exactly once, proved with real processes: python -m proof [--smoke] [--seed N] [--only abcdefghi].
 
 Then everything that decodes stored bytes is fuzzed, alone with python -m proof fuzz, and the simulator goes
-on with its seeds.
+on with its seeds. Upgrades are judged and restored by python -m proof upgrades.
 
 Jobs run on local Spark (files, event time, shuffle by key, state and timers, exactly-once files)
 while workers and drivers are killed and stopped, code raises, and disks refuse, with checkpoints
@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from proof import checks, fuzz, plans, simulation
+from proof import checks, fuzz, plans, simulation, upgrades
 from proof.border import Border, BorderRun
 from proof.drivers import Chain, ChainRun
 from proof.faults import SPARK_KILLS_S
@@ -230,6 +230,8 @@ def main(arguments: Sequence[str]) -> int:
     """Carry out the proof; 0 when everything held."""
     if arguments[:1] == ["fuzz"]:
         return fuzz.main(arguments[1:])
+    if arguments[:1] == ["upgrades"]:
+        return upgrades.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m proof", description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="each fault once, in a few minutes")
     parser.add_argument("--seed", type=int, help="of an earlier proof; by default a new one")

@@ -1,0 +1,270 @@
+"""Upgrades, judged and restored: python -m proof.upgrades [--pairs N] [--seed N] [--record FOLDER].
+
+Real savepoints of one program are restored by changed versions of it, one or two changes at a time, chosen
+by the seed. Before each restore `check-upgrade` judges; both must agree, but for a strict list. What the
+restored version writes, timers included, must be what a model of the state says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import headgate as hg
+from headgate.checkpoint.opening import open_checkpoint
+from headgate.common.errors import HeadgateError
+from headgate.offline import judging
+from proof.record import FOLDER, commit
+from proof.upgrade_kinds import KINDS, OLDER
+from proof.upgrade_versions import BEFORE, Version, bag, expected, picture, program
+
+BASES: Final = [(backend, form) for backend in ("hashmap", "rocksdb") for form in ("canonical", "native")]
+
+EXPECTED: Final[dict[tuple[str, str, str], str]] = {}
+"""(backend, form of the savepoint, kind) of pairs whose verdict is known to be wrong, with the reason. A pair
+on it that agrees is a failure, like one that disagrees and is not on it."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An upgrade.
+
+    Attributes:
+        number: of the pair.
+        base: backend and form of the savepoint.
+        kinds: names of the changes.
+    """
+
+    number: int
+    base: tuple[str, str]
+    kinds: tuple[str, ...]
+
+    def version(self) -> Version | None:
+        """The changed program; None where the changes cannot be made together."""
+        version = Version()
+        version.config["state.backend.type"] = self.base[0]
+        try:
+            for kind in self.kinds:
+                KINDS[kind](version)
+        except (KeyError, AttributeError, TypeError):
+            return None
+        return version
+
+
+@dataclass
+class Outcome:
+    """What became of a pair.
+
+    Attributes:
+        pair: which.
+        verdict: whether the judge called it restorable.
+        told: the judge's words.
+        restored: whether it was.
+        said: why not.
+        wrong: what of the output was not as the model says.
+    """
+
+    pair: Pair
+    verdict: bool
+    told: str
+    restored: bool
+    said: str = ""
+    wrong: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether judge, restore and model are of one mind."""
+        return self.verdict == self.restored and not self.wrong
+
+
+def pairs(count: int, seed: int) -> Iterator[Pair]:
+    """So many pairs; each kind comes equally often as the first change, in shuffled rounds."""
+    chance, names, made = random.Random(seed), list(KINDS), 0
+    while True:
+        for first in chance.sample(names, len(names)):
+            kinds = (first,) if chance.random() < 0.6 else (first, chance.choice(names))
+            pair = Pair(made, chance.choice(BASES), kinds)
+            if len({*kinds}) != len(kinds) or pair.version() is None:
+                pair = Pair(made, pair.base, kinds[:1])
+            yield pair
+            made += 1
+            if made == count:
+                return
+
+
+class Upgrades:
+    """Makes the savepoints once, and carries out pairs over them.
+
+    Args:
+        root: folder for everything.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._savepoints = {base: self._savepoint(base) for base in BASES}
+
+    def _savepoint(self, base: tuple[str, str]) -> Path:
+        """A savepoint of the first version, all of its output prepared and none committed."""
+        folder = self._root / "-".join(base)
+        version = Version()
+        version.config["state.backend.type"] = base[0]
+        with program(version, folder, old=True).execute_async("words") as handle:
+            until = time.monotonic() + 60
+            while _counted(handle) < len(BEFORE):
+                assert time.monotonic() < until, "the first version has not read its input"
+                time.sleep(0.01)
+            uri = handle.savepoint(str(folder / "savepoints"), format=base[1])
+            handle.cancel()
+        return Path(uri.removeprefix("file://"))
+
+    def prepared(self, pair: Pair) -> tuple[Path, Path]:
+        """A folder of the pair's own, and the savepoint in it."""
+        folder = self._root / f"pair-{pair.number}"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self._root / "-".join(pair.base) / "out", folder / "out")
+        shutil.copytree(self._savepoints[pair.base], folder / "savepoint")
+        version = pair.version()
+        assert version is not None
+        if version.committed:
+            base = Version()
+            base.config["state.backend.type"] = pair.base[0]
+            program(base, folder).execute("words", str(folder / "savepoint"))
+        return folder, folder / "savepoint"
+
+    def judged(self, pair: Pair, folder: Path, savepoint: Path) -> tuple[bool, str]:
+        """Whether the judge calls the pair restorable, and its words."""
+        version = pair.version()
+        assert version is not None
+        try:
+            env = program(version, folder)
+            plan = env.plan("words")
+            disk, metadata = open_checkpoint(str(savepoint))
+            config = env._settings
+            allow = config.get(judging.IGNORE_UNCLAIMED_STATE)
+            judge = judging.Judgement(disk, metadata, env.program.nodes(), plan, allow, config)
+            report = judge.report(str(savepoint), "words")
+        except HeadgateError as error:
+            return False, f"{type(error).__name__}: {error}"
+        items = [f"{i.part} {i.name}: {i.verdict} ({i.why})" for o in report.operators for i in o.items]
+        return report.restorable, "; ".join([report.verdict.value, *report.refusals, *items])
+
+    def carry_out(self, pair: Pair) -> Outcome:
+        """Judge, restore, compare."""
+        folder, savepoint = self.prepared(pair)
+        verdict, told = self.judged(pair, folder, savepoint)
+        version = pair.version()
+        assert version is not None
+        outcome = Outcome(pair, verdict, told, restored=True)
+        try:
+            program(version, folder).execute("words", str(savepoint))
+        except HeadgateError as error:
+            outcome.restored, outcome.said = False, f"{type(error).__name__}: {error}"
+        else:
+            outcome.wrong = _compared(version, folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        return outcome
+
+
+def _counted(handle: hg.JobHandle) -> int:
+    try:
+        vertices = handle.status().vertices
+    except HeadgateError:
+        return 0
+    return sum(vertex.records_in for vertex in vertices if "count" in vertex.uids)
+
+
+def _compared(version: Version, folder: Path) -> str:
+    """What the whole output lacks or has too many, in words."""
+    lines = [
+        json.loads(line)
+        for file in sorted((folder / version.place).glob("*.jsonl"))
+        for line in file.read_text().splitlines()
+    ]
+    base = Version()
+    seen: Counter[str] = Counter()
+    before = []
+    for word in BEFORE:
+        before.append(picture(base, word, seen[word]))
+        seen[word] += 1
+    wanted = (Counter() if version.unpublished else bag(before)) + expected(version)
+    if version.committed and version.config.get(OLDER) == "new-lineage":
+        wanted += expected(base)
+    found = bag(lines)
+    if found == wanted:
+        return ""
+    missing, more = wanted - found, found - wanted
+    return f"missing {sum(missing.values())}: {[*missing][:2]}, too many {sum(more.values())}: {[*more][:2]}"
+
+
+def surprises(
+    outcomes: Sequence[Outcome], strict: dict[tuple[str, str, str], str] | None = None
+) -> list[str]:
+    """Disagreements that are not on the strict list, and entries of it that agree."""
+    known = EXPECTED if strict is None else strict
+    found = []
+    for one in outcomes:
+        listed = [(*one.pair.base, kind) for kind in one.pair.kinds if (*one.pair.base, kind) in known]
+        if one.agrees == bool(listed):
+            what = "agrees, but is on the strict list" if listed else "disagrees"
+            found.append(
+                f"pair {one.pair.number} ({', '.join(one.pair.kinds)}; {', '.join(one.pair.base)}) {what}: "
+                "judged "
+                f"{'restorable' if one.verdict else 'refused'} ({one.told[:300]}), "
+                f"{'restored' if one.restored else 'refused'} {one.said[:300]} {one.wrong}"
+            )
+    return found
+
+
+def facts(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Counts for the record."""
+    restored = [one for one in outcomes if one.restored]
+    return {
+        "pairs": len(outcomes),
+        "restored_with_a_change": sum(one.pair.kinds != ("nothing",) for one in restored),
+        "refused": len(outcomes) - len(restored),
+        "kinds": dict(sorted(Counter(itertools.chain(*(one.pair.kinds for one in outcomes))).items())),
+        "strict_list": [[*key, why] for key, why in EXPECTED.items()],
+        "surprises": surprises(outcomes),
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Carry out pairs; 0 where nothing surprised."""
+    parser = argparse.ArgumentParser(prog="python -m proof upgrades", description=__doc__)
+    parser.add_argument("--pairs", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--record", type=Path, default=None, help=f"folder for the record, such as {FOLDER}")
+    options = parser.parse_args(arguments)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="headgate-upgrades-") as folder:
+        upgrades = Upgrades(Path(folder))
+        outcomes = []
+        for pair in pairs(options.pairs, options.seed):
+            outcomes.append(upgrades.carry_out(pair))
+            if text := surprises(outcomes[-1:]):
+                print(text[0], flush=True)
+    found = facts(outcomes) | {"seed": options.seed, "duration_s": round(time.monotonic() - began)}
+    counts = {key: value for key, value in found.items() if key not in ("kinds", "strict_list", "surprises")}
+    print(counts, f"{len(found['surprises'])} surprises")
+    if options.record is not None:
+        head, changed = commit()
+        path = options.record / "upgrades.json"
+        content = {"what": "upgrades, judged and restored", "commit": head, "uncommitted_changes": changed}
+        path.write_text(json.dumps(content | found, indent=2) + "\n", encoding="utf-8")
+        print(f"record in {path}")
+    return 1 if found["surprises"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""The verdict of check-upgrade is what the restore does, for generated upgrades over real savepoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proof.upgrade_kinds import KINDS
+from proof.upgrade_plants import PLANTS, Plant
+from proof.upgrades import Outcome, Pair, Upgrades, facts, pairs, surprises
+
+PAIRS = 300
+BASE = ("hashmap", "canonical")
+
+
+@pytest.fixture(scope="module")
+def upgrades(tmp_path_factory: pytest.TempPathFactory) -> Upgrades:
+    """The shared savepoints."""
+    return Upgrades(tmp_path_factory.mktemp("upgrades"))
+
+
+@pytest.mark.ci
+@pytest.mark.timeout(900)
+def test_verdict_restore_and_model_agree(upgrades: Upgrades) -> None:
+    """Enough of them restore with a change, enough are refused, and each kind of change comes often."""
+    outcomes = [upgrades.carry_out(pair) for pair in pairs(PAIRS, seed=1)]
+    assert surprises(outcomes) == []
+    found = facts(outcomes)
+    assert len(KINDS) >= 40
+    assert min(found["kinds"][kind] for kind in KINDS) >= 5
+    assert found["restored_with_a_change"] >= 0.3 * PAIRS
+    assert found["refused"] >= 0.3 * PAIRS
+    assert sum(len(one.pair.kinds) > 1 for one in outcomes) >= 50
+
+
+@pytest.mark.ci
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.what.replace(" ", "-"))
+def test_a_planted_wrong_verdict_is_found(upgrades: Upgrades, plant: Plant) -> None:
+    """Without it the pair agrees, and with it the same pair disagrees."""
+    pair = Pair(100_000 + PLANTS.index(plant), BASE, (plant.kind,))
+    assert surprises([upgrades.carry_out(pair)]) == []
+    folder, savepoint = upgrades.prepared(pair)
+    with plant.planted():
+        judged = upgrades.judged(pair, folder, savepoint)
+    true = upgrades.carry_out(pair)
+    assert surprises([Outcome(pair, *judged, true.restored, true.said, true.wrong)])
+
+
+@pytest.mark.parametrize("kind", ["field wider", "state gone", "sink elsewhere"])
+def test_one_of_each_sort_agrees(upgrades: Upgrades, kind: str, tmp_path: Path) -> None:
+    """Restored, lost, refused: the quick form."""
+    assert surprises([upgrades.carry_out(Pair(200_000, BASE, (kind,)))]) == []
+
+
+def test_the_strict_list_is_strict(upgrades: Upgrades) -> None:
+    """An entry that agrees is a surprise, and a disagreement that is listed is none."""
+    pair = Pair(300_000, BASE, ("nothing",))
+    agreeing, wrong = Outcome(pair, True, "", True), Outcome(pair, True, "", False)
+    strict = {(*BASE, "nothing"): "a reason"}
+    assert surprises([agreeing], {}) == surprises([wrong], strict) == []
+    assert "is on the strict list" in surprises([agreeing], strict)[0]
+    assert "disagrees" in surprises([wrong], {})[0]
