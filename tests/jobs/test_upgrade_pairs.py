@@ -10,7 +10,7 @@ from proof.upgrade_kinds import KINDS
 from proof.upgrade_plants import PLANTS, Plant
 from proof.upgrades import Outcome, Pair, Upgrades, facts, pairs, surprises
 
-PAIRS = 300
+PAIRS = 310
 BASE = ("hashmap", "canonical")
 
 
