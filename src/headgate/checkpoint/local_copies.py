@@ -16,6 +16,7 @@ import logging
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ from headgate.checkpoint.storage.base import TEMPORARY_PREFIX
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.durable import link, open_new, remove_folder, replace, touch, unlink
 from headgate.common.ids import JobId
+from headgate.common.permissions import own_folder
 from headgate.common.processes import process_lives
 from headgate.common.stored_paths import inside
 from headgate.state.snapshots import FileRange
@@ -132,7 +134,9 @@ class LocalCopies:
         for attempt in range(3):
             # Somebody may take the folder for abandoned as long as no process has signed in.
             try:
-                self._marker.parent.mkdir(parents=True, exist_ok=True)
+                self._folder.parent.mkdir(parents=True, exist_ok=True)
+                own_folder(self._folder)
+                own_folder(self._marker.parent)
                 touch(self._marker)
             except FileNotFoundError:
                 if attempt == 2:
@@ -230,11 +234,20 @@ def remove_abandoned_copies(root: Path, host: str, mine: Path) -> list[Path]:
     """
     found: list[Path] = []
     for folder in sorted(root.glob(f"headgate-copies-{host}-*")):
-        if folder == mine or _living(folder):
+        if folder == mine or not _is_ours(folder) or _living(folder):
             continue
         remove_folder(folder)
         found.append(folder)
     return found
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder in a place for everybody is this user's, and no link of somebody's to it."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def _living(folder: Path) -> bool:

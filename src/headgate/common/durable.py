@@ -192,25 +192,28 @@ def sync(path: FilePath) -> None:
         system.close(handle)
 
 
-def write_new(path: FilePath, data: bytes, mode: int = 0o666) -> None:
+def write_new(path: FilePath, data: bytes, mode: int = 0o666, *, exact: bool = False) -> None:
     """A new file with these bytes, which are durable; its name is so once its folder is.
 
     Raises:
         OSError: it exists, or the device does not take it.
     """
     with open_new(path, mode) as file:
+        if exact:  # whatever the process's mask takes
+            system.fchmod(file.fileno(), mode)
         file.write(data)
         file.flush()
         system.fsync(file.fileno())
 
 
-def create_linked(path: Path, data: bytes, mode: int = 0o666) -> bool:
+def create_linked(path: Path, data: bytes, mode: int = 0o666, *, exact: bool = False) -> bool:
     """A whole durable file under a name that nobody has; False when somebody has it.
 
     Args:
         path: of the file; beside it lies another one for a moment.
         data: its bytes.
         mode: of the file.
+        exact: whether the process's mask takes nothing from it.
 
     Raises:
         OSError: the device does not take it.
@@ -224,7 +227,7 @@ def create_linked(path: Path, data: bytes, mode: int = 0o666) -> bool:
     """
     unfinished = path.with_name(f"{token(8)}.tmp")
     try:
-        write_new(unfinished, data, mode)
+        write_new(unfinished, data, mode, exact=exact)
         link(unfinished, path)
     except FileExistsError:
         return False

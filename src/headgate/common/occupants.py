@@ -19,6 +19,7 @@ import msgspec
 
 from headgate.common.decoders import json_decoder
 from headgate.common.durable import clock, replace, system, token, unlink
+from headgate.common.permissions import make_folder
 from headgate.common.processes import process_lives
 
 _SUFFIX: Final = ".json"
@@ -79,7 +80,7 @@ class Occupancy:
             OSError: the folder cannot be written.
         """
         while True:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
             gate = system.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 _wait_for(gate)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from headgate.common import failure_options, loader_options
+from headgate.common import failure_options, loader_options, storage_options
 from headgate.common.config_option import (
     Boolean,
     Choice,
@@ -692,6 +692,6 @@ def _collect(names: Mapping[str, object]) -> Mapping[str, ConfigOption[Any]]:
 
 
 OPTIONS: Final[Mapping[str, ConfigOption[Any]]] = _collect(
-    {**globals(), **vars(failure_options), **vars(loader_options)}
+    {**globals(), **vars(failure_options), **vars(loader_options), **vars(storage_options)}
 )
 """Every option by its key, in the order of this file and those beside it."""

@@ -22,6 +22,7 @@ from headgate.common.children import OwnProcess
 from headgate.common.durable import clock
 from headgate.common.errors import JobCancelledError, TerminatedError
 from headgate.common.ids import JobId
+from headgate.common.permissions import use_permissions
 from headgate.common.ports import Disk, Gang, Link
 from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.common.search_path import framework_path
@@ -106,6 +107,7 @@ class _Driver:
     ) -> None:
         self._job, self._dies_with_parent = job, dies_with_parent
         self._settings, self._storage_settings = job_settings(job.config), storage_settings(job.config)
+        use_permissions(self._storage_settings.permissions)
         self._disks = disks_with(self._storage_settings)
         self._answers = endpoint_settings(job.config, answers_commands)
         self._endpoint: Endpoint | None = None

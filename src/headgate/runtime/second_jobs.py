@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -69,6 +69,8 @@ def take_places(
             for each in others(found):
                 raise UsageError(_same_output(each, uid, folder))
 
+        with suppress(OSError):  # output belongs to its readers: it is made as any program makes folders
+            folder.mkdir(parents=True, exist_ok=True)
         _enter(folder / WRITING, me, same_output, opened)
 
 

@@ -14,13 +14,18 @@ from headgate.checkpoint.storage.base import TEMPORARY_PREFIX, UnsureWriteError,
 from headgate.common.durable import open_read, read_bytes, replace, sync, system, unlink
 from headgate.common.errors import StorageError
 from headgate.common.limits import advice
+from headgate.common.permissions import Permissions, make_folder
 from headgate.common.stored_paths import inside
 
+_RIGHTS: Final = (
+    "grant the user that runs the job write access, or choose another folder; where several users run "
+    "driver, workers or jobs, let them share a group and set headgate.storage.permissions to group"
+)
 _ADVICE: Final = {
     errno.ENOSPC: "free space there or choose another storage folder",
     errno.EDQUOT: "raise the quota or choose another storage folder",
-    errno.EACCES: "grant the user that runs the job write access, or choose another folder",
-    errno.EPERM: "grant the user that runs the job write access, or choose another folder",
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
     errno.EROFS: "the file system is read-only; choose another folder",
     errno.ENOTDIR: "a file stands where a folder is needed; choose another folder",
     errno.EISDIR: "a folder stands where a file is needed; choose another folder",
@@ -38,10 +43,11 @@ class LocalDisk:
 
     Args:
         root: the folder; it is created by the first write.
+        permissions: of new folders and files.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
-        self.root = Path(root).resolve()
+    def __init__(self, root: str | os.PathLike[str], permissions: Permissions = Permissions.OWNER) -> None:
+        self.root, self.permissions = Path(root).resolve(), permissions
 
     def __repr__(self) -> str:
         return f"LocalDisk({str(self.root)!r})"
@@ -195,17 +201,16 @@ class LocalDisk:
         for _ in range(16):
             self._make_folder(path.parent)
             with suppress(FileNotFoundError):  # another process removed the empty folder meanwhile
-                return system.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+                mode = self.permissions.file_mode
+                descriptor = system.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+                self.permissions.settle(descriptor)
+                return descriptor
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
     def _make_folder(self, folder: Path) -> None:
         """Create a folder and its parents so that they survive a power cut."""
-        if folder.is_dir():
-            return
-        self._make_folder(folder.parent)
         with suppress(FileExistsError, FileNotFoundError):
-            system.mkdir(folder)
-            _flush_folder(folder.parent)
+            make_folder(folder, self.permissions)
 
     def _flush_after(self, path: Path) -> None:
         try:

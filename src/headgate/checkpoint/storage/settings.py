@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from headgate.common import options as o
 from headgate.common.config import Config
 from headgate.common.errors import ConfigError
+from headgate.common.permissions import Permissions, use_permissions
+from headgate.common.storage_options import STORAGE_PERMISSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class StorageSettings:
             an endpoint of one's own.
         hdfs_http_address: host:port of the name node's HTTP service, several separated by commas.
         hdfs_user: who writes.
+        permissions: of folders and files on a file system.
 
     Example:
         >>> StorageSettings(s3_access_key="AKIA1", s3_secret_key="hidden").s3_secret_key in repr(
@@ -40,6 +43,7 @@ class StorageSettings:
     s3_path_style: bool | None = None
     hdfs_http_address: str | None = None
     hdfs_user: str | None = None
+    permissions: Permissions = Permissions.OWNER
 
 
 def storage_settings(config: Config) -> StorageSettings:
@@ -62,6 +66,7 @@ def storage_settings(config: Config) -> StorageSettings:
         s3_path_style=config.get(o.S3_PATH_STYLE),
         hdfs_http_address=config.get(o.HDFS_HTTP_ADDRESS),
         hdfs_user=hdfs_user(),
+        permissions=config.get(STORAGE_PERMISSIONS),
     )
 
 
@@ -87,6 +92,7 @@ def use_storage_settings(settings: StorageSettings) -> None:
     """
     global _in_use
     _in_use = settings
+    use_permissions(settings.permissions)
 
 
 def storage_settings_in_use() -> StorageSettings:

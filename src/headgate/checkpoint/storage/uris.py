@@ -47,7 +47,7 @@ webhdfs://namenode:port/path or memory://name that the driver and all workers re
     """
     opener = _OPENERS.get(scheme_of(uri))
     if opener is None:
-        return LocalDisk(local_path(uri))
+        return LocalDisk(local_path(uri), (settings or storage_settings_in_use()).permissions)
     return opener(uri, settings or storage_settings_in_use())
 
 

@@ -11,6 +11,7 @@ from typing_extensions import override
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import Plain
 from headgate.common.errors import UsageError
+from headgate.common.permissions import make_folder
 from headgate.common.registry import Kind, load
 from headgate.connectors.dataframe.connector import DataFrameConnector, first_line, unprepared
 from headgate.connectors.dataframe.rows import TypedRows
@@ -66,7 +67,7 @@ class DataFrameSink(Sink[Any], DataFrameConnector):
     @override
     def prepare(self, spark: SparkSession, folder: str) -> None:
         self._rows = None if self._schema is None else self._typed_rows(self._schema)
-        Path(folder).mkdir(parents=True)
+        make_folder(folder)
         self._spark, self._folder = spark, folder
         columns = None if self._rows is None else self._rows.schema
         # Written and read once, as a rule: looking for repeated values costs more than it saves.

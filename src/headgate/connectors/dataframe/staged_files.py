@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from headgate.common.durable import crc32, open_new, read_bytes, rename, sync, system
 from headgate.common.errors import StorageError
+from headgate.common.permissions import make_folder
 from headgate.common.stored_paths import inside, made_folder
 from headgate.connectors.dataframe.types import arrow_schema
 
@@ -87,7 +88,7 @@ def stage(
     Returns:
         The files of winning attempts, by partition, each partition's rows in order.
     """
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     columns = arrow_schema(frame.schema).serialize().to_pybytes()
     into = Target(str(Path(folder).absolute()), columns, max_rows_per_file, max_bytes_per_file, durable)
     write = _writing_function(astuple(into), tuple(sys.path))

@@ -25,6 +25,7 @@ from headgate.api.source import (
 )
 from headgate.common.durable import clock
 from headgate.common.errors import UsageError
+from headgate.common.permissions import make_folder
 from headgate.connectors.dataframe.connector import DataFrameConnector, shown_columns, unprepared
 from headgate.connectors.dataframe.source import DataFrameReader, dataframe_source, split_of
 from headgate.connectors.dataframe.staged_files import StagedFile
@@ -93,7 +94,7 @@ class StreamSource(Source[Any], DataFrameConnector):
     def prepare(self, spark: SparkSession, folder: str) -> None:
         assert self._frame is not None, "only the program's own object is prepared"
         staging = Path(folder)
-        staging.mkdir(parents=True)
+        make_folder(staging)
         logs = staging / _LOGS if self.lasting_folder is None else Path(self.lasting_folder)
         ahead = int(forgets_nothing(self._frame))
         self._input = StreamInput(self.name, self._frame, self._trigger, staging, logs, ahead)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -11,6 +10,7 @@ from typing_extensions import override
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import Plain
 from headgate.common.errors import UsageError
+from headgate.common.permissions import make_folder
 from headgate.connectors.dataframe.connector import DataFrameConnector, first_line, unprepared
 from headgate.connectors.dataframe.rows import TypedRows
 from headgate.connectors.dataframe.sink import TypedWriter
@@ -80,7 +80,7 @@ class SparkSink(Sink[Any], DataFrameConnector):
 
     def stage_in(self, folder: str, frames: Frames) -> None:
         """Settle where rows are staged, and what makes DataFrames of them."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self._folder, self._frames = folder, frames
 
     @override

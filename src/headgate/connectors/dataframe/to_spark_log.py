@@ -20,6 +20,7 @@ import msgspec
 from headgate.common.decoders import json_decoder
 from headgate.common.durable import crc32, create_linked, read_bytes, sync, unlink
 from headgate.common.errors import OperatingError, StorageError
+from headgate.common.permissions import make_folder, new_file
 from headgate.connectors.dataframe.to_spark_journal import Entry, Line, after
 
 ENTRIES_MAX: Final = 200
@@ -109,9 +110,9 @@ class Log:
         return decoded(stored, str(path))
 
     def _create(self, number: int, entry: Entry) -> bool:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         # A link, unlike a rename, replaces nothing.
-        if not create_linked(self._path(number), encoded(entry)):
+        if not create_linked(self._path(number), encoded(entry), **new_file()):
             return False
         for folder in list(self._path(number).parents)[:3]:
             sync(folder)
@@ -144,7 +145,8 @@ def decoded(stored: bytes, where: str) -> Entry:
         OperatingError: it is damaged.
 
     Example:
-        >>> from headgate.connectors.dataframe.to_spark_journal import Written
+        >>> from headgate.common.permissions import make_folder, new_file
+    from headgate.connectors.dataframe.to_spark_journal import Written
         >>> decoded(encoded(Written(7)), "a file")
         Written(epoch=7)
     """

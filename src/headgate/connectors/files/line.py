@@ -22,6 +22,7 @@ from headgate.api.sink import Fork, SinkCommitterContext
 from headgate.common.decoders import json_decoder
 from headgate.common.durable import create_linked, read_bytes
 from headgate.common.errors import FencedError, OperatingError
+from headgate.common.permissions import make_folder, new_file
 from headgate.connectors.files.names import TAKEN_BACK, origin_of, pending_folder, safe
 from headgate.connectors.files.part_file import storage_error, sync_folder
 
@@ -195,9 +196,11 @@ class Line:
         forks = [[fork.job, fork.generation, fork.attempt, fork.checkpoint] for fork in context.lineage.forks]
         body = {"job": context.job, "uid": context.uid, "lineage": context.lineage.id, "forks": forks}
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            # The output itself is its readers'; who owns it is a matter of those who write.
+            self._root.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
             # A link, unlike a rename, replaces nothing.
-            if not create_linked(target, _encoder.encode(body)):
+            if not create_linked(target, _encoder.encode(body), **new_file()):
                 return False
             for folder in (self._folder, self._folder.parent, self._root):
                 sync_folder(folder)
