@@ -48,7 +48,7 @@ class Job:
 _WIRE: Final = ("-m", "bench.jobs.wire_rows")
 JOBS: Final = {
     "j2": Job(
-        "J2, checkpoints every second", lambda folder: ["-m", "bench.jobs.running_count", folder, "on"]
+        "J2, checkpoints every second", lambda folder, _: ["-m", "bench.jobs.running_count", folder, "on"]
     ),
     "wire": Job("rows through an exchange's codec", lambda _, rows: [*_WIRE, str(rows)], False),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 import subprocess
 import sys
@@ -46,6 +47,15 @@ def test_the_table_holds_the_limit_against_the_upper_end() -> None:
     row |= {"median": 1.01, "low": 0.99, "high": 1.04}
     assert "| no (1.03) |" in pair.table([row], "a", "b", 0.03)
     assert "| yes (1.05) |" in pair.table([row], "a", "b", 0.05)
+
+
+def test_every_job_is_a_module_with_its_arguments() -> None:
+    """Each gets the folder of the bids and their number, and names a module that is there."""
+    for job in pair.JOBS.values():
+        switch, module, *rest = job.arguments("bids", 7)
+        assert switch == "-m"
+        assert importlib.util.find_spec(module) is not None
+        assert rest
 
 
 @pytest.mark.ci
