@@ -81,12 +81,13 @@ def not_a_key(context: OperatorContext, selector: KeySelector, record: Any) -> U
     try:
         hash(key)
         key_hash(key)
-    except (TypeError, UsageError):
+    except (TypeError, UsageError) as error:
         listed = "; give a tuple instead" if isinstance(key, list) else ""
+        expected = f"expected int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these{listed}"
+        why = str(error) if isinstance(error, UsageError) else expected
         return UsageError(
             f"the key selector of {context.label}, {_told(selector)}, gave {shorten(key)} of type "
-            f"{type(key).__name__} for record {shorten(record)}, which cannot be a key: expected int, str, "
-            f"bytes, bool, float, datetime, date, UUID, or a tuple of these{listed}"
+            f"{type(key).__name__} for record {shorten(record)}, which cannot be a key: {why}"
         )
     return None
 
