@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -71,9 +72,7 @@ PATCHES: dict[str, list[tuple[Any, str, Any]]] = {
 def patch(what: str, scope: ExitStack) -> None:
     """Break a function, or stop the clock, as libraries for tests do."""
     if what == "freezegun":
-        import freezegun
-
-        scope.enter_context(freezegun.freeze_time("2001-01-01"))
+        scope.enter_context(importlib.import_module("freezegun").freeze_time("2001-01-01"))
         return
     named = PATCHES if what == "all" else {what: PATCHES.get(what, [])}
     for owner, name, instead in (each for patches in named.values() for each in patches):
