@@ -11,7 +11,7 @@ SEEDS ?= 300
 TEST_LIMIT_S ?= 0
 HEADGATE_DEMO_ARGS ?=
 
-.PHONY: help setup java demo test test-cluster test-zookeeper test-kafka test-at-length sim check format bench proof docs pins clean
+.PHONY: help setup java demo test test-cluster test-zookeeper test-kafka test-at-length sim check format bench proof types-matrix docs pins clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -61,6 +61,9 @@ proof: java setup ## The full counts of faults and seeds; writes docs/proof/ (AR
 	@$(if $(ARGS),,$(MAKE) --no-print-directory test-at-length)
 	@$(if $(ARGS),,$(PY) -m proof upgrades --pairs 5000 --record docs/proof)
 	@$(PY) -m proof $(ARGS)
+
+types-matrix: java setup ## Every kind of type a program defines, everywhere, in every use; writes docs/types.md
+	@$(PY) -m proof.types $(ARGS)
 
 docs: setup ## Write the generated pages anew (docs/config.md)
 	@$(PY) scripts/generate_config_docs.py

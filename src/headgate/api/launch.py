@@ -173,7 +173,9 @@ def run_program(
     with _running(file, options) as running, _as_script(file, arguments, running.code) as module:
 
         def run() -> None:
-            exec(compile(text, str(file), "exec"), vars(module))  # noqa: S102 - the user's program
+            # What this file has from `__future__` is not the program's.
+            code = compile(text, str(file), "exec", dont_inherit=True)
+            exec(code, vars(module))  # noqa: S102 - the user's program
             if not running.executed:
                 _build(file, vars(module))
 

@@ -304,8 +304,10 @@ class DataStream(Operator, Generic[T]):
             more: further names; the key is then a tuple.
 
         Raises:
-            PlanError: neither names nor one function, or a name that the records of the source do not have.
+            PlanError: neither names nor one function, a name that the records of the source do not have, or a
+                function annotated to give what can be no key, such as a record.
         """
+        from headgate.api.key_hints import refuse_impossible_key
         from headgate.api.keyed import KeyedStream
 
         selector: Any = key
@@ -314,6 +316,7 @@ class DataStream(Operator, Generic[T]):
             refuse_unknown_fields("key_by", (key, *more), self._environment.program, self._number)
             selector = (key, *more) if more else key
         refuse_blocking("key_by", key)
+        refuse_impossible_key(key)
         stream = self._travel("key_by", ByKeyGroup(selector))
         return KeyedStream(self._environment, stream._number, selector)
 

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import datetime
+import decimal
+import enum
+import uuid
+import weakref
+from typing import Any, Final
 
 from headgate.common.errors import UsageError
 
+_LEAVES: Final = frozenset(
+    {type(None), bool, int, float, str, bytes, decimal.Decimal, uuid.UUID}
+    | {datetime.datetime, datetime.date, datetime.time, datetime.timedelta}
+)
+_names: Final[weakref.WeakKeyDictionary[type, tuple[str, ...]]] = weakref.WeakKeyDictionary()
+"""Of classes of records; they may be a program's, and go when it ends."""
+
 
 def fields_of(record: Any) -> dict[str, Any]:
-    """Field names and values of a record.
+    """Field names and values of a record; records inside become dicts, members of an Enum their values.
 
     Raises:
         UsageError: it has no fields.
@@ -20,17 +32,62 @@ def fields_of(record: Any) -> dict[str, Any]:
     """
     kind = type(record)
     if isinstance(record, dict):
-        return record
+        return record if _LEAVES.issuperset(map(type, record.values())) else _plain_dict(record)
+    names = _names.get(kind) or _names_of(kind)
+    if names:
+        return {name: plain(getattr(record, name)) for name in names}
     if isinstance(record, tuple):
-        names = getattr(kind, "_fields", None) or [f"_{i}" for i in range(1, len(record) + 1)]
-        return dict(zip(names, record, strict=True))
-    if dataclasses.is_dataclass(kind):
-        return dataclasses.asdict(record)
-    if hasattr(kind, "__struct_fields__"):
-        return {name: getattr(record, name) for name in kind.__struct_fields__}
+        return {f"_{i}": plain(value) for i, value in enumerate(record, 1)}
     if hasattr(kind, "as_dict"):
         fields: dict[str, Any] = record.as_dict()
-        return fields
+        return fields if _LEAVES.issuperset(map(type, fields.values())) else _plain_dict(fields)
     raise UsageError(
         f"a record of type {kind.__name__} has no columns; map it to a dict, tuple, dataclass or row"
     )
+
+
+def plain(value: Any) -> Any:
+    """A value as Arrow knows it: made of dicts and lists, where there were records.
+
+    Example:
+        >>> class Color(enum.Enum):
+        ...     RED = "red"
+        >>> @dataclasses.dataclass
+        ... class Dot:
+        ...     color: Color
+        >>> plain([Dot(Color.RED), None])
+        [{'color': 'red'}, None]
+    """
+    kind = type(value)
+    if kind in _LEAVES:
+        return value
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if isinstance(value, dict):
+        return _plain_dict(value)
+    names = _names.get(kind) or _names_of(kind)
+    if names:
+        return {name: plain(getattr(value, name)) for name in names}
+    if kind in (list, tuple, set, frozenset) and not _LEAVES.issuperset(map(type, value)):
+        return list(map(plain, value))
+    return value
+
+
+def _plain_dict(value: dict[Any, Any]) -> dict[Any, Any]:
+    return {plain(key): plain(item) for key, item in value.items()}
+
+
+def _names_of(kind: type) -> tuple[str, ...]:
+    """Names of the fields of a class of records; none for others."""
+    if issubclass(kind, tuple):
+        names = getattr(kind, "_fields", ())
+    elif dataclasses.is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(kind)]
+    elif hasattr(kind, "__attrs_attrs__"):
+        names = [attribute.name for attribute in kind.__attrs_attrs__]
+    else:
+        names = getattr(kind, "__struct_fields__", None) or getattr(kind, "__pydantic_fields__", ())
+    found = tuple(names)
+    if found:
+        _names[kind] = found
+    return found

@@ -9,10 +9,13 @@ import msgspec
 from headgate.common.errors import UsageError
 from headgate.connectors.files.json_decoder import is_named_tuple
 from headgate.connectors.files.part_file import PartFile
+from headgate.connectors.models import is_model
 
 
 def _other(value: Any) -> Any:
-    """What msgspec does not know: rows and values that tell their fields."""
+    """What msgspec does not know: models, and rows and values that tell their fields."""
+    if is_model(type(value)):
+        return value.model_dump(mode="json")
     as_dict = getattr(type(value), "as_dict", None)
     if as_dict is None:
         raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
@@ -37,7 +40,7 @@ class JsonPartWriter:
             data = self._encoder.encode_lines(records)
         except (TypeError, ValueError) as problem:
             raise UsageError(
-                f"a record for {self._file.path!r} cannot be written as JSON ({problem}); map it to "
+                f"a record for {str(self._file.path)!r} cannot be written as JSON ({problem}); map it to "
                 "dicts, lists, strings and numbers first"
             ) from problem
         self._file.write(data)

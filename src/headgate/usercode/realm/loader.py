@@ -276,7 +276,8 @@ class Realm:
         """Run a program as this realm's `__main__`; gives the module."""
         main = self.modules["__main__"]
         main.__file__ = str(file)
-        self.call(exec, compile(file.read_bytes(), str(file), "exec"), main.__dict__)
+        code = compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
+        self.call(exec, code, main.__dict__)
         return main
 
     # -- the end

@@ -1,0 +1,67 @@
+"""Refuses a key function whose annotation says that it gives what can be no key."""
+
+from __future__ import annotations
+
+import datetime as dt
+import types
+from typing import Annotated, Any, Final, Union, get_args, get_origin, is_typeddict
+from uuid import UUID
+
+from headgate.api.inference import map_output
+from headgate.api.site import user_site
+from headgate.common.errors import PlanError
+from headgate.common.keygroups import ALLOWED_KEYS
+
+_KEYS: Final = (int, str, bytes, bool, float, dt.datetime, dt.date, UUID)
+
+
+def refuse_impossible_key(function: Any) -> None:
+    """Refuse a function of a key that is annotated to give something else than a key; others pass.
+
+    Raises:
+        PlanError: naming the type.
+    """
+    hint = map_output(function)
+    if not can_be_key(hint):
+        raise PlanError(
+            f"key_by() ({user_site()}) got a function annotated to give a key of type {_named(hint)}; "
+            f"expected {ALLOWED_KEYS}: give it the fields that tell records apart, or the value of an Enum"
+        )
+
+
+def can_be_key(hint: Any) -> bool:
+    """Whether something of this type may be a key; a type that says nothing may.
+
+    Example:
+        >>> import enum
+        >>> class Color(enum.IntEnum):
+        ...     RED = 1
+        >>> [can_be_key(hint) for hint in (str, tuple[int, str], int | None, None, object)]
+        [True, True, True, True, True]
+        >>> [can_be_key(hint) for hint in (Color, dict, list[int], tuple[int, Color], Color | dict)]
+        [False, False, False, False, False]
+    """
+    if get_origin(hint) is Annotated:
+        return can_be_key(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        return any(can_be_key(one) for one in get_args(hint))
+    if get_origin(hint) is tuple:
+        return all(can_be_key(part) for part in get_args(hint) if part is not Ellipsis)
+    cls = get_origin(hint) or hint
+    if is_typeddict(cls):
+        return False
+    if not isinstance(cls, type) or cls in (*_KEYS, tuple, type(None)):
+        return True
+    try:
+        return any(issubclass(key, cls) for key in _KEYS)
+    except TypeError:  # a protocol that looks at no classes
+        return True
+
+
+def _named(hint: Any) -> str:
+    """As one writes it, without modules."""
+    name = getattr(get_origin(hint) or hint, "__qualname__", None)
+    if not isinstance(name, str) or not (get_origin(hint) is None or isinstance(get_origin(hint), type)):
+        return str(hint)
+    parts = ", ".join("..." if part is Ellipsis else _named(part) for part in get_args(hint))
+    return f"{name}[{parts}]" if parts else name

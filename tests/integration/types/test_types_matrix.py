@@ -1,0 +1,83 @@
+"""The matrix of types that programs define: each cell is what the docs say, and no cell fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proof.types import table
+from proof.types.cells import PLACES, Place, run
+from proof.types.kinds import KINDS, Kind
+from proof.types.program import USES
+
+RECORDED = table.recorded()
+
+
+def names(thing: Kind | Place) -> str:
+    """For the ids of tests."""
+    return thing.name
+
+
+def compared(kind: Kind, place: Place, folder: Path) -> None:
+    """One job on processes, and what the record says of it."""
+    folder.joinpath("cell").mkdir()
+    found = run(kind, place, folder / "cell")
+    expected = {use: RECORDED.get((kind.name, place.name, use)) for use in USES}
+    assert found == expected, "run `make types-matrix` where the change is meant"
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("place", PLACES, ids=names)
+@pytest.mark.parametrize("kind", KINDS, ids=names)
+def test_each_kind_in_each_place_is_as_recorded(kind: Kind, place: Place, tmp_path: Path) -> None:
+    """All uses that need no Spark, by a job on real worker processes."""
+    compared(kind, place, tmp_path)
+
+
+def test_a_dataclass_of_a_script_is_as_recorded(tmp_path: Path) -> None:
+    """The newcomer's first program, in the quick tests as well."""
+    compared(KINDS[0], PLACES[0], tmp_path)
+
+
+def test_no_cell_fails() -> None:
+    """Every cell works or is refused before the start; all that need no Spark were run."""
+    assert [key for key, one in RECORDED.items() if one.state not in ("works", "refused")] == []
+    missing = [
+        (kind.name, place.name, use)
+        for kind in KINDS
+        for place in PLACES
+        for use in USES
+        if (kind.name, place.name, use) not in RECORDED
+    ]
+    assert missing == []
+
+
+def test_only_keys_are_refused() -> None:
+    """A record is no key, wherever it is defined; everything else works."""
+    assert {use for (_, _, use), one in RECORDED.items() if one.state == "refused"} == {"key"}
+
+
+def test_the_page_is_what_was_recorded() -> None:
+    """`make types-matrix` writes both."""
+    assert table.PAGE.read_text() == table.page(RECORDED)
+
+
+@pytest.mark.ci
+def test_a_type_that_does_not_work_is_seen(tmp_path: Path) -> None:
+    """A class that other processes get without its fields' values, and a program that ends, are failures."""
+    text = KINDS[0].text
+    forgets = text.replace(
+        "    def double(self):\n",
+        "    def __post_init__(self):\n        self.n += 1\n\n    def double(self):\n",
+    )
+    assert forgets != text
+    found = run(Kind("forgetful", forgets), PLACES[2], _made(tmp_path / "forgetful"))
+    assert found["schema of a source"].state == "fails"
+    found = run(Kind("broken", f"{text}\nraise SystemExit(3)\n"), PLACES[0], _made(tmp_path / "broken"))
+    assert {one.state for one in found.values()} == {"fails"}
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
