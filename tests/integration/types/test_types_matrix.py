@@ -74,7 +74,8 @@ def test_a_type_that_does_not_work_is_seen(tmp_path: Path) -> None:
     assert forgets != text
     found = run(Kind("forgetful", forgets), PLACES[2], _made(tmp_path / "forgetful"))
     assert found["schema of a source"].state == "fails"
-    found = run(Kind("broken", f"{text}\nraise SystemExit(3)\n"), PLACES[0], _made(tmp_path / "broken"))
+    ends = f"{text}\nif __name__ == '__main__':\n    raise SystemExit(3)\n"
+    found = run(Kind("broken", ends), PLACES[0], _made(tmp_path / "broken"))
     assert {one.state for one in found.values()} == {"fails"}
 
 

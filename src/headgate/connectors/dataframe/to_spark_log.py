@@ -145,8 +145,7 @@ def decoded(stored: bytes, where: str) -> Entry:
         OperatingError: it is damaged.
 
     Example:
-        >>> from headgate.common.permissions import make_folder, new_file
-    from headgate.connectors.dataframe.to_spark_journal import Written
+        >>> from headgate.connectors.dataframe.to_spark_journal import Written
         >>> decoded(encoded(Written(7)), "a file")
         Written(epoch=7)
     """
