@@ -23,7 +23,7 @@ import headgate as hg
 from headgate.api.source import PollStatus, SourceReader, SourceReaderContext
 from headgate.common.errors import OperatingError, UsageError
 from headgate.connectors.dataframe import spark_source
-from headgate.connectors.dataframe.staged_files import read, stage
+from headgate.connectors.dataframe.staged_files import STAGING, read, stage
 from headgate.connectors.dataframe.stream_plan import forgets_nothing
 from headgate.deploy.spark.executor import SparkExecutor
 from headgate.runtime.events import JobListener
@@ -52,7 +52,7 @@ def driver(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Iterat
 
     def make(folder: str = "in", **options: Any) -> Driver:
         name = f"{folder}-{len(made)}"
-        staging, logs = tmp_path / f"staging-{name}", tmp_path / "logs"
+        staging, logs = tmp_path / STAGING / "job" / name, tmp_path / "logs"
         made.append(
             Driver(spark, tmp_path / folder, staging, logs, ahead=getattr(request, "param", 0), **options)
         )
