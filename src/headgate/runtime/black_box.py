@@ -31,7 +31,8 @@ FRAMES_MAX: Final = 12
 _AT_WORK, _ERRORS, _WORDS = 512, 4096, 4096
 _SIZE: Final = _AT_WORK + _ERRORS + _WORDS
 _READ_MAX: Final = _SIZE + 64 * 1024
-_ABANDONED_S: Final = 3600
+_ABANDONED_S: Final = 60
+"""A driver that lives has read the box of a dead worker long before."""
 _NAME: Final = re.compile(PREFIX + r"(?P<pid>\d+)-\w+")
 _FRAME: Final = re.compile(r'  File "(?P<file>[^"]*)", line \d+ in .*')
 
@@ -84,11 +85,16 @@ class BlackBox:
         """Why this process is about to end."""
         self._put(_AT_WORK + _ERRORS, _WORDS, words.encode(errors="replace")[: _WORDS - 1])
 
-    def close(self) -> None:
-        """The end is in order: nothing is left behind."""
+    def remove(self) -> None:
+        """Nobody will look for it; called by any thread, and may be called before :meth:`close`."""
         if self._process.is_here:
             with suppress(OSError):
                 unlink(self.path)
+
+    def close(self) -> None:
+        """The end is in order: nothing is left behind."""
+        if self._process.is_here:
+            self.remove()
             with suppress(OSError):
                 self._file.close()
             self._map.close()
@@ -109,7 +115,7 @@ class BlackBox:
 def black_box() -> Iterator[BlackBox | None]:
     """A box for as long as the body runs; None where no file can be made, which is no reason not to work."""
     folder = Path(tempfile.gettempdir())
-    _remove_abandoned(folder)
+    remove_abandoned(folder)
     try:
         descriptor, name = tempfile.mkstemp(prefix=f"{PREFIX}{os.getpid()}-", dir=folder)
         os.close(descriptor)
@@ -240,10 +246,16 @@ def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
     return told
 
 
-def _remove_abandoned(folder: Path) -> None:
+def remove_abandoned(folder: Path, older_than_s: float = _ABANDONED_S) -> None:
+    """Remove the boxes of dead processes that nobody has looked for: those killed together with their driver.
+
+    Args:
+        folder: for temporary files.
+        older_than_s: younger ones may still be read.
+    """
     for path in folder.glob(f"{PREFIX}*"):
         match = _NAME.fullmatch(path.name)
         with suppress(OSError):
             dead = match is not None and not process_lives(int(match["pid"]))
-            if dead and clock.time() - path.stat().st_mtime > _ABANDONED_S:
+            if dead and clock.time() - path.stat().st_mtime > older_than_s:
                 unlink(path)

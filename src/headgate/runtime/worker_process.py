@@ -229,7 +229,7 @@ class _Process:
     def _link_lost(self, reason: str) -> None:
         """On the link's thread: nobody could tell this worker any more that it was replaced."""
         if not self._over.is_set():
-            self._give_up(f"the connection to the job master ended ({reason})")
+            self._give_up(f"the connection to the job master ended ({reason})", unheard=True)
 
     def _beat(self) -> None:
         """The side thread: without it nothing would tell this process that it was replaced."""
@@ -244,9 +244,9 @@ class _Process:
         while not self._over.wait(interval_s):
             now = self._clock.monotonic_ms()
             if self._lease.expired(now):
-                self._give_up(f"the job master was silent for {self._spec.lease_ms} ms")
+                self._give_up(f"the job master was silent for {self._spec.lease_ms} ms", unheard=True)
             elif self._spec.dies_with_parent and os.getppid() != self._parent:
-                self._give_up("its parent process ended")
+                self._give_up("its parent process ended", unheard=True)
             elif self._box is not None and closed_behind_us():
                 self._give_up("its files and connections cannot be used any more")
             else:
@@ -277,10 +277,14 @@ class _Process:
         finally:
             threading.excepthook = before
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, reason: str, unheard: bool = False) -> None:
+        """End this process; `unheard`: whoever would read the reason is gone."""
         if self._box is not None:
             self._giving_up.acquire()  # for good: whoever comes later has nothing to add
-            if closed := closed_behind_us():
+            closed = closed_behind_us()
+            if unheard and not closed:
+                self._box.remove()
+            if closed:
                 reason = (
                     f"code in this process has closed {closed} descriptors of Headgate's files and "
                     "connections (os.close, os.closerange or the like); close only what it has opened itself"
