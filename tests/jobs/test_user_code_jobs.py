@@ -332,7 +332,7 @@ env.execute("changed")
 Path(__file__ + ".said").write_text(of_it.SAID)
 """
     )
-    for said in ("one", "two"):
+    for said in ("one", "three"):  # of another length: compiled files tell versions by second and length
         (deps / "of_it.py").write_text(f"SAID = {said!r}\n")
         hg.run_program(job, options=[f"headgate.user-code.path={deps}"])
         assert (tmp_path / "job.py.said").read_text() == said
