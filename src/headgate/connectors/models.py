@@ -20,10 +20,10 @@ def model_hook(kind: Any, value: Any) -> Any:
 
     Raises:
         ValueError: the values do not fit the model; pydantic says why.
-        NotImplementedError: the type is no model.
+        TypeError: the type is no model; msgspec makes a refused record of it.
     """
     if not is_model(kind):
-        raise NotImplementedError(f"{kind!r} is none of the types that records can have")
+        raise TypeError(f"{kind!r} is none of the types that records can have")
     return kind.model_validate(value)
 
 

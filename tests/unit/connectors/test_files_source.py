@@ -387,3 +387,21 @@ def test_position_re_reads_one_member_at_most(tmp_path: Path) -> None:
     assert split.position["member"] == len(members[0]) + len(members[1])
     assert (split.position["skip"], split.position["line"]) == (50 * 8, 250)
     reader.close()
+
+
+class Unknown:
+    """No fields that a decoder knows."""
+
+
+@dataclasses.dataclass
+class Holds:
+    """One field is of an unknown class."""
+
+    inner: Unknown
+
+
+def test_a_field_of_an_unknown_class_is_told_as_a_bad_record(tmp_path: Path) -> None:
+    """With file and line, not as an error of the decoder's own."""
+    (tmp_path / "x.json").write_text('{"inner": {}}\n')
+    with pytest.raises(BadRecordError, match="none of the types that records can have"):
+        read(json_source(tmp_path / "x.json", Holds))
