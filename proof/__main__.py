@@ -177,6 +177,8 @@ class Proof:
             found = self.fuzzing, self.simulation
             path = write_record(self.results, self._seed, self._smoke, took_s, self._record, *found)
             CONSOLE.print(f"record in {path}", soft_wrap=True)
+        for run in broken:  # again, and last: what reports this keeps the end of the output
+            CONSOLE.print("\n".join(f"VIOLATION {run.name}: {text}" for text in run.wrong), markup=False)
         if broken:
             CONSOLE.print(f"again: python -m proof --seed {self._seed}{' --smoke' if self._smoke else ''}")
         return not broken and not any(part and part["findings"] for part in (self.fuzzing, self.simulation))
