@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import os
+from typing import Final
+
+from headgate.common.durable import read_bytes
+
+_ENDED: Final = (b"Z", b"X")
+"""States of a process that has ended and that its parent has not waited for."""
 
 
 def process_lives(pid: int) -> bool:
-    """Whether there is a process of this number, whoever's it is.
+    """Return whether a process of this number can still act, whichever user owns it.
+
+    A process that has ended but that nobody has waited for (a zombie) does not live. In a container whose
+    first process waits for no orphans, the workers of a killed driver stay zombies for ever.
 
     Example:
         >>> process_lives(os.getpid()), process_lives(2**22 + 1)
@@ -17,5 +26,15 @@ def process_lives(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True  # somebody else's, so not ours to judge
-    return True
+        return True  # another user's, so not ours to judge
+    return not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Return whether the kernel calls the process ended; False where it has no /proc that says so."""
+    try:
+        facts = read_bytes(f"/proc/{pid}/stat")
+    except OSError:
+        return False
+    _, _, after_name = facts.rpartition(b")")  # the name may hold anything, a parenthesis included
+    return after_name.strip()[:1] in _ENDED
