@@ -43,13 +43,13 @@ class Environment(Readers):
     each :meth:`execute` runs the sinks that no job has run before.
 
     Args:
-        parallelism: subtasks of every operator that sets none.
+        parallelism: subtasks of every operator that sets none, as a number or as its text.
         config: options by key, as in ``docs/config.md``; text or Python values.
         spark: an existing ``SparkSession``; without one the executor finds or opens one.
         executor: who runs the job: a registered name or an :class:`Executor`.
 
     Raises:
-        ConfigError: an option does not exist or has a wrong value.
+        ConfigError: an option does not exist or has a wrong value, or the executor is none.
 
     Example:
         >>> import headgate as hg
@@ -60,7 +60,7 @@ class Environment(Readers):
 
     def __init__(
         self,
-        parallelism: int | None = None,
+        parallelism: int | str | None = None,
         config: Mapping[str, Any] | None = None,
         spark: Any = None,
         executor: str | Executor = "spark",
@@ -69,6 +69,11 @@ class Environment(Readers):
         self.collecting: dict[str, Any] = {}
         self.collected: dict[str, list[Any]] = {}
         self.result: JobResult | None = None
+        if isinstance(executor, type) or not (isinstance(executor, str) or hasattr(executor, "execute")):
+            raise ConfigError(
+                f"executor of Environment() ({user_site()}) is {executor!r}; expected a registered name "
+                "such as 'spark', or an object with execute(job)"
+            )
         self._spark, self._executor = spark, executor
         settings = Config().with_command_line(launch.command_line_options())
         if spark is not None:

@@ -1,5 +1,6 @@
-"""Wrong arguments of what programs call: told in a sentence with the nearest valid name, not as a TypeError.
+"""Wrong arguments of what programs call are refused in a sentence that names what was meant.
 
+The kinds of the arguments' values are checked before the call (`argument_types`).
 All public names of a package get this in one place, so none is forgotten. Signatures, docstrings and names
 stay as they are; a call that fits costs one more frame. What runs once per record is left out, and what a
 program implements itself: who calls that is Headgate.
@@ -15,11 +16,13 @@ from enum import Enum
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from headgate.common.errors import PlanError
+from headgate.common.errors import HeadgateError, PlanError
 from headgate.common.users_frames import calling_line
 
 if TYPE_CHECKING:
     from inspect import Parameter
+
+    from headgate.common.argument_types import Parameters
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,19 +89,7 @@ def called(verb: str, function: Callable[..., Any]) -> Callable[..., Any]:
         Traceback (most recent call last):
         headgate.common.errors.PlanError: write_json() (...) takes no argument 'rol_bytes'; did you mean ...
     """
-
-    def call(*given: Any, **named: Any) -> Any:
-        try:
-            return function(*given, **named)
-        except TypeError as error:
-            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                raise
-            refusal = _refusal(verb, function, given, named)
-            if refusal is None:
-                raise
-            raise refusal from None
-
-    return call
+    return _Checked(verb, function, own=False)
 
 
 def _tell_of_own(cls: type) -> None:
@@ -133,34 +124,62 @@ def _in_place(function: FunctionType) -> Any:
 
 
 def _wrapped(function: F, verb: str, *, own: bool) -> Any:
+    checked = _Checked(verb, function, own=own)
+
     @functools.wraps(function)
     def call(*given: Any, **named: Any) -> Any:
-        try:
-            return function(*given, **named)
-        except (TypeError, AttributeError) as error:
-            # Without a frame below this one the function was not even entered.
-            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                if "NoneType" in str(error) and (none := _none_given(function, given, named)) is not None:
-                    raise PlanError(f"{verb}() ({calling_line()}) got None for {none}") from error
-                raise
-            refusal = _refusal(verb, function, given, named, own=own)
-            if refusal is None:
-                raise
-            raise refusal from None
+        return checked(*given, **named)
 
     return call
 
 
-def _none_given(function: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> str | None:
-    """The first argument that is None and must not be, with what is expected; None: there is none."""
-    import inspect
+class _Checked:
+    """A function whose arguments are looked at before it is called.
 
-    signature = inspect.signature(function)
-    for name, value in signature.bind(*given, **named).arguments.items():
-        expected = str(signature.parameters[name].annotation)
-        if value is None and "None" not in expected and expected not in ("Any", "object"):
-            return f"{name!r}; expected {expected}"
-    return None
+    Args:
+        verb: how the program calls it.
+        function: what is called.
+        own: whether the first argument is its object.
+    """
+
+    def __init__(self, verb: str, function: Callable[..., Any], *, own: bool) -> None:
+        self._verb, self._function, self._own = verb, function, own
+        self._parameters: Parameters | None = None
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        wrong = self._kinds().wrong(given, named)
+        if wrong is None:
+            try:
+                return self._function(*given, **named)
+            except TypeError as error:
+                # Without a frame below this one the function was not even entered.
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise
+                refusal = self._misfit(given, named)
+                if refusal is None:
+                    raise
+                raise refusal from None
+        if (misfit := self._misfit(given, named)) is not None:
+            raise misfit
+        if not wrong.final:
+            try:  # it may have a better sentence
+                self._function(*given, **named)
+            except HeadgateError:
+                raise
+            except Exception:  # noqa: S110 - told below, and not in the words of the line that stumbled
+                pass
+        line = calling_line()
+        raise PlanError(f"{self._verb}(){f' ({line})' if line else ''} {wrong.text}")
+
+    def _kinds(self) -> Parameters:
+        if self._parameters is None:
+            from headgate.common.argument_types import parameters_of
+
+            self._parameters = parameters_of(self._function)
+        return self._parameters
+
+    def _misfit(self, given: tuple[Any, ...], named: dict[str, Any]) -> PlanError | None:
+        return _refusal(self._verb, self._function, given, named, own=self._own)
 
 
 def _refusal(

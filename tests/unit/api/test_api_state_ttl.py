@@ -50,7 +50,7 @@ def test_text_and_constants_are_the_same() -> None:
         (lambda: hg.StateTtl("a week"), "duration is 'a week'"),
         (lambda: hg.StateTtl(-1), "duration is -1"),
         (lambda: hg.StateTtl(0), "got duration=0; expected 1 ms or more"),
-        (lambda: hg.StateTtl(None), "StateTtl at"),  # type: ignore[arg-type]
+        (lambda: hg.StateTtl(None), "got None for 'duration'"),  # type: ignore[arg-type]
         (
             lambda: hg.StateTtl(1, update="always"),
             "got update='always'; expected one of 'on-create-and-write'",

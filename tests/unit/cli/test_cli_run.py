@@ -302,9 +302,10 @@ def test_imports_leave_no_frames_but_the_users(run: Headgate, tmp_path: Path) ->
 
 def test_a_wrong_call_of_the_api_is_the_programs_error(run: Headgate) -> None:
     """Before execute() an error inside Headgate comes from how it was called."""
-    ended = run("env = hg.Environment()\nenv.from_collection(7)", "--quiet")
+    broken = "class Broken:\n    __iter__ = None\n"
+    ended = run(f"{broken}env = hg.Environment()\nenv.from_collection(Broken())", "--quiet")
     assert ended.code == 3
-    assert "env.from_collection(7)" in ended.err
+    assert "env.from_collection(Broken())" in ended.err
 
 
 def test_an_error_of_headgate_while_it_runs_a_job_is_to_be_reported(

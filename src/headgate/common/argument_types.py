@@ -1,0 +1,277 @@
+"""Which kinds of values a parameter takes, read from its annotation; in words for people.
+
+The check is lenient: it refuses what cannot be meant, such as a number for a path, and lets everything pass
+of which the annotation says nothing definite. It looks at the elements of lists and tuples, but takes no
+iterator apart.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections.abc
+import numbers
+import os
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Union
+
+from headgate.common.texts import shortened
+
+if TYPE_CHECKING:
+    from inspect import Parameter
+
+_VALUE_CHARS_MAX: Final = 80
+
+
+class Kind(NamedTuple):
+    """What a parameter takes.
+
+    Attributes:
+        fits: whether a value can be meant.
+        words: what is expected.
+        plain: whether it is one of Python's own kinds of values, of which there is no more to say. What is
+            expected of a function or of an object of Headgate's is often better said by who takes it.
+    """
+
+    fits: Callable[[object], bool]
+    words: str
+    plain: bool = False
+
+
+class Wrong(NamedTuple):
+    """A value that cannot be meant.
+
+    Attributes:
+        text: the end of a sentence about it.
+        final: whether the function need not be asked for a better sentence.
+    """
+
+    text: str
+    final: bool
+
+
+class Parameters(NamedTuple):
+    """The parameters of a function of which something definite is known.
+
+    Attributes:
+        by_place: kinds of the parameters in order; None is anything.
+        more: kind of what is given by place after these.
+        by_name: kinds by name.
+        names: names in order.
+    """
+
+    by_place: tuple[Kind | None, ...]
+    more: Kind | None
+    by_name: Mapping[str, Kind]
+    names: tuple[str, ...]
+
+    def wrong(self, given: Sequence[object], named: Mapping[str, object]) -> Wrong | None:
+        """The first argument that cannot be meant, of a plain kind if there is one; None where all can."""
+        found = None
+        for name, kind, value in self._with_kinds(given, named):
+            if not kind.fits(value):
+                found = found or Wrong(_told(name, value, kind), kind.plain)
+                if kind.plain:
+                    return Wrong(_told(name, value, kind), True)
+        return found
+
+    def _with_kinds(
+        self, given: Sequence[object], named: Mapping[str, object]
+    ) -> Iterator[tuple[str, Kind, object]]:
+        for number, value in enumerate(given):
+            known = number < len(self.by_place)
+            if (kind := self.by_place[number] if known else self.more) is not None:
+                yield self.names[number] if known else "", kind, value
+        for name, value in named.items():
+            if (by_name := self.by_name.get(name)) is not None:
+                yield name, by_name, value
+
+
+def parameters_of(function: Callable[..., Any]) -> Parameters:
+    """Read the annotations of a function.
+
+    Example:
+        >>> def read(path: str | os.PathLike[str], count: int | None = None): ...
+        >>> parameters_of(read).wrong(["in"], {"count": "x"}).text
+        "got 'x' of type str for 'count'; expected a whole number or None"
+    """
+    import inspect  # slow to load, and only wrong calls and first calls need it
+
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # something built in that does not tell
+        return Parameters((), None, {}, ())
+    names = _Names(function)
+    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    by_name = [p for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    more = next((names.kind(p) for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+    known = {p.name: kind for p in by_name if (kind := names.kind(p)) is not None}
+    return Parameters(tuple(names.kind(p) for p in placed), more, known, tuple(p.name for p in placed))
+
+
+def _told(name: str, value: object, kind: Kind) -> str:
+    try:
+        text = shortened(repr(value), _VALUE_CHARS_MAX)
+    except Exception:  # the value is the program's
+        text = "a value"
+    of_type = "" if value is None else f" of type {type(value).__name__}"
+    return f"got {text}{of_type}{f' for {name!r}' if name else ''}; expected {kind.words}"
+
+
+class _Unknown:
+    """Stands for a name that is known to type checkers only."""
+
+    def __class_getitem__(cls, item: object) -> type[_Unknown]:
+        return cls
+
+
+class _Names(dict[str, Any]):
+    """What the annotations of one function may name."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        inner = function
+        while hasattr(inner, "__wrapped__"):
+            inner = inner.__wrapped__
+        self._scopes = [
+            getattr(inner, "__globals__", {}),
+            vars(builtins),
+            vars(collections.abc),
+            vars(typing),
+        ]
+
+    def __missing__(self, name: str) -> Any:
+        public = getattr(sys.modules.get("headgate"), "__dict__", {})
+        for scope in (*self._scopes, public):
+            if name in scope:
+                return scope[name]
+        return os.PathLike if name == "Path" else _Unknown
+
+    def kind(self, parameter: Parameter) -> Kind | None:
+        """What a parameter takes; None is anything."""
+        hint = parameter.annotation
+        if hint is parameter.empty:
+            return None
+        if isinstance(hint, str):
+            try:
+                hint = eval(hint, {}, self)  # noqa: S307 - our own source
+            except Exception:  # written for type checkers only
+                return None
+        kind = _kind(hint)
+        if kind is not None and parameter.default is None and not kind.fits(None):
+            return _one_of([kind, _NOTHING])
+        return kind
+
+
+def _kind(hint: Any) -> Kind | None:
+    if hint is None or hint is type(None):
+        return _NOTHING
+    if isinstance(hint, TypeVar):
+        return None if hint.__bound__ is None else _kind(_resolved(hint.__bound__))
+    if isinstance(hint, typing.NewType):
+        return _kind(hint.__supertype__)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Union, types.UnionType):
+        kinds = [_kind(each) for each in arguments]
+        return None if None in kinds else _one_of(typing.cast("list[Kind]", kinds))
+    if origin is Literal:
+        return Kind(lambda value: value in arguments, " or ".join(map(repr, arguments)))
+    return _of_class(origin or hint, arguments)
+
+
+def _resolved(hint: Any) -> Any:
+    return collections.abc.Callable if "Callable" in str(hint) else hint
+
+
+def _of_class(cls: Any, arguments: tuple[Any, ...]) -> Kind | None:
+    if isinstance(cls, type) and issubclass(cls, os.PathLike):
+        return _PATH
+    if cls in _PLAIN:
+        return _PLAIN[cls]
+    if cls in (Mapping, dict, collections.abc.MutableMapping):
+        return _mapping(_kind(arguments[0]) if arguments else None)
+    if cls in _SERIES:
+        return _series(cls, None if not arguments or cls is tuple else _kind(arguments[0]))
+    ours = isinstance(cls, type) and cls.__module__.startswith("headgate")
+    if not ours or cls is _Unknown or getattr(cls, "_is_protocol", False):
+        return None
+    return Kind(lambda value: isinstance(value, cls), f"{_article(cls.__name__)} {cls.__name__}")
+
+
+def _one_of(kinds: list[Kind]) -> Kind:
+    words = [kind.words for kind in kinds]
+    text = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    return Kind(
+        lambda value: any(kind.fits(value) for kind in kinds), text, all(kind.plain for kind in kinds)
+    )
+
+
+def _mapping(keys: Kind | None) -> Kind:
+    def fits(value: object) -> bool:
+        if not (isinstance(value, Mapping) or hasattr(value, "keys")):
+            return False
+        return keys is None or not isinstance(value, dict) or all(map(keys.fits, value))
+
+    return Kind(fits, "a dict" + (f" with {keys.words} as keys" if keys is not None else ""), plain=True)
+
+
+def _series(cls: Any, elements: Kind | None) -> Kind:
+    text_too = elements is None
+
+    def fits(value: object) -> bool:
+        if isinstance(value, (str, bytes)):
+            return text_too
+        if isinstance(value, type) or not (hasattr(value, "__iter__") or hasattr(value, "__getitem__")):
+            return False
+        if elements is None or not isinstance(value, (list, tuple, set, frozenset)):
+            return True
+        return all(map(elements.fits, value))
+
+    kind = _SERIES[cls]
+    return Kind(
+        fits, kind + (f" with {elements.words} as elements" if elements is not None else ""), plain=True
+    )
+
+
+def _article(word: str) -> str:
+    return "an" if word[0] in "AEIOU" else "a"
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
+
+
+def _is_whole(value: object) -> bool:
+    return hasattr(value, "__index__") and not _is_bool(value) and not isinstance(value, type)
+
+
+def _is_number(value: object) -> bool:
+    real = isinstance(value, numbers.Real) or (hasattr(value, "__float__") and not isinstance(value, type))
+    return real and not _is_bool(value)
+
+
+_NOTHING: Final = Kind(lambda value: value is None, "None", plain=True)
+_TEXT: Final = Kind(lambda value: isinstance(value, str), "text", plain=True)
+_PATH: Final = Kind(lambda value: isinstance(value, os.PathLike), "a path", plain=True)
+_FUNCTION: Final = Kind(callable, "a function")
+
+_PLAIN: Final[Mapping[Any, Kind]] = {
+    str: _TEXT,
+    int: Kind(_is_whole, "a whole number", plain=True),
+    float: Kind(_is_number, "a number", plain=True),
+    bool: Kind(_is_bool, "True or False", plain=True),
+    bytes: Kind(lambda value: isinstance(value, (bytes, bytearray, memoryview)), "bytes", plain=True),
+    type: Kind(lambda value: isinstance(value, type), "a class"),
+    collections.abc.Callable: _FUNCTION,
+}
+_SERIES: Final[Mapping[Any, str]] = {
+    Iterable: "an iterable such as a list",
+    Sequence: "a list",
+    collections.abc.Collection: "a list",
+    list: "a list",
+    tuple: "a tuple",
+    set: "a set",
+    frozenset: "a set",
+}
