@@ -241,7 +241,9 @@ def type_name(value: object) -> str:
 
 
 def _plain_form(key: object) -> str:
-    """What helps with a key of a subclass of an allowed type."""
+    """What helps with None, and with a key of a subclass of an allowed type."""
+    if key is None:
+        return "; fill or filter records without a key before key_by"
     if isinstance(key, enum.Enum):
         return "; make the key selector give the member's value"
     return "; make the key selector give tuple(...) of it" if isinstance(key, tuple) else ""
