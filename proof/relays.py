@@ -118,7 +118,8 @@ class Found:
 
     Attributes:
         logged: completed checkpoints, oldest first.
-        left_over: files that no completed checkpoint needs, and unfinished ones.
+        left_over: files that no completed checkpoint needs, and unfinished ones; not those of a whole one that
+            is newer than the log, which stays until a newer one is complete.
     """
 
     logged: tuple[Completed, ...] = ()
@@ -141,7 +142,7 @@ def look(storage: Path, wrong: list[str]) -> Found:
     report = verify(str(storage / jobs[0]))
     wrong += [f"after the kill: {text}" for text in report.damaged]
     logged = CompletedCheckpointLog(disk, log_folder(JobId(jobs[0]))).completed()
-    return Found(tuple(logged), frozenset([*report.orphans, *report.unlogged, *report.unfinished]))
+    return Found(tuple(logged), frozenset([*report.orphans, *report.unfinished]))
 
 
 def _jobs(storage: Path) -> list[str]:

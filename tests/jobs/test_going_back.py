@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -239,6 +240,78 @@ def test_a_driver_that_is_started_again_without_leave_names_the_older_one(tmp_pa
     with pytest.raises(DamagedFileError, match=rf"{path.name} is damaged: bytes .*--from {older.as_uri()}$"):
         Job(tmp_path, float("inf"), **LED).env.execute("words")
     assert published(tmp_path) == running_counts(WORDS[:20])
+
+
+def lose_newest_entry(folder: Path) -> None:
+    """As a disk may that was not in order."""
+    max((folder / "checkpoints").glob("*/log/*")).unlink()
+
+
+def dead_after(folder: Path, number: int, **config: Any) -> Job:
+    """A driver that led a job, completed so many checkpoints, and ended without the job's end."""
+    job = Job(folder, **LED, **{"restart-strategy.type": "none"}, **config)
+    with job.env.execute_async("words") as handle:
+        job.checkpoints(handle, number)
+        Breaking.left.append("broken")
+        with pytest.raises(hg.HeadgateError, match="broken"):
+            handle.result()
+    return job
+
+
+@pytest.mark.parametrize("number", [2, 1])
+@pytest.mark.parametrize("choice", ["refuse", "take-back", "new-lineage"])
+def test_a_driver_whose_log_has_lost_its_newest_entry_publishes_nothing_twice(
+    tmp_path: Path, choice: str, number: int
+) -> None:
+    """The output tells that there was one; the checkpoint that fits it stays, and can be begun from."""
+    dead_after(tmp_path, number)
+    newest = folders(tmp_path)[0]
+    lose_newest_entry(tmp_path)
+    again = Job(tmp_path, float("inf"), **LED, **{OLDER: choice})
+    if choice == "new-lineage" or (choice == "take-back" and number > 1):
+        again.env.execute("words")
+        demand_output(tmp_path, choice, 10)
+    else:
+        with pytest.raises(UsageError, match=r"sink 'out' holds .* has lost its newest entry"):
+            again.env.execute("words")
+        assert published(tmp_path) == running_counts(WORDS[: 10 * number])
+        Job(tmp_path, float("inf")).env.execute("others", restore_from=newest.as_uri())
+        assert published(tmp_path) == running_counts(WORDS)
+
+
+@pytest.mark.parametrize("choice", ["refuse", "take-back"])
+def test_a_driver_that_finds_the_disk_away_does_not_begin_anew(tmp_path: Path, choice: str) -> None:
+    """Its folder is empty, as of a disk that is not mounted; what the job has published tells."""
+    dead_after(tmp_path, 1)
+    shutil.move(tmp_path / "checkpoints", tmp_path / "away")
+    with pytest.raises(UsageError, match="is the disk of the checkpoint storage mounted"):
+        Job(tmp_path, float("inf"), **LED, **{OLDER: choice}).env.execute("words")
+    shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
+    shutil.move(tmp_path / "away", tmp_path / "checkpoints")
+    Job(tmp_path, float("inf"), **LED).env.execute("words")
+    assert published(tmp_path) == running_counts(WORDS)
+
+
+def test_a_checkpoint_that_may_be_complete_stays_until_a_newer_one_is(tmp_path: Path) -> None:
+    """Where no output tells whether it was: the driver's own start does not delete it."""
+    job = Job(tmp_path, 10, **LED, **{"restart-strategy.type": "none"})
+    with job.env.execute_async("words") as handle:
+        job.checkpoints(handle, 1)
+        handle.checkpoint()
+        Breaking.left.append("broken")
+        with pytest.raises(hg.HeadgateError, match="broken"):
+            handle.result()
+    newest = folders(tmp_path)[0]
+    lose_newest_entry(tmp_path)
+    again = Job(tmp_path, 10, **LED, **{"execution.checkpointing.num-retained": 1})
+    with again.env.execute_async("words") as handle:
+        wait_until(lambda: handle.done or handle.status().state == "running", "it runs")
+        assert (newest / "_metadata").exists()
+        handle.checkpoint()
+        wait_until(lambda: not newest.exists(), "nobody needs it any more")
+        again.valve.open_to()
+        handle.result()
+    assert published(tmp_path) == running_counts(WORDS)
 
 
 def test_where_nothing_was_committed_since_nobody_is_asked(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from headgate.checkpoint.in_use import Users
+from headgate.checkpoint.inventory import JobFiles
 from headgate.checkpoint.layout import (
     METADATA,
     checkpoint_folder,
@@ -40,6 +41,7 @@ from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
 from headgate.checkpoint.store.entries import Completed, digest
 from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.checkpoint.unlogged import is_there, names_needed, newer_than_log
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.ids import CheckpointId, JobId
 from headgate.common.ports import Clock, Disk, NoProbe, Probe
@@ -90,6 +92,8 @@ class CheckpointService:
         self._shared = SharedStateRegistry()
         self._counted: set[int] = set()
         self._doomed: set[str] = set()
+        self._spared: set[str] = set()
+        self._written: set[int] = set()
         self._log_emptied = False
         self._deed: Deed | None = None
         self._deed_name = f"{job_folder(job)}/{DEED}"
@@ -193,6 +197,7 @@ class CheckpointService:
             )
         name = metadata_name(self.job, checkpoint)
         data = encode_metadata(metadata)
+        self._written.add(checkpoint)
         self._write_metadata(name, data)
         self._probe.reached("checkpoint.metadata-written")
         try:
@@ -203,6 +208,7 @@ class CheckpointService:
             raise
         self._shared.register(checkpoint, {name, *_files(metadata)})
         self._counted.add(checkpoint)
+        self._give_up_spared()
         self._probe.reached("checkpoint.logged")
 
     def store_savepoint(
@@ -300,6 +306,7 @@ class CheckpointService:
             StorageError: something cannot be read or deleted.
         """
         gone = set(checkpoints)
+        self._give_up_spared()
         logged = self._log.completed()
         self._count(logged, tolerant=True)
         if not self._log_emptied:
@@ -322,8 +329,34 @@ class CheckpointService:
             {name for name in self._shared.unreferenced(names) if checkpoint_of(name, self.job) is not None}
         )
 
+    def perhaps_complete(self) -> dict[str, CheckpointMetadata]:
+        """Checkpoints that are there, newer than all that the log names, and of a job master before this one.
+
+        Of what this job master has written it knows whether it is complete; of the others' the log may have
+        lost the entry (see `checkpoint.unlogged`).
+
+        Returns:
+            the metadata by the name of its file.
+
+        Raises:
+            StorageError: the storage or the log cannot be read.
+        """
+        return self._perhaps_complete(self.disk.list(job_folder(self.job)), self._log.completed())
+
+    def _perhaps_complete(
+        self, names: Iterable[str], logged: Iterable[Completed]
+    ) -> dict[str, CheckpointMetadata]:
+        files = JobFiles(self.disk, self.job, frozenset(names), ())
+        return {
+            name: metadata
+            for name, metadata in newer_than_log(files, logged).items()
+            if metadata.checkpoint not in self._written and is_there(files, metadata)
+        }
+
     def sweep_orphans(self, permit: CommitPermit, pending: Iterable[CheckpointId] = ()) -> list[str]:
         """Delete what crashes left behind: files of checkpoints neither completed nor pending.
+
+        A checkpoint that may have lost its log entry stays until this job has completed a newer one.
 
         Args:
             permit: of this job master.
@@ -354,6 +387,8 @@ class CheckpointService:
         owners = {name: checkpoint_of(name, self.job) for name in unfinished}
         on_the_way = {None, *pending}
         orphans |= {name for name, owner in owners.items() if owner not in on_the_way}
+        self._spared = names_needed(self._perhaps_complete(names, logged))
+        orphans -= self._spared
         return self._delete_all(orphans)
 
     def _write_metadata(self, name: str, data: bytes) -> None:
@@ -389,6 +424,11 @@ class CheckpointService:
             return decode_metadata(self.disk.read(entry.metadata), where)
         except FileNotFoundError:
             raise StorageError(f"{where} is missing although the log names it; nothing was deleted") from None
+
+    def _give_up_spared(self) -> None:
+        """Output went on: nobody needs what a lost log entry may have named. It goes with what is retired."""
+        self._doomed |= self._spared
+        self._spared = set()
 
     def _delete_unused(self, gone: Iterable[CheckpointId], lowest: CheckpointId) -> None:
         """Delete what only checkpoints below `lowest` need; what fails is tried again with the next ones."""

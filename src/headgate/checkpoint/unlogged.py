@@ -53,6 +53,11 @@ def is_whole(files: JobFiles, metadata: CheckpointMetadata) -> bool:
     return True
 
 
+def is_there(files: JobFiles, metadata: CheckpointMetadata) -> bool:
+    """Whether every file that it refers to exists; none is read."""
+    return all(item.file in files.names for item in referenced_ranges(metadata))
+
+
 def what_to_do(folder: str, checkpoint: int, newest: int) -> str:
     """What a person has to know of one.
 

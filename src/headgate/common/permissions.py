@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from enum import Enum
 from pathlib import Path
 from typing import Final, TypedDict
@@ -44,13 +46,40 @@ class Permissions(Enum):
             system.fchmod(descriptor, self.file_mode)
 
 
-_in_use = Permissions.OWNER
+_of_process = Permissions.OWNER
+_of_job: Final[ContextVar[Permissions | None]] = ContextVar("headgate.permissions", default=None)
 
 
 def use_permissions(permissions: Permissions) -> None:
-    """From here on this process makes folders so where nobody says otherwise."""
-    global _in_use
-    _in_use = permissions
+    """From here on this process makes folders so where nobody says otherwise.
+
+    For processes that do one thing, such as a command or a worker.
+    """
+    global _of_process
+    _of_process = permissions
+
+
+@contextmanager
+def permissions_of_job(permissions: Permissions) -> Iterator[None]:
+    """What this thread makes meanwhile is made so, and what threads make that carry its context.
+
+    For a driver, beside which another job's may run in the same process.
+
+    Example:
+        >>> with permissions_of_job(Permissions.GROUP):
+        ...     oct(new_file()["mode"])
+        '0o660'
+    """
+    token = _of_job.set(permissions)
+    try:
+        yield
+    finally:
+        _of_job.reset(token)
+
+
+def permissions_in_use() -> Permissions:
+    """Those of the job that this thread works for, or of this process."""
+    return _of_job.get() or _of_process
 
 
 class NewFile(TypedDict):
@@ -62,7 +91,8 @@ class NewFile(TypedDict):
 
 def new_file() -> NewFile:
     """A file with the permissions in use."""
-    return {"mode": _in_use.file_mode, "exact": _in_use.exact}
+    chosen = permissions_in_use()
+    return {"mode": chosen.file_mode, "exact": chosen.exact}
 
 
 def make_folder(folder: str | os.PathLike[str], permissions: Permissions | None = None) -> None:
@@ -83,7 +113,7 @@ def make_folder(folder: str | os.PathLike[str], permissions: Permissions | None 
         '0o700'
     """
     path = Path(folder)
-    chosen = permissions or _in_use
+    chosen = permissions or permissions_in_use()
     if path.is_dir():
         return
     if path.parent != path:

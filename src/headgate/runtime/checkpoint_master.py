@@ -17,6 +17,7 @@ from headgate.checkpoint.layout import job_folder
 from headgate.checkpoint.savepoints import SavepointFolder
 from headgate.checkpoint.service import CheckpointService, may_be_published
 from headgate.checkpoint.store.log import CommitPermit
+from headgate.checkpoint.unlogged import what_to_do
 from headgate.common.errors import DamagedFileError, FencedError, HeadgateError
 from headgate.common.ids import AttemptId, CheckpointId, JobId
 from headgate.common.users_frames import told_with_line
@@ -232,6 +233,10 @@ class CheckpointMaster:
             if self._service is not None and self._permit is not None:
                 # What a successor has prepared must not be taken for leftovers.
                 self._service.check(self._permit)
+                unlogged = self._service.perhaps_complete()
+                # A job that is led has the id of its run before; where that left nothing, a disk may be away.
+                if unlogged or (point is None and self._ports.require_leadership is not None):
+                    self._look_behind_log(checkpoint, unlogged)
             if point is not None and point.passed_over:
                 self._committers.go_back(point.checkpoint)
                 self._gone_back.update(point.passed_over)
@@ -240,6 +245,20 @@ class CheckpointMaster:
                 self._service.sweep_orphans(self._permit)
 
         self._run(work, lambda _: then(), self._host.recovery_failed)
+
+    def _look_behind_log(
+        self, restored: CheckpointMetadata | None, unlogged: Mapping[str, CheckpointMetadata]
+    ) -> None:
+        """In the background: go on from `restored` only if nothing shows that a newer one was complete."""
+        assert self._service is not None
+        unsure = self._committers.require_nothing_newer(restored, list(unlogged.values()))
+        newest = 0 if restored is None or restored.job != self._service.job else restored.checkpoint
+        for name, metadata in unlogged.items() if unsure else ():
+            folder = self._service.disk.describe(name.rpartition("/")[0])
+            self._ports.listener.note(
+                f"{what_to_do(folder, metadata.checkpoint, newest)}; sink {unsure[0]!r} cannot tell, and the "
+                "job goes on as if it had not been complete"
+            )
 
     def _settle(self) -> None:
         """In the background: the restore is sure."""

@@ -149,6 +149,56 @@ class Committers:
         history = Lineage(lineage.id, (*lineage.forks, fork_of(restored)))
         self._settled(history, restored)
 
+    def require_nothing_newer(
+        self, restored: CheckpointMetadata | None, perhaps: Sequence[CheckpointMetadata]
+    ) -> list[str]:
+        """Find out whether output was committed up to checkpoints that are not in the job's log.
+
+        Where it was, the log has lost their entries, and the user's choice is followed as in :meth:`go_back`.
+
+        Args:
+            restored: what an attempt is about to begin from; None: nothing.
+            perhaps: these checkpoints; none where there is another reason to look.
+
+        Returns:
+            the uids of the sinks that cannot tell.
+
+        Raises:
+            UsageError: it was, and the job is not to go on.
+            OperatingError: a sink cannot tell now, or could not take back all of it.
+        """
+        lineage = lineage_of(self._job, restored)
+        # Of what this job has committed only what it restores is history.
+        own = restored is not None and restored.job == self._job
+        fork = fork_of(restored) if restored is not None and own else Fork(self._job, 0, 0, 0)
+        history = Lineage(lineage.id, (*lineage.forks, fork))
+        newer = self._newer(history)
+        if newer and self._older is OlderSnapshot.TAKE_BACK and restored is not None:
+            self._settled(history, restored)
+        elif newer and self._older is not OlderSnapshot.NEW_LINEAGE:
+            uid, found = next(iter(newer.items()))
+            begins = "nothing" if restored is None else f"{restored.kind} {restored.checkpoint}"
+            raise UsageError(
+                f"sink {uid!r} holds {found}, and {self._lost(restored, perhaps)}; to begin from {begins} "
+                f"would publish that part twice, which {OLDER_SNAPSHOT.key}=new-lineage allows"
+            )
+        return [uid for uid, committer in self._by_uid.items() if not committer.tells_commits]
+
+    def _lost(self, restored: CheckpointMetadata | None, perhaps: Sequence[CheckpointMetadata]) -> str:
+        if not perhaps:
+            return (
+                f"nothing is left of the checkpoints of job {self._job!r}: is the disk of the checkpoint "
+                "storage mounted, and is it the one of before"
+            )
+        ids = ", ".join(str(each.checkpoint) for each in perhaps)
+        back = (
+            "" if restored is None else f", or set {OLDER_SNAPSHOT.key}=take-back, which removes that output"
+        )
+        return (
+            f"the log of job {self._job!r} has lost its newest entry: it does not name checkpoint {ids}; "
+            f"begin another job from that one, by --from{back}"
+        )
+
     def commit(self, operators: Operators) -> None:
         """Publish everything that the checkpoint holds; again is harmless."""
         self.require_settled()
@@ -214,11 +264,7 @@ class Committers:
         if self._older is OlderSnapshot.TAKE_BACK:
             self._refuse_unable()
             return lineage
-        newer = {
-            uid: found
-            for uid, committer in self._by_uid.items()
-            if (found := committer.committed_after(self._context(uid, lineage))) is not None
-        }
+        newer = self._newer(lineage)
         if not newer:
             return lineage
         if self._older is OlderSnapshot.NEW_LINEAGE:
@@ -228,6 +274,14 @@ class Committers:
             f"sink {uid!r} holds more than {restored.kind} {restored.checkpoint} of job {restored.job!r} "
             f"knows of: {found}; to begin from it would publish that part twice; {_CHOICES}"
         )
+
+    def _newer(self, lineage: Lineage) -> dict[str, str]:
+        """What sinks hold that is not history of a lineage, in words, by uid."""
+        return {
+            uid: found
+            for uid, committer in self._by_uid.items()
+            if (found := committer.committed_after(self._context(uid, lineage))) is not None
+        }
 
     def _refuse_unable(self) -> None:
         """All are asked before the first does anything."""

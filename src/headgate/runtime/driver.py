@@ -22,7 +22,7 @@ from headgate.common.children import OwnProcess
 from headgate.common.durable import clock
 from headgate.common.errors import JobCancelledError, TerminatedError
 from headgate.common.ids import JobId
-from headgate.common.permissions import use_permissions
+from headgate.common.permissions import permissions_of_job
 from headgate.common.ports import Disk, Gang, Link
 from headgate.common.same_interpreter import SAME_INTERPRETER
 from headgate.common.search_path import framework_path
@@ -97,7 +97,7 @@ def run_job(
         OperatingError: anything else failed and the restart strategy gave up.
         KeyboardInterrupt: the user cancelled; the job was ended first.
     """
-    with logging_for(job.name):
+    with logging_for(job.name), permissions_of_job(storage_settings(job.config).permissions):
         return _Driver(job, listener, dies_with_parent, answers_commands).run(make_gang)
 
 
@@ -107,7 +107,6 @@ class _Driver:
     ) -> None:
         self._job, self._dies_with_parent = job, dies_with_parent
         self._settings, self._storage_settings = job_settings(job.config), storage_settings(job.config)
-        use_permissions(self._storage_settings.permissions)
         self._disks = disks_with(self._storage_settings)
         self._answers = endpoint_settings(job.config, answers_commands)
         self._endpoint: Endpoint | None = None

@@ -9,6 +9,7 @@ from typing import Any
 
 from headgate.common.children import OwnProcess
 from headgate.common.durable import chance, clock, system
+from headgate.common.permissions import permissions_in_use, permissions_of_job
 
 
 class SystemClock:
@@ -45,6 +46,8 @@ Work = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
 class BackgroundThread:
     """Runs work one after the other beside a loop; implements `common.ports.Background`.
 
+    What it makes in the storage has the permissions of the job whose thread began it.
+
     Args:
         name: of the thread.
         call: calls a piece of work, where user code has a place of its own; see `common.ports.UserCode`.
@@ -52,6 +55,7 @@ class BackgroundThread:
 
     def __init__(self, name: str, call: Callable[[Callable[[], Any]], Any] | None = None) -> None:
         self._call, self._process = _plainly if call is None else call, OwnProcess()
+        self._permissions = permissions_in_use()
         self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -66,6 +70,10 @@ class BackgroundThread:
         self._thread.join()
 
     def _run(self) -> None:
+        with permissions_of_job(self._permissions):
+            self._work()
+
+    def _work(self) -> None:
         while (item := self._queue.get()) is not None:
             work, done = item
             try:

@@ -67,11 +67,18 @@ class Witness(JobListener):
 
 
 def counting(
-    cluster: ProcessCluster, folder: Path, parallelism: int, rate: float | None = None, count: int = COUNT
+    cluster: ProcessCluster,
+    folder: Path,
+    parallelism: int,
+    rate: float | None = None,
+    count: int = COUNT,
+    config: dict[str, Any] | None = None,
+    every: str = "20ms",
 ) -> hg.Environment:
     """A keyed job with checkpoints: how often each key came so far, to JSON files."""
-    env = hg.Environment(parallelism=parallelism, executor=cluster, config=RESTART_AT_ONCE)
-    env.checkpoints(every="20ms", storage=str(folder / "checkpoints"))
+    settings = {**RESTART_AT_ONCE, **(config or {})}
+    env = hg.Environment(parallelism=parallelism, executor=cluster, config=settings)
+    env.checkpoints(every=every, storage=str(folder / "checkpoints"))
     numbers = env.generate(lambda n: n, count=count, rate_per_s=rate, uid="numbers")
     counts = numbers.key_by(lambda n: n % KEYS).process(Running(), uid="count")
     counts.write_json(str(folder / "out"), uid="out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import threading
 import time
 from collections import Counter
@@ -289,7 +290,7 @@ def test_a_job_with_a_killed_worker_and_a_failing_write(
         if len(calls) == 2:
             raise ValueError("not now")
 
-    env = environment(tmp_path)
+    env = environment(tmp_path, **{"headgate.storage.permissions": "group"})
     numbers = env.generate(int, RECORDS, rate_per_s=500, uid="numbers")
     rows = numbers.map(dying(tmp_path / "died"), uid="die").rebalance().map(lambda n: {"n": n}, uid="rows")
     rows.to_spark(note, uid="note", schema="n long")
@@ -305,7 +306,9 @@ def test_a_job_with_a_killed_worker_and_a_failing_write(
     assert Counter(row.n for row in rows_of(spark, tmp_path / "out").collect()) == everything
     counts = "select count(*) as n, count(distinct n) as m from job"
     assert select(spark, postgres, counts) == [(RECORDS, RECORDS)]
-    assert not list((tmp_path / "checkpoints").glob(".headgate-to-spark/_pending/*/part-*"))
+    staging = tmp_path / "checkpoints" / ".headgate-to-spark"
+    assert not list(staging.glob("_pending/*/part-*"))
+    assert stat.S_IMODE(staging.stat().st_mode) & 0o777 == 0o770, "made before the job runs, as it says"
 
 
 def saved(handle: hg.JobHandle, folder: Path) -> str:

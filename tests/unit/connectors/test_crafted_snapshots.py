@@ -18,6 +18,7 @@ from headgate.connectors.dataframe.to_spark import spark_sink
 from headgate.connectors.files import json_sink, json_source
 
 SAVEPOINT = Fork("job", 1, 1, 7)
+CONTEXT = SinkCommitterContext("out", "job", 1, Lineage("job"))
 
 STRAY = [
     "../secret",
@@ -65,7 +66,7 @@ def output(tmp_path: Path) -> Output:
     return Output(tmp_path)
 
 
-@pytest.mark.parametrize("doing", ["commit", "hold", "release", "abandon"])
+@pytest.mark.parametrize("doing", ["commit", "hold", "release", "abandon", "check_restore"])
 @pytest.mark.parametrize("name", [*STRAY, "part-1", "_headgate/x/000001.json", "_pending", "_pending/a"])
 def test_a_prepared_file_elsewhere_is_not_touched(
     output: Output, tmp_path: Path, doing: str, name: Any
@@ -78,6 +79,7 @@ def test_a_prepared_file_elsewhere_is_not_touched(
         "hold": lambda: output.committer.hold([crafted], SAVEPOINT),
         "release": lambda: output.committer.release([crafted], SAVEPOINT),
         "abandon": lambda: output.committer.abandon([crafted]),
+        "check_restore": lambda: output.committer.check_restore(CONTEXT, [crafted], False),
     }
     with pytest.raises(StrayPathError) as found:
         calls[doing]()
@@ -91,6 +93,9 @@ def test_nothing_is_published_elsewhere(output: Output, tmp_path: Path, name: An
     crafted = {**output.ready, "final": str(tmp_path / "new") if name == "/" else name}
     with pytest.raises(StrayPathError) as found:
         output.committer.commit([crafted])
+    stray(found)
+    with pytest.raises(StrayPathError) as found:
+        output.committer.check_restore(CONTEXT, [crafted], False)
     stray(found)
     assert (output.root / output.ready["pending"]).exists()
     assert not (tmp_path / "new").exists()

@@ -8,9 +8,11 @@ import gzip
 import io
 import lzma
 import stat
+import struct
 import tarfile
 import tracemalloc
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -239,6 +241,40 @@ def test_tar_bombs(packer: str, inside: Path, tmp_path: Path) -> None:
     with in_little_memory():
         refused(bomb, inside, "all together unpacks to more than", Bounds(10, 1 << 20))
     assert list(inside.iterdir()) == []
+
+
+def test_an_xz_that_wants_much_memory(inside: Path, tmp_path: Path) -> None:
+    """It says itself how large its dictionary is; what `xz -9` makes is unpacked, and 512 MiB are not."""
+    plain = tmp_path / "plain.tar"
+    with tarfile.open(plain, "w") as made:
+        for number in range(2):
+            entry = tarfile.TarInfo(f"module_{number}.py")
+            entry.size = 3
+            made.addfile(entry, io.BytesIO(b"x=1"))
+    packed = bytearray(lzma.compress(plain.read_bytes(), preset=9))
+    good = tmp_path / "good.tar.xz"
+    good.write_bytes(packed)
+    unpack(good, inside / "good")
+    assert [path.read_bytes() for path in sorted((inside / "good").iterdir())] == [b"x=1", b"x=1"]
+    # The first block's header: its length, flags, the filter with its dictionary, and a checksum behind.
+    end = 12 + (packed[12] + 1) * 4
+    packed[16] = 34  # 2 ** (34 / 2 + 12) bytes
+    packed[end - 4 : end] = struct.pack("<I", zlib.crc32(packed[12 : end - 4]))
+    bomb = tmp_path / "bomb.tar.xz"
+    bomb.write_bytes(packed)
+    refused(bomb, inside, "takes more than 128 MiB of memory")
+
+
+def test_an_xz_of_several_streams_and_one_that_is_cut_short(inside: Path, tmp_path: Path) -> None:
+    """Parallel packers make the first kind."""
+    header, rest = a_header(tarfile.REGTYPE, 3, "a.py"), b"x=1".ljust(512, b"\0") + bytes(1024)
+    first = lzma.compress(header) + bytes(4)
+    whole = first + lzma.compress(rest)
+    (tmp_path / "a.tar.xz").write_bytes(whole)
+    unpack(tmp_path / "a.tar.xz", inside / "whole")
+    assert (inside / "whole" / "a.py").read_bytes() == b"x=1"
+    (tmp_path / "b.tar.xz").write_bytes(whole[: len(first) + 30])
+    refused(tmp_path / "b.tar.xz", inside, "ends before its end")
 
 
 def test_a_sparse_file_is_counted_with_its_holes(inside: Path, tmp_path: Path) -> None:

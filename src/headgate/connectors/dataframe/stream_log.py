@@ -18,6 +18,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from headgate.common.durable import open_new, read_bytes
+from headgate.common.permissions import make_folder
 from headgate.common.stored_paths import inside
 
 Log = dict[str, bytes]
@@ -83,7 +84,7 @@ def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
     """Write a copied log, in which there is no :func:`damage`, into a fresh folder."""
     for name, data in log.items():
         target = inside(folder, name, "an entry of a Spark log")
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         with open_new(target, exclusive=False) as file:
             file.write(zlib.decompress(data))
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.common.durable import clock
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
+from headgate.common.permissions import make_folder, permissions_in_use, permissions_of_job
 from headgate.connectors.dataframe import stream_log as logs
 from headgate.connectors.dataframe.source import BYTES_PER_FILE
 from headgate.connectors.dataframe.staged_files import StagedFile, stage
@@ -110,6 +111,7 @@ class StreamQuery:
         self._query: StreamingQuery | None = None
         self._after: StreamQuery | None = None
         self._stopped, self._interrupted = threading.Event(), False
+        self._permissions = permissions_in_use()  # of the job; Spark's threads know nothing of it
         self._thread = threading.Thread(target=self._run, name=f"headgate-stream-{read.name}", daemon=True)
 
     def start(self, after: StreamQuery | None = None) -> None:
@@ -196,7 +198,8 @@ class StreamQuery:
 
     def _offer(self, frame: DataFrame, epoch: int, folder: Path) -> None:
         try:
-            files = stage(frame, str(folder), max_bytes_per_file=BYTES_PER_FILE, durable=False)
+            with permissions_of_job(self._permissions):
+                files = stage(frame, str(folder), max_bytes_per_file=BYTES_PER_FILE, durable=False)
             self._staged.append(self._described(epoch, files, folder))
         except Exception as error:
             shutil.rmtree(folder, ignore_errors=True)
@@ -239,7 +242,8 @@ class StreamQuery:
             if self._after is not None:
                 self._after.stop()
                 self._after = None
-            self._lay_out()
+            with permissions_of_job(self._permissions):
+                self._lay_out()
             self._query = self._started()
             if self._stopped.is_set():
                 self._query.stop()
@@ -283,7 +287,7 @@ class StreamQuery:
 
     def _lay_out(self) -> None:
         if self._begin is None:
-            self._folder.mkdir(parents=True)
+            make_folder(self._folder)
             return
         line = self._folder.parent
         later = logs.files_of_later_epochs(line, self._begin.log)
@@ -298,7 +302,7 @@ class StreamQuery:
                 "on without them"
             )
         logs.lay_out(self._folder, self._begin.log)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
 
 
 def _not_of_interruptions(record: logging.LogRecord) -> bool:

@@ -206,8 +206,10 @@ def run_of(begun: Begun) -> Run:
 
 
 def beyond(line: Line, job: str, lineage: Lineage) -> list[Run]:
-    """Epochs of other jobs that are written and not history of the job."""
-    return [rest for run in line.written if run.job != job and (rest := run.parted(lineage)[1]) is not None]
+    """Epochs that are written and not history of the job; its own only where it goes back behind them."""
+    others = job not in {fork.job for fork in lineage.forks}
+    runs = [run for run in line.written if run.job != job or not others]
+    return [rest for run in runs if (rest := run.parted(lineage)[1]) is not None]
 
 
 def unfinished_beyond(line: Line, job: str, lineage: Lineage) -> list[Run]:

@@ -106,10 +106,11 @@ class FilesCommitter(SinkCommitter):
     def _first_lost(self, committables: Sequence[Plain], own: bool) -> Plain | None:
         """Prepared output that is neither published nor there to be published."""
         for ready in committables:
-            places = [self._root / ready["final"], self._root / ready["pending"]]
+            final = self._final(ready)
+            places = [final, self._pending(ready)]
             if not own:
                 # What was taken back is put back first, or refused before.
-                places += (self._root / TAKEN_BACK).glob(f"*/{ready['final']}")
+                places += (folder / final.name for folder in (self._root / TAKEN_BACK).glob("*/"))
             found = next((place for place in places if place.exists()), None)
             if found is None or found.stat().st_size != ready["size"]:
                 return ready

@@ -8,7 +8,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.api.executor import JobResult, JobSpec
+from headgate.checkpoint.storage.settings import storage_settings
 from headgate.common import options as o
+from headgate.common.permissions import permissions_of_job
 from headgate.deploy.spark.epochs import check_epochs, epochs_ready
 from headgate.deploy.spark.gang import SparkGang
 from headgate.deploy.spark.interrupts import ending_cleanly
@@ -72,6 +74,7 @@ class SparkExecutor:
 
         with (
             ending_cleanly(),
+            permissions_of_job(storage_settings(job.config).permissions),
             holding(context.applicationId, need, available, master) as hold,
             streams_ready(job, connectors, local) as streams,
             epochs_ready(job, connectors, local),

@@ -179,18 +179,40 @@ class StoredFiles:
                 self.savepoint(f"{URI}/{name.rpartition('/')[0]}")
 
     def orphans(self, job: str) -> set[str]:
-        """Files of checkpoints that never completed; nothing refers to them."""
+        """Files of checkpoints that never completed; nothing refers to them.
+
+        Not so those of a whole one that is newer than all in the log: its entry might be lost.
+        """
         logged = [self._logged(entry) for entry in self.completed(job)]
         needed = {name for each in logged for name in (*each.files, each.metadata)}
         completed = {each.entry.checkpoint for each in logged}
         names = [*self._files.names(job), *self._files.unfinished(job)]
+        perhaps = self._perhaps_complete(job, max(completed, default=0))
         return {
             name
             for name in names
             if name not in needed
+            and name not in perhaps
             and (owner := checkpoint_of(name, JobId(job))) is not None
             and (owner not in completed or name in self._files.torn)
         } | {name for name in self._files.unfinished(job) if checkpoint_of(name, JobId(job)) is not None}
+
+    def _perhaps_complete(self, job: str, newest: int) -> set[str]:
+        """Files of the checkpoints that are whole, and newer than `newest`."""
+        found: set[str] = set()
+        names = set(self._files.names(job))
+        for name in names:
+            owner = checkpoint_of(name, JobId(job))
+            if owner is None or owner <= newest or not name.endswith(f"/{METADATA}"):
+                continue
+            try:
+                metadata = decode_metadata(self._files.files[name], name)
+            except StorageError:
+                continue
+            files = {item.file for item in referenced_ranges(metadata)}
+            if files <= names:
+                found |= {name, *files}
+        return found
 
     def strays(self, job: str) -> set[str]:
         """Files in the folder of a completed checkpoint that it does not need."""

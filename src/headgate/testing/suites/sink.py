@@ -182,6 +182,23 @@ class SinkSuite:
         assert start("d", new).newer()
         assert start("e", last).newer() is None
 
+    def test_a_job_that_goes_back_behind_its_own_checkpoint_is_told(self, start: Callable[..., Any]) -> None:
+        """Its newest one is damaged or lost: what it has committed since is not its history then."""
+        job = start("a")
+        if not job.committer.tells_commits:
+            pytest.skip("this sink does not tell what was committed")
+        old, new = job.checkpoint(1), job.checkpoint(2)
+        again = start("a", new, generation=2)
+        assert again.newer_than(new) is None
+        assert again.newer_than(old)
+        assert again.newer_than(None)
+        if again.committer.takes_back:
+            again.take_back_to(old)
+            assert again.seen() == [1]
+            again.restart(old)
+            again.checkpoint(3)
+            assert again.seen() == [1, 3]
+
     def test_a_savepoint_may_hold_what_is_committed_later(self, start: Callable[..., Any]) -> None:
         """The same output is then history of both, and published once."""
         job = start("a")
@@ -397,8 +414,21 @@ class _Job:
     def newer(self) -> str | None:
         return self.committer.committed_after(self._context)
 
+    def newer_than(self, drawn: _Snapshot | None) -> str | None:
+        """What the job is told that goes back to `drawn`, a checkpoint of its own, or to nothing."""
+        return self.committer.committed_after(self._behind(drawn))
+
     def take_back(self) -> None:
         self.committer.take_back(self._context)
+
+    def take_back_to(self, drawn: _Snapshot) -> None:
+        """What came behind `drawn`, a checkpoint of its own."""
+        self.committer.take_back(self._behind(drawn))
+
+    def _behind(self, drawn: _Snapshot | None) -> SinkCommitterContext:
+        fork = Fork(self._name, 0, 0, 0) if drawn is None else Fork(*drawn.fork)
+        lineage = Lineage(self._lineage.id, (*self._lineage.forks, fork))
+        return SinkCommitterContext(_UID, self._name, self._generation, lineage)
 
     def seen(self) -> list[int]:
         """What readers see; more than once is more than one."""

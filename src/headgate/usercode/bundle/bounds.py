@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import struct
 import tarfile
@@ -30,6 +31,12 @@ _HEADER_BYTES_MAX: Final = 256 << 10
 
 _NAMES_BYTES_MAX: Final = 64 << 20
 """Of the names of all entries, and what zips keep beside them."""
+
+XZ_MEMORY_MAX: Final = 128 << 20
+"""What unpacking an xz may take, twice what `xz -9` needs; the archive itself says how much it wants."""
+
+_PIECE: Final = 1 << 16
+"""Packed bytes that are read at a time."""
 
 _END: Final = struct.Struct("<4s4H2LH")
 _END_64: Final = struct.Struct("<4sQ2H2L4Q")
@@ -203,12 +210,95 @@ def _unpacking(file: IO[bytes], head: bytes) -> Iterator[IO[bytes]]:
     elif head.startswith(b"BZh"):
         opener = bz2.open
     elif head.startswith((b"\xfd7zXZ", b"]\0\0\x80")):
-        opener = lzma.open
+        yield io.BufferedReader(_Xz(file), 1 << 18)
+        return
     if opener is None:
         yield file
         return
     with opener(file, "rb") as plain:
         yield plain
+
+
+class _Xz(io.RawIOBase):
+    """The plain bytes of an xz, unpacked within :data:`XZ_MEMORY_MAX`, which `lzma.open` has no word for.
+
+    Args:
+        file: the packed bytes; closed by its owner.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file = file
+        self._begin()
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is; backwards from its beginning once more."""
+        return True
+
+    def tell(self) -> int:
+        """How many plain bytes were read."""
+        return self._place
+
+    def readinto(self, into: Any) -> int:
+        """The next plain bytes, as many as there is room for; 0 at the end.
+
+        Raises:
+            EOFError: it is cut short.
+            lzma.LZMAError: it is damaged, or wants more memory.
+        """
+        room = memoryview(into).cast("B")
+        data = b""
+        while room and not data and not self._ended:
+            data = self._next(len(room))
+        room[: len(data)] = data
+        self._place += len(data)
+        return len(data)
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        """To a plain byte, counted from the beginning or from here."""
+        if whence == io.SEEK_END:
+            raise io.UnsupportedOperation("the end of an xz is known when it was read")
+        target = place + (self._place if whence == io.SEEK_CUR else 0)
+        if target < self._place:
+            self._begin()
+        while self._place < target and (data := self.read(min(target - self._place, 1 << 18))):
+            del data
+        return self._place
+
+    def _begin(self) -> None:
+        self._file.seek(0)
+        self._place, self._ended, self._packed = 0, False, b""
+        self._unpacker = _xz_unpacker()
+
+    def _next(self, most: int) -> bytes:
+        unpacker = self._unpacker
+        if unpacker.eof:
+            rest = unpacker.unused_data.lstrip(b"\0") or self._file.read(_PIECE).lstrip(b"\0")
+            self._ended = not rest
+            if rest:  # several streams, one behind the other
+                self._unpacker, self._packed = _xz_unpacker(), rest
+            return b""
+        packed, self._packed = self._packed, b""
+        if unpacker.needs_input and not packed:
+            packed = self._file.read(_PIECE)
+            if not packed:
+                raise EOFError("it ends before its end was marked")
+        try:
+            return unpacker.decompress(packed, most)
+        except lzma.LZMAError as error:
+            if "Memory usage limit" not in str(error):
+                raise
+            raise lzma.LZMAError(
+                f"it takes more than {XZ_MEMORY_MAX >> 20} MiB of memory; pack it with xz -9 or less"
+            ) from error
+
+
+def _xz_unpacker() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_AUTO, memlimit=XZ_MEMORY_MAX)
 
 
 def _too_much(archive: Path, why: str) -> UserCodeLoadError:

@@ -108,6 +108,29 @@ def test_a_job_leaves_nothing_to_strangers(option: str | None, mask: int, tmp_pa
     assert sorted("".join(part.read_text() for part in parts).split()) == ["1", "2", "3"]
 
 
+def test_two_jobs_of_one_process_make_each_its_own(tmp_path: Path) -> None:
+    """Whichever began last, and whoever owns which output."""
+
+    def job(option: str, *source: object) -> hg.Environment:
+        env = hg.Environment(parallelism=1, executor=MiniCluster(), config={KEY: option})
+        env.checkpoints(every="20ms", storage=str(tmp_path / option / "checkpoints"))
+        numbers = env.from_source(TestSource(list(source)), uid="in")
+        numbers.write_json(str(tmp_path / option / "out"), uid="out")
+        return env
+
+    for option in ("owner", "group"):
+        (tmp_path / option).mkdir()
+    with job("owner", PAUSE(400), 1, PAUSE(200), 2).execute_async("first") as first:
+        while not list((tmp_path / "owner" / "checkpoints").glob("*/chk-*/_metadata")):
+            time.sleep(0.01)
+        with job("group", 1, PAUSE(500), 2).execute_async("second") as second:
+            first.result()
+            second.result()
+    for option in ("owner", "group"):
+        for place in (tmp_path / option / "checkpoints", tmp_path / option / "out" / "_headgate"):
+            assert modes(place) == expected(option, 0)
+
+
 @pytest.mark.parametrize("option", ["owner", "group", "umask"])
 def test_secrets_are_the_owners_alone(
     option: str, mask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
