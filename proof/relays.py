@@ -118,8 +118,8 @@ class Found:
 
     Attributes:
         logged: completed checkpoints, oldest first.
-        left_over: files that no completed checkpoint needs, and unfinished ones; not those of a whole one that
-            is newer than the log, which stays until a newer one is complete.
+        left_over: files that no completed checkpoint needs, and unfinished ones; not those of a whole one
+            that is newer than the log, which stays until a newer one is complete.
     """
 
     logged: tuple[Completed, ...] = ()
