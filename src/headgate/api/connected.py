@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from headgate.api import inference
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.functions import is_blocking
+from headgate.api.showing import html_line
 from headgate.api.site import user_site
 from headgate.api.stream import DataStream
 from headgate.common.errors import PlanError
@@ -42,6 +43,9 @@ class BroadcastConnectedStream(Generic[I, B]):
     def __repr__(self) -> str:
         return _shown(self, self._environment, self._inputs)
 
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
+
     def process(self, function: BroadcastProcessFunction[I, B, U], uid: str | None = None) -> DataStream[U]:
         """Zero, one or many outputs per record of either side.
 
@@ -72,6 +76,9 @@ class KeyedBroadcastConnectedStream(Generic[K, I, B]):
 
     def __repr__(self) -> str:
         return _shown(self, self._environment, self._inputs)
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     def process(
         self, function: KeyedBroadcastProcessFunction[K, I, B, U], uid: str | None = None

@@ -156,6 +156,26 @@ class JobStatus(msgspec.Struct, frozen=True):
     stuck: list[StuckCall] = []
     repeating: RepeatingFailure | None = None
 
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts().items())
+        return f"<JobStatus {self.name!r}: {self.state}, {facts}>"
+
+    def _repr_html_(self) -> str:
+        facts = {"state": self.state, **self._facts(), "last failure": self.last_failure or "-"}
+        columns = ["operators", "parallelism", "records in", "records out"]
+        rows = [
+            [cell(v.name), str(v.parallelism), f"{v.records_in:,}", f"{v.records_out:,}"]
+            for v in self.vertices
+        ]
+        return html_facts(f"job {self.name}", facts) + html_table(columns, rows)
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "attempt": self.attempt,
+            "restarts": self.restarts,
+            "checkpoints": self.checkpoints_completed,
+        }
+
 
 class JobControl(Protocol):
     """A running job, for other threads; nothing here blocks but :meth:`status`.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from headgate.api.executor import Executor, JobControl, JobResult, JobSpec, JobStatus, Then
-from headgate.api.showing import cell, html_facts, html_table
+from headgate.api.showing import html_facts
 from headgate.common import options as o
 from headgate.common.durable import clock
 from headgate.common.errors import HeadgateError, OperatingError, TerminatedError, UsageError
@@ -84,17 +84,7 @@ class JobHandle:
 
     def _repr_html_(self) -> str:
         state, status = self._seen()
-        facts: dict[str, Any] = {"state": state}
-        if status is None:
-            return html_facts(f"job {self.name}", facts)
-        facts |= {"attempt": status.attempt, "restarts": status.restarts}
-        facts |= {"checkpoints": status.checkpoints_completed, "last failure": status.last_failure or "-"}
-        columns = ["operators", "parallelism", "records in", "records out"]
-        rows = [
-            [cell(v.name), str(v.parallelism), f"{v.records_in:,}", f"{v.records_out:,}"]
-            for v in status.vertices
-        ]
-        return html_facts(f"job {self.name}", facts) + html_table(columns, rows)
+        return html_facts(f"job {self.name}", {"state": state}) if status is None else status._repr_html_()
 
     def _seen(self) -> tuple[str, JobStatus | None]:
         """The state in a word, and what else is known; never waits for a job that does not answer."""

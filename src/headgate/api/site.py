@@ -7,25 +7,26 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+from headgate.common.cells import running_shell, short_place
+
 _OURS = str(Path(__file__).absolute().parents[1]) + os.sep
 
 
 def user_site() -> str:
-    """``file.py:12`` of the nearest caller outside Headgate; empty when there is none."""
+    """``job.py:12``, or ``In[3]:2``, of the nearest caller outside Headgate; empty when there is none."""
     frame = sys._getframe(1)
     while _is_ours(frame):
         if frame.f_back is None:
             return ""
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return short_place(frame.f_code.co_filename, frame.f_lineno)
 
 
 def interactive() -> bool:
     """Whether somebody writes the program line by line, in a shell or a notebook, and runs parts of it."""
     if hasattr(sys, "ps1") or sys.flags.interactive:
         return True
-    shell = sys.modules.get("IPython")
-    return shell is not None and shell.get_ipython() is not None
+    return running_shell() is not None
 
 
 def _is_ours(frame: FrameType) -> bool:

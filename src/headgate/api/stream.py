@@ -23,7 +23,8 @@ from headgate.api.arguments import (
 )
 from headgate.api.functions import OutputTag, ProcessFunction, is_blocking
 from headgate.api.known_fields import refuse_unknown_fields
-from headgate.api.showing import Preview, counted, html_facts
+from headgate.api.other_names import no_such_member
+from headgate.api.showing import Preview, counted, html_facts, html_line
 from headgate.api.sink import Sink
 from headgate.api.site import user_site
 from headgate.api.time import WatermarkStrategy
@@ -123,6 +124,11 @@ class DataStream(Operator, Generic[T]):
         >>> env = hg.Environment()
         >>> lengths = env.from_collection(["a", "bc"]).map(len).filter(lambda n: n > 1)
     """
+
+    if not TYPE_CHECKING:  # a type checker is to find what does not exist
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_such_member(self, name)
 
     # -- per record
 
@@ -529,6 +535,9 @@ class Collected(Generic[T]):
         found = self._environment.collected.get(self._uid)
         return f"<Collected {self._uid!r}: {'not executed yet' if found is None else counted(len(found))}>"
 
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
+
     @property
     def records(self) -> list[T]:
         """The records, in order per subtask.
@@ -549,6 +558,13 @@ class DataFrameLater:
 
     def __init__(self, environment: Environment, sink: Any, number: int) -> None:
         self._environment, self._sink, self._number = environment, sink, number
+
+    def __repr__(self) -> str:
+        ready = self._environment.program.has_run(self._number)
+        return f"<DataFrameLater: {'see its dataframe' if ready else 'not executed yet'}>"
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     @property
     def dataframe(self) -> Any:

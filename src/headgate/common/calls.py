@@ -1,6 +1,8 @@
 """Wrong arguments of what programs call are refused in a sentence that names what was meant.
 
-The kinds of the arguments' values are checked before the call (`argument_types`).
+The kinds of the arguments' values are checked before the call (`argument_types`). A refusal of any kind has no
+frame of Headgate's own in its traceback: below the line of the program that called, there is only the sentence.
+
 All public names of a package get this in one place, so none is forgotten. Signatures, docstrings and names
 stay as they are; a call that fits costs one more frame. What runs once per record is left out, and what a
 program implements itself: who calls that is Headgate.
@@ -16,8 +18,8 @@ from enum import Enum
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from headgate.common.errors import HeadgateError, PlanError
-from headgate.common.users_frames import calling_line
+from headgate.common.errors import HeadgateError, PlanError, UsageError
+from headgate.common.users_frames import calling_line, is_standard_library, is_users_file
 
 if TYPE_CHECKING:
     from inspect import Parameter
@@ -128,9 +130,25 @@ def _wrapped(function: F, verb: str, *, own: bool) -> Any:
 
     @functools.wraps(function)
     def call(*given: Any, **named: Any) -> Any:
-        return checked(*given, **named)
+        try:
+            return checked(*given, **named)
+        except UsageError as error:
+            if _is_all_ours(error):
+                error.__traceback__ = None  # the program's own line and the message say everything
+            raise
 
     return call
+
+
+def _is_all_ours(error: BaseException) -> bool:
+    """Whether no code of the program ran between this call and the error."""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if is_users_file(file) and not is_standard_library(file):
+            return False
+        trace = trace.tb_next
+    return True
 
 
 class _Checked:

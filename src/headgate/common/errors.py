@@ -26,9 +26,14 @@ borders, so each survives pickling; their arguments are plain values.
 
 from __future__ import annotations
 
+import traceback
 from typing import Final
 
+from typing_extensions import override
+
+from headgate.common.cells import with_cell_names
 from headgate.common.texts import shortened
+from headgate.common.users_frames import notebook_lines
 
 _LINE_CHARS_MAX: Final = 4096
 """Of what is said in the first line and again below it."""
@@ -39,6 +44,10 @@ class HeadgateError(Exception):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*(shortened(each) if isinstance(each, str) else each for each in arguments))
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython asks for this. A refusal is one sentence; a page of Headgate's own frames would hide it.
+        return notebook_lines(self)
 
 
 class TerminatedError(KeyboardInterrupt):
@@ -98,7 +107,7 @@ class UserFunctionError(UsageError):
     def __str__(self) -> str:
         last = shortened(self.traceback_text.strip().rsplit("\n", 1)[-1], _LINE_CHARS_MAX)
         attempt = f" in attempt {self.attempt}" if self.attempt else ""
-        return (
+        return with_cell_names(
             f"{self.operator} raised {last}{attempt} for record {self.record}\n{self.traceback_text.rstrip()}"
         )
 
@@ -144,6 +153,10 @@ class JobCancelledError(JobFailedError):
 
 class InternalError(HeadgateError):
     """Headgate broke a rule of its own; please report it with the attached history."""
+
+    @override
+    def _render_traceback_(self) -> list[str]:
+        return "".join(traceback.format_exception(self)).splitlines()
 
 
 def restart_may_help(error: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import sysconfig
 import traceback
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from headgate.common.cells import short_place, with_cell_names
 from headgate.common.texts import shortened
 
 _OURS: Final = (f"{Path(__file__).resolve().parents[1]}/", "<headgate", "<frozen importlib")
@@ -16,6 +18,7 @@ _OURS: Final = (f"{Path(__file__).resolve().parents[1]}/", "<headgate", "<frozen
 
 _PATHS: Final = sysconfig.get_paths()
 _STANDARD_LIBRARY: Final = (f"{_PATHS['stdlib']}/", f"{_PATHS['platstdlib']}/", "<frozen ")
+_IPYTHON: Final = re.compile(r"[/\\]IPython[/\\]")
 _INSTALLED: Final = (f"{_PATHS['purelib']}/", f"{_PATHS['platlib']}/")
 """Installed packages may lie below the folder of the standard library."""
 
@@ -45,6 +48,26 @@ def users_traceback(error: BaseException) -> str:
     told = traceback.TracebackException.from_exception(error)
     _leave_users_frames(told)
     return shortened("".join(told.format()))
+
+
+def notebook_lines(error: BaseException) -> list[str]:
+    r"""Return what a notebook shows of an error: the program's own lines and the message.
+
+    Example:
+        >>> notebook_lines(ValueError("it says\nall"))
+        ['ValueError: it says', 'all']
+    """
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_OURS) and not _IPYTHON.search(frame.filename)
+    ]
+    lines = with_cell_names("".join(traceback.format_list(frames))).splitlines()
+    message = str(error).splitlines() or [""]
+    cause = error.__cause__
+    before = [] if cause is None else notebook_lines(cause)
+    before = [*before, ""] if len(before) > 1 else []  # a cause within Headgate is told by the message
+    return [*before, *lines, *([""] if lines else []), f"{type(error).__name__}: {message[0]}", *message[1:]]
 
 
 def _leave_users_frames(told: traceback.TracebackException) -> None:
@@ -91,7 +114,7 @@ def users_line(error: BaseException) -> str | None:
 
 
 def calling_line() -> str:
-    """File and line of the program's innermost frame that this is called under; empty: there is none.
+    """Place of the program's innermost frame that this is called under, as `job.py:12`; empty: there is none.
 
     Example:
         >>> calling_line()
@@ -101,7 +124,7 @@ def calling_line() -> str:
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith((*_OURS, *_STANDARD_LIBRARY, *_INSTALLED)):
-            return f"{file}:{frame.f_lineno}"
+            return short_place(file, frame.f_lineno)
         frame = frame.f_back
     return ""
 

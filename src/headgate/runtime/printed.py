@@ -12,6 +12,7 @@ from enum import StrEnum
 from html import escape
 from typing import Any, Final, Protocol, TextIO
 
+from headgate.common.cells import running_shell
 from headgate.common.durable import clock
 
 CELL_LINES: Final = 20
@@ -48,9 +49,7 @@ def where_prints_show() -> Prints:
 
 def notebook_display() -> Callable[..., Any] | None:
     """What shows something in a cell, where the program runs in a notebook."""
-    shell = sys.modules.get("IPython")
-    running = None if shell is None else shell.get_ipython()
-    if running is None or not hasattr(running, "kernel"):
+    if not hasattr(running_shell(), "kernel"):
         return None
     found: Callable[..., Any] = sys.modules["IPython"].display.display
     return found

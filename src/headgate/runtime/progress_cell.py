@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any, Final
 
+from headgate.common.cells import with_cell_names
 from headgate.common.ports import Clock
 from headgate.runtime.progress import phrases, sentence
 from headgate.runtime.progress_json import END_EVENTS
@@ -39,7 +40,7 @@ class CellDisplay:
         lines = list(self._lasting)
         if event not in END_EVENTS:
             lines.append("  ".join(phrases(self._status, self._clock.monotonic_ms())))
-        text = "\n".join(f"{self._status.name}: {line}" for line in lines)
+        text = with_cell_names("\n".join(f"{self._status.name}: {line}" for line in lines))
         data = {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
         if self._handle is None:
             self._handle = self._display(data, raw=True, display_id=True)

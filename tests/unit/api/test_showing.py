@@ -81,20 +81,54 @@ def test_every_object_of_a_program_is_one_line() -> None:
             Shelf(), uid="shelf"
         ),
         "<Collected 'collect': not executed yet>": numbers.collect_later(),
+        "<DataFrameLater: not executed yet>": numbers.to_dataframe_later(),
     }
     shown = [repr(thing) for thing in shapes.values()]
+    for thing in shapes.values():
+        checked_html(thing)
     assert [text for text in shown if "\n" in text or len(text) > 200] == []
     first = repr(hg.Environment(parallelism=3))
     assert first == "<Environment: operators 0, sinks 0, parallelism 3, checkpoints off>"
     for beginning, text in list(zip(shapes, shown, strict=True))[1:]:
         assert text.startswith(beginning), text
-    assert shown[0] == "<Environment: operators 5, sinks 2 (2 to run), parallelism 3, checkpoints off>"
+    assert shown[0] == "<Environment: operators 6, sinks 3 (3 to run), parallelism 3, checkpoints off>"
     env.checkpoints("10s", storage="/there")
     assert "checkpoints every 10s" in repr(env)
     html = checked_html(env)
     assert "Shelf" in html
-    assert "2 to run" in html
+    assert "3 to run" in html
     assert "map" in checked_html(numbers.map(str))
+
+
+def test_a_status_is_one_line() -> None:
+    """What a cell with `job.status()` shows; the operators stand in the table."""
+    counted = hg.VertexStatus("in -> map", ["in", "map-1"], 2, 1_200, 1_100, 5, 0, None)
+    status = hg.JobStatus(
+        job_id="j1",
+        name="clicks",
+        state="running",
+        attempt=2,
+        restarts=1,
+        generation=1,
+        parallelism=2,
+        max_parallelism=128,
+        started_ms=0,
+        checkpoints_triggered=4,
+        checkpoints_completed=3,
+        checkpoints_failed=1,
+        savepoints_completed=0,
+        pending=[],
+        latest_checkpoint=3,
+        latest_duration_ms=20,
+        last_failure="<b>",
+        last_checkpoint_failure=None,
+        savepoint=None,
+        vertices=[counted],
+    )
+    assert repr(status) == "<JobStatus 'clicks': running, attempt 2, restarts 1, checkpoints 3>"
+    html = checked_html(status)
+    assert "1,200" in html
+    assert "&lt;b&gt;" in html
 
 
 def test_a_result_counts_what_was_collected_and_shows_none_of_it() -> None:

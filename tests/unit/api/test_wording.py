@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import headgate as hg
+from headgate.api import other_names
 from headgate.deploy.spark.slots import Need, too_few
 from headgate.testing import MiniCluster
 
@@ -69,3 +72,79 @@ def test_lowering_the_parallelism_is_advised_only_where_that_is_near(gang: int, 
     told = too_few(Need(gang, 1), has, 0, f"local[{has}]")
     assert told.endswith(said)
     assert f"open the session with master local[{gang + 1}]" in told
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (
+            lambda stream: stream.key_by("author").map(str),
+            r"^a stream after key_by\(\) has no map\(\) \(test_wording\.py:\d+\): call it before key_by\(\)",
+        ),
+        (
+            lambda stream: stream.key_by("author").count(),
+            r"^KeyedStream has no 'count' \(test_wording\.py:\d+\): counts, sums and the like",
+        ),
+        (
+            lambda stream: stream.show(),
+            r"'show' \(test_wording\.py:\d+\): what others call show is preview\(\)",
+        ),
+        (lambda stream: stream.keyBy("author"), r"what others call keyBy is key_by\(\) here"),
+        (lambda stream: stream.nothing, r"^DataStream has no 'nothing'$"),
+    ],
+)
+def test_a_method_that_a_stream_does_not_have(ask: Callable[[Any], Any], said: str) -> None:
+    """The names of Spark and Flink lead to those that are here."""
+    stream = hg.Environment(executor=MiniCluster()).from_collection([{"author": "ada"}])
+    with pytest.raises(AttributeError, match=said):
+        ask(stream)
+    assert not hasattr(stream, "nothing")
+    assert not hasattr(stream.key_by("author"), "_nothing")
+
+
+def test_the_names_of_others_lead_to_methods_that_exist() -> None:
+    """Of streams and of what they lead to."""
+    for here in other_names._HERE.values():
+        assert callable(getattr(hg.DataStream, here)), here
+    assert not [other for other in other_names._HERE if hasattr(hg.DataStream, other)]
+
+
+def test_a_keyed_stream_can_be_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    """And printed; as before its key."""
+    env = hg.Environment(parallelism=2, executor=MiniCluster())
+    keyed = env.from_collection(range(6)).key_by(lambda n: n % 2)
+    assert sorted(keyed.collect()) == list(range(6))
+    assert (len(keyed.take(2)), len(keyed.preview(3))) == (2, 3)
+    keyed.print()
+    env.execute()
+    printed = re.findall(r"print\[\d\]: (\d)", "".join(capsys.readouterr()))
+    assert sorted(printed) == list("012345")
+
+
+def test_a_refusal_has_no_frames_of_headgate() -> None:
+    """Below the program's own line there is the sentence, not the way through Headgate to it."""
+    env = hg.Environment(executor=MiniCluster())
+    stream = env.from_collection([1])
+    for refused in (
+        lambda: env.execute("nothing"),
+        lambda: stream.take(0),
+        lambda: stream.map(lambda n: 1 / n).map(lambda n: n + "").preview(),
+        lambda: env.checkpoints(interval="1s"),
+    ):
+        with pytest.raises(hg.UsageError) as caught:
+            refused()  # type: ignore[no-untyped-call]
+        files = {Path(frame.filename).name for frame in traceback.extract_tb(caught.value.__traceback__)}
+        assert files <= {"test_wording.py", "calls.py"}, files
+
+
+def test_a_refusal_out_of_the_programs_own_code_keeps_its_frames() -> None:
+    """Where Headgate called the program, the way to the mistake leads through both."""
+
+    def numbers() -> Iterator[int]:
+        yield 1
+        raise hg.ConfigError("not on a Sunday")
+
+    with pytest.raises(hg.ConfigError, match="not on a Sunday") as caught:
+        hg.Environment(executor=MiniCluster()).from_collection(numbers())
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert {"numbers", "from_collection"} <= set(names)

@@ -8,6 +8,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterator
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,7 +135,7 @@ def test_the_sentence_names_what_the_program_wrote(call: Callable[[], Any], verb
     """With the program's line, words of other systems, and options that are passed on to connectors."""
     with pytest.raises(hg.PlanError) as caught:
         call()
-    assert str(caught.value).startswith(f"{verb}() ({__file__}:")
+    assert str(caught.value).startswith(f"{verb}() ({Path(__file__).name}:")
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 

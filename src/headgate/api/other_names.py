@@ -1,0 +1,66 @@
+"""Names that other systems have for what a stream does: refused in a sentence with the name that it has here.
+
+The nearest name of a misspelt one is Python's own to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.api.site import user_site
+
+_HERE: Final[Mapping[str, str]] = {
+    "add_sink": "sink_to",
+    "assign_timestamps_and_watermarks": "with_watermarks",
+    "assignTimestampsAndWatermarks": "with_watermarks",
+    "display": "preview",
+    "executeAndCollect": "collect",
+    "execute_and_collect": "collect",
+    "first": "take",
+    "flatMap": "flat_map",
+    "foreach": "process",
+    "foreachBatch": "to_spark",
+    "groupBy": "key_by",
+    "head": "take",
+    "keyBy": "key_by",
+    "limit": "take",
+    "setParallelism": "set_parallelism",
+    "show": "preview",
+    "sinkTo": "sink_to",
+    "toDF": "to_dataframe",
+    "toPandas": "to_dataframe",
+    "to_pandas": "to_dataframe",
+    "unionAll": "union",
+    "withColumn": "map",
+    "withWatermark": "with_event_time",
+    "writeStream": "to_spark",
+}
+_OF_GROUPS: Final = frozenset(
+    {"agg", "aggregate", "avg", "count", "fold", "max", "mean", "min", "reduce", "sum", "window"}
+)
+
+
+def no_such_member(stream: object, name: str, *, of_stream: bool = False) -> AttributeError:
+    """Return the refusal of a method that a stream does not have.
+
+    Args:
+        stream: of which it was asked.
+        name: of the method.
+        of_stream: whether a stream that is not keyed has it.
+    """
+    kind = type(stream).__name__
+    said = f"{kind} has no {name!r}"
+    site = "" if name.startswith("_") else user_site()
+    if of_stream and site:
+        said = (
+            f"a stream after key_by() has no {name}() ({site}): call it before key_by(), or after process()"
+        )
+    elif name in _OF_GROUPS:
+        said += (
+            f" ({site}): counts, sums and the like are kept as state per key, by a KeyedProcessFunction: "
+            "stream.key_by(...).process(...)"
+        )
+    elif (here := _HERE.get(name)) is not None:
+        said += f" ({site}): what others call {name} is {here}() here"
+    return AttributeError(said, name=name, obj=stream)
