@@ -1,7 +1,8 @@
 """Wrong arguments of what programs call are refused in a sentence that names what was meant.
 
-The kinds of the arguments' values are checked before the call (`argument_types`). A refusal of any kind has no
-frame of Headgate's own in its traceback: below the line of the program that called, there is only the sentence.
+The kinds of the arguments' values are checked before the call (`argument_types`). A refusal of any kind has
+no frame of Headgate's own in its traceback: below the line of the program that called, there is only the
+sentence.
 
 All public names of a package get this in one place, so none is forgotten. Signatures, docstrings and names
 stay as they are; a call that fits costs one more frame. What runs once per record is left out, and what a
