@@ -5,8 +5,12 @@ Imports point down. A new violation is mended, not added here; a new package get
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from source_tree import Import, Module, imports, source
+
+from headgate.usercode.isolation import FRAMEWORK_MODULES
 
 OURS = {
     # package: what of ours it may import besides itself ("" is `headgate/__init__.py`)
@@ -16,7 +20,10 @@ OURS = {
     "metrics": ["common"],
     "core": ["common.ids", "common.errors", "common.time", "common.layered", "serde.compatibility"],
     "graph": ["common", "serde", "records"],
-    "api": ["common", "serde", "records", "graph", "usercode.brought", "usercode.errors", "usercode.release"],
+    "api": [
+        "common", "serde", "records", "graph", "usercode.brought", "usercode.errors", "usercode.isolation",
+        "usercode.release",
+    ],
     "state": ["common", "serde", "records", "metrics", "api.state", "api.operator_state", "core.timers"],
     "checkpoint": ["common", "serde", "metrics", "core.checkpoint", "core.machine", "state.snapshots"],
     "ha": ["common", "checkpoint.store"],
@@ -134,6 +141,14 @@ def test_imports_point_down(package: str) -> None:
         if not below(item.target, allowed)
     ]
     assert wrong == []
+
+
+def test_packages_that_we_import_are_known_to_isolation() -> None:
+    """A program with a module of such a name is isolated, whether the package is installed or not."""
+    outside_tests = [module for module in source() if not module.inside.startswith("testing/suites/")]
+    tops = {item.target.partition(".")[0] for module in outside_tests for item in others(module)}
+    assert tops - sys.stdlib_module_names - {"_typeshed"} - FRAMEWORK_MODULES == set()
+    assert FRAMEWORK_MODULES - tops <= {"headgate", *ONLY_IN}
 
 
 def test_the_table_has_no_cycle_but_between_leaves() -> None:

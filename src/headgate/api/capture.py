@@ -126,7 +126,7 @@ def child_main() -> None:
     file = launch.capture_file()
     assert file is not None, "the child is started with the capture variable set"
     try:
-        launch.run_program(sys.argv[1], sys.argv[2:])
+        launch.run_alone(sys.argv[1], sys.argv[2:])
     except CaptureComplete:
         return
     except BaseException as error:  # the program may raise anything, SystemExit included

@@ -2,12 +2,13 @@
 
 A program is an ordinary script, so options reach it through the process's environment: settings of
 the command line, the checkpoint to begin from, and whether the plan is only to be captured. Reading
-that environment happens here and nowhere else. A program with code of its own lives in a realm, and
-several of them may run in one process, each in a thread: what they are told and have begun is each one's own.
+that environment happens here and nowhere else. Several isolated programs may run in one process, each in a
+thread: what they are told and have begun is each one's own. One that is not isolated is the process's own.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -20,8 +21,7 @@ from types import ModuleType
 from typing import Any, Final, Protocol
 
 from headgate.common.config import Config
-from headgate.common.errors import ConfigError, PlanError, TerminatedError
-from headgate.common.loader_options import USER_CODE_APART, USER_CODE_PATH, USER_CODE_REQUIREMENTS
+from headgate.common.errors import PlanError, TerminatedError
 from headgate.common.ports import BroughtCode
 
 OPTIONS_VARIABLE = "HEADGATE_OPTIONS"
@@ -51,7 +51,7 @@ class _Running:
 
     Attributes:
         options: what it is told in place of the process's environment; None: what that says.
-        code: its own modules, where they live apart.
+        code: its own modules, where it is isolated.
         executed: names of the jobs that it has executed.
         started: its jobs that go on beside it.
     """
@@ -62,19 +62,21 @@ class _Running:
     started: list[Started] = field(default_factory=list)
 
 
-_of_process: Final = _Running()
-"""Of all threads that belong to no program with code of its own."""
-_apart: Final[dict[BroughtCode, _Running]] = {}
-"""Of programs with code of their own."""
+_of_process = _Running()
+"""Of all threads that belong to no isolated program."""
+_isolated: Final[dict[BroughtCode, _Running]] = {}
+"""Of isolated programs."""
+_begun: Final = itertools.count()
+"""How many programs have begun in this process."""
 
 
 def _current() -> _Running:
-    if not _apart:
+    if not _isolated:
         return _of_process
     from headgate.usercode.brought import running_code
 
     code = running_code()
-    return _of_process if code is None else _apart.get(code, _of_process)
+    return _of_process if code is None else _isolated.get(code, _of_process)
 
 
 def command_line_options() -> list[str]:
@@ -133,10 +135,10 @@ def run_program(
     job that it builds is executed under the file's name. Jobs that go on beside the program are waited
     for, or cancelled when the program raises.
 
-    The program, the modules in its folder and what ``headgate.user-code.path`` names are loaded apart from
-    the framework's and other programs' packages, here and in its workers. Several programs may run in one
-    process, each in a thread of its own, on one Spark. ``headgate.user-code.apart=false`` loads them among
-    everything else.
+    The program is isolated: it, the modules in its folder and what ``headgate.user-code.path`` names are kept
+    from the framework's and other programs' packages, here and in its workers, as the caller is a program in
+    this process, too. Several programs may run in one process, each in a thread of its own, on one Spark.
+    ``headgate.user-code.apart=false`` loads them among everything else.
 
     Args:
         path: of the Python file.
@@ -148,7 +150,7 @@ def run_program(
         PlanError: there is no such file, or it neither executes a job nor has ``build``.
         ConfigError: an option does not exist or has a wrong value.
         UserCodeLoadError: something that the program brings is not there, or cannot be used; or this
-            interpreter keeps no two programs apart, and this process has run another one.
+            interpreter isolates no two programs, and this process has run another one.
 
     Example:
         >>> import pathlib, tempfile
@@ -163,6 +165,21 @@ def run_program(
         >>> run_program(program, options=["parallelism.default=1"])
         [2, 4, 6]
     """
+    next(_begun)
+    _run(path, arguments, options, shared=True)
+
+
+def run_alone(path: str | Path, arguments: Sequence[str] = ()) -> None:
+    """:func:`run_program` in a process for this one program, which is isolated only where it needs that.
+
+    Args:
+        path: of the Python file.
+        arguments: its ``sys.argv`` behind the file name.
+    """
+    _run(path, arguments, None, shared=next(_begun) > 0)
+
+
+def _run(path: str | Path, arguments: Sequence[str], options: Sequence[str] | None, shared: bool) -> None:
     file = Path(path)
     if not file.is_file():
         raise PlanError(f"there is no program {str(path)!r}; give the path of a Python file")
@@ -170,7 +187,7 @@ def run_program(
         text = file.read_bytes()
     except OSError as error:
         raise PlanError(f"program {str(path)!r} cannot be read: {error.strerror or error}") from None
-    with _running(file, options) as running, _as_script(file, arguments, running.code) as module:
+    with _running(file, options, shared) as running, _as_script(file, arguments, running.code) as module:
 
         def run() -> None:
             # What this file has from `__future__` is not the program's.
@@ -187,36 +204,31 @@ def run_program(
 
 
 @contextmanager
-def _running(file: Path, options: Sequence[str] | None) -> Iterator[_Running]:
-    """The program that begins; what it brings is opened for its time."""
+def _running(file: Path, options: Sequence[str] | None, shared: bool) -> Iterator[_Running]:
+    """The program that begins; where it is isolated, what it brings is opened for its time."""
+    global _of_process
     told = command_line_options() if options is None else list(options)
-    code = _opened(file, Config().with_command_line(told))
+    code = _opened(file, Config().with_command_line(told), shared)
     if code is None:
-        _of_process.options = None if options is None else told
-        _of_process.executed.clear()
-        _of_process.started.clear()
+        before, _of_process = _of_process, _Running(None if options is None else told)
         try:
             yield _of_process
         finally:
-            _of_process.options = None
+            _of_process = before
         return
-    _apart[code] = running = _Running(told, code)
+    _isolated[code] = running = _Running(told, code)
     try:
         yield running
     finally:
-        del _apart[code]
+        del _isolated[code]
         code.close()
 
 
-def _opened(file: Path, config: Config) -> BroughtCode | None:
-    """Where the program's modules are to live; None: among everything else."""
-    brings = config.is_set(USER_CODE_PATH) or config.is_set(USER_CODE_REQUIREMENTS)
-    if not config.get(USER_CODE_APART):
-        if brings:
-            raise ConfigError(
-                f"{USER_CODE_APART.key} is false, and the program brings packages of its own, which can only "
-                "be loaded apart; leave one of them out"
-            )
+def _opened(file: Path, config: Config, shared: bool) -> BroughtCode | None:
+    """Where the modules of an isolated program are to live; None: it is not isolated."""
+    from headgate.usercode.isolation import why_isolated
+
+    if why_isolated(file, config, shared) is None:
         return None
     from headgate.usercode.brought import open_program
 

@@ -115,7 +115,7 @@ def _run(request: RunRequest, writer: LineWriter | None) -> Ending:
             _logging(request.as_json),
             launch.launched(settings, request.restore_from),
         ):
-            launch.run_program(request.program, request.arguments)
+            launch.run_alone(request.program, request.arguments)
     except BaseException as error:
         ending = ending_of(error)
         if writer is not None and ending.code != ExitCode.FINISHED:

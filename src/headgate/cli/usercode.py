@@ -49,7 +49,7 @@ def explain(
     ] = None,
     define: Annotated[
         list[str] | None,
-        typer.Option("--define", "-D", metavar="KEY=VALUE", help="A setting `classloader.*`."),
+        typer.Option("--define", "-D", metavar="KEY=VALUE", help="A setting of how user code is loaded."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")] = False,
 ) -> None:
@@ -129,6 +129,8 @@ def render(found: Mapping[str, Any], color: bool = False) -> str:
         console.print(table)
     lines = [line.rstrip() for line in captured.get().splitlines()]
     notes = [f"warning: {warning}" for warning in found["warnings"]]
+    if found["isolated"]:
+        notes.insert(0, f"the program is isolated: {found['isolated']}")
     if found["own_processes"]:
         notes.insert(0, "the job needs worker processes of its own")
     return "\n".join([*lines, *([""] if notes else []), *notes])

@@ -27,6 +27,15 @@ LEAKED_LOADERS_MAX: Final = 3
 LEAKED_BYTES_MAX: Final = 256 << 20
 
 
+class Isolation(Enum):
+    """`headgate.user-code.apart`: whether the modules of a program get a namespace of their own."""
+
+    AUTO = "auto"
+    """Where something could clash; `usercode.isolation` decides."""
+    ALWAYS = "true"
+    NEVER = "false"
+
+
 class ResolveOrder(Enum):
     """Who is asked first for what no pattern settles."""
 
@@ -85,15 +94,39 @@ class TextList:
         return ";".join(value)
 
 
+@dataclass(frozen=True)
+class IsolationKind:
+    """``auto``, or the words of true and false."""
+
+    expected: str = "auto, true or false"
+
+    def parse(self, value: object) -> Isolation:
+        """The member that a word or a bool means."""
+        if isinstance(value, Isolation):
+            return value
+        if isinstance(value, str) and value.strip().lower() == Isolation.AUTO.value:
+            return Isolation.AUTO
+        try:
+            return Isolation.ALWAYS if Boolean().parse(value) else Isolation.NEVER
+        except ValueError:
+            raise ValueError(f"expected {self.expected}") from None
+
+    def format(self, value: Isolation) -> str:
+        """``auto``, ``true`` or ``false``."""
+        return value.value
+
+
 PATTERNS: Final = TextList("prefixes of module names with semicolons in between, such as 'yaml.;attr.'")
 PATHS: Final = TextList("paths with semicolons in between, such as 'deps;attrs-24.2.0-py3-none-any.whl'")
 
 USER_CODE_APART: Final = ConfigOption(
     "headgate.user-code.apart",
-    Boolean(),
-    True,
-    "Whether a program that `headgate run` runs is loaded apart from the framework's and other jobs' "
-    "packages; `false` is among all else, as by python itself.",
+    IsolationKind(),
+    Isolation.AUTO,
+    "Whether the modules of a program that `headgate run` or `hg.run_program` runs are isolated from the "
+    "framework's and other jobs' packages: auto where something could clash (it brings packages, shares its "
+    "process with other programs, or a module beside it has the name of another one); `false` is as by "
+    "python itself.",
 )
 USER_CODE_PATH: Final = ConfigOption[tuple[str, ...]](
     "headgate.user-code.path",

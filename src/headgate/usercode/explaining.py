@@ -22,14 +22,22 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, Final
 
+from headgate.common.config import Config
 from headgate.common.errors import UsageError
-from headgate.common.loader_options import NativeModules
+from headgate.common.loader_options import (
+    USER_CODE_APART,
+    USER_CODE_PATH,
+    USER_CODE_REQUIREMENTS,
+    Isolation,
+    NativeModules,
+)
 from headgate.common.search_path import framework_path
 from headgate.usercode.bundle.artifacts import inside_of
 from headgate.usercode.bundle.pth import searched
 from headgate.usercode.bundle.requirements import wheels_of
 from headgate.usercode.bundle.unpacking import is_archive, unpack
 from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
+from headgate.usercode.isolation import why_isolated
 from headgate.usercode.native.distributions import Installed, installed_in
 from headgate.usercode.native.policy import NativePlan, Place, Placement, plan, with_requirements
 from headgate.usercode.realm.context import pinned_to_framework
@@ -84,12 +92,14 @@ class Explanation:
         placements: of all native packages that the job brings.
         warnings: what the user should know.
         alone: whether all of the job is in processes of its own, as the interpreter allows no realms.
+        isolated: why `headgate run` isolates the program; None: it is plain, with the same copies.
     """
 
     modules: tuple[ModuleExplained, ...]
     placements: tuple[Placement, ...]
     warnings: tuple[str, ...]
     alone: bool = False
+    isolated: str | None = None
 
     def facts(self) -> dict[str, Any]:
         """As plain values."""
@@ -105,6 +115,7 @@ class Explanation:
                 for one in self.modules
             ],
             "native_packages": [_placed(placement) for placement in self.placements],
+            "isolated": self.isolated,
             "own_processes": self.alone or any(one.place is Place.PROCESS for one in self.placements),
             "warnings": list(self.warnings),
         }
@@ -299,7 +310,9 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: something of it is wrong.
     """
-    settings = UserCodeSettings.from_texts(asked["settings"])
+    texts = dict(asked["settings"])
+    chosen = texts.pop(USER_CODE_APART.key, Isolation.AUTO.value)
+    settings = UserCodeSettings.from_texts(texts)
     with tempfile.TemporaryDirectory(prefix="headgate-explain-") as made:
         scratch, unpacked = Path(made), Path(made, "unpacked")
         unpacked.mkdir()
@@ -307,11 +320,23 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
         wheels = wheels_of(Path(locked), scratch / "wheels") if locked is not None else ()
         others = [Path(path) for path in asked["others"]]
         path = list(entries(Path(asked["program"]), others, wheels, unpacked))
-        why = _no_realms()
+        isolated = _why_isolated(asked, chosen)
+        why = None if isolated is None else _no_realms()
         if why is None:
-            return explain(asked["modules"], path, settings).facts()
+            found = explain(asked["modules"], path, settings)
+            return replace(found, isolated=isolated).facts()
         found = explain(asked["modules"], path, without_realms(settings))
-        return replace(found, warnings=(*found.warnings, why), alone=True).facts()
+        return replace(found, isolated=isolated, warnings=(*found.warnings, why), alone=True).facts()
+
+
+def _why_isolated(asked: Mapping[str, Any], chosen: object) -> str | None:
+    """What `headgate run` would say of the same program and packages."""
+    told = {USER_CODE_APART.key: chosen}
+    if asked["others"]:
+        told[USER_CODE_PATH.key] = tuple(asked["others"])
+    if asked["requirements"] is not None:
+        told[USER_CODE_REQUIREMENTS.key] = asked["requirements"]
+    return why_isolated(Path(asked["program"]), Config().with_program(told), shared=False)
 
 
 def child_main() -> None:

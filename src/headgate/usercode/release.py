@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from headgate.common.children import at_exit
 from headgate.common.errors import UsageError
-from headgate.usercode.realm import context
-from headgate.usercode.realm.loader import Realm
+
+
+class HookOwner(Protocol):
+    """An isolated namespace, or what is left of one that has closed and takes no hooks."""
+
+    release_hooks: dict[str, Callable[[], Any]]
+    closed: bool
+
 
 _lock: Final = threading.Lock()
 _of_process: Final[set[str]] = set()
 """Names of hooks of code that has a process to itself, or lives among everything else."""
+_owner: Callable[[], HookOwner | None] | None = None
+"""Gives the namespace of the calling code; None where this process has no namespaces."""
+
+
+def ask_for_owner(owner: Callable[[], HookOwner | None]) -> None:
+    """This process has isolated namespaces from now on: `owner` gives that of the calling code."""
+    global _owner
+    _owner = owner
 
 
 def register(name: str, hook: Callable[[], Any]) -> None:
     """See `headgate.register_release_hook`."""
-    realm = context.current()
-    if realm is None:
+    owner = None if _owner is None else _owner()
+    if owner is None:
         with _lock:
             if name not in _of_process:
                 _of_process.add(name)
                 at_exit(hook)
         return
-    if not isinstance(realm, Realm) or realm.closed:
+    if getattr(owner, "closed", True):
         raise UsageError(f"release hook {name!r} came after its job has ended; register it in open()")
-    realm.release_hooks.setdefault(name, hook)
+    owner.release_hooks.setdefault(name, hook)

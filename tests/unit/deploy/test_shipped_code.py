@@ -47,10 +47,11 @@ def own(files: dict[str, Path]) -> list[str]:
 
 def test_headgate_goes_along_with_what_is_beside_the_program(tmp_path: Path) -> None:
     """Modules and packages beside the script, also those not imported yet; no data, no caches."""
-    write(tmp_path, "main.py", "beside.py", "kit/__init__.py", "kit/deep/words.py", "kit/words.txt")
+    kit = ["kit/__init__.py", "kit/deep/words.py", "kit/words.txt"]
+    write(tmp_path, "main.py", "beside.py", *kit, "parts/late.py", "parts/late.csv")
     write(tmp_path, "kit/__pycache__/words.pyc", "kit/.git/x.py", "data/big.csv", "notes.txt")
     files = collect(loaded(tmp_path / "main.py"), installed_roots())
-    assert own(files) == ["beside.py", "kit/__init__.py", "kit/deep/words.py", "kit/words.txt", "main.py"]
+    assert own(files) == ["beside.py", *kit, "main.py", "parts/late.py"]
     assert {"headgate/__init__.py", "headgate/deploy/spark/worker_main.py", "headgate/py.typed"} <= set(files)
 
 

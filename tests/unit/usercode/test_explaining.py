@@ -7,6 +7,7 @@ import sysconfig
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,21 @@ def test_archives_are_unpacked_and_shown_under_their_own_names(job: Path, tmp_pa
     path = list(entries(job / "program.py", [wheel], [], scratch))
     (found,) = explain(["purelib"], path, UserCodeSettings()).modules
     assert found.file == str(wheel / "purelib" / "__init__.py")
+
+
+def test_whether_the_program_is_isolated_is_told(job: Path, tmp_path: Path) -> None:
+    """As `headgate run` would decide it, and for that reason."""
+    asked: dict[str, Any] = {"program": str(job / "program.py"), "modules": ["x"], "requirements": None}
+    plain = {**asked, "others": [], "settings": {"headgate.user-code.apart": "auto"}}
+    for name in ("plain", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "plain" / "program.py").touch()
+    alone = {**plain, "program": str(tmp_path / "plain" / "program.py")}
+    assert answer(alone)["isolated"] is None
+    assert "is true" in answer({**alone, "settings": {"headgate.user-code.apart": "true"}})["isolated"]
+    assert "brings packages" in answer({**alone, "others": [str(tmp_path / "other")]})["isolated"]
+    with pytest.raises(UsageError, match="can only be loaded isolated"):
+        answer({**alone, "others": ["/"], "settings": {"headgate.user-code.apart": "false"}})
 
 
 def test_what_is_not_there_is_refused(job: Path, tmp_path: Path) -> None:

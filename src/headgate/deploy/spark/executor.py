@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,19 +19,14 @@ from headgate.deploy.spark.shipped_code import ship
 from headgate.deploy.spark.slots import Need, holding, wait_for_slots
 from headgate.deploy.spark.staging import check_restorable, connectors_of, staged
 from headgate.deploy.spark.streams import check_streams, streams_ready
-from headgate.deploy.spark.user_code.jobs import jobs_of
-from headgate.deploy.spark.user_code.orders import ShippedCode, options_of
 from headgate.runtime.driver import GangContext, run_job
 from headgate.runtime.events import JobListener
 from headgate.runtime.network.sockets import Endpoint, parse_address
-from headgate.usercode.realm.context import pinned_to_framework
-from headgate.usercode.realm.process import is_installed
-from headgate.usercode.settings import UserCodeSettings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-_log = logging.getLogger("headgate.usercode")
+    from headgate.deploy.spark.user_code.orders import ShippedCode
 
 
 class SparkExecutor:
@@ -59,15 +53,14 @@ class SparkExecutor:
         available = wait_for_slots(context, need, come_s or 0.0)
         job, advertised = (job, None) if local else reachable(job, context.getConf())
         if not local and job.config.get(o.SHIP_CODE):
-            with pinned_to_framework():  # a program's own code travels by itself
-                ship(context)
+            _ship(context, job)
 
         def make_gang(gang: GangContext) -> SparkGang:
             if streams is not None:
                 streams.make_ready(gang.worker.job)
             if inputs is not None:
                 inputs.make_ready(gang.worker.job, gang.restored)
-            code = None if job.user_code is None else begun(context, job, gang.worker.job, scope)
+            code = _begun(context, job, gang.worker.job, scope)
             made = SparkGang(context, known_as(gang, advertised), job.name, hold, come_s, code)
             scope.callback(made.close)
             return made
@@ -93,16 +86,24 @@ class SparkExecutor:
         return listener_for(job.config, job.name, job.plan)
 
 
-def begun(context: SparkContext, job: JobSpec, job_id: str, scope: ExitStack) -> ShippedCode:
-    """Ship the job's own code; with the end of `scope` the job counts as over, and workers let go of it."""
-    assert job.user_code is not None
-    settings = UserCodeSettings.from_config(job.config)
-    jobs = jobs_of(context)
-    scope.callback(jobs.end, job_id)
-    shipped = jobs.begin(job_id, job.user_code.paths, options_of(settings, is_installed()))
-    for warning in (*settings.warnings, *shipped.warnings):
-        _log.warning("%s", warning)
-    return shipped
+def _ship(context: SparkContext, job: JobSpec) -> None:
+    """Headgate and the driver's modules; the code of an isolated program travels by itself."""
+    if job.user_code is None:
+        ship(context)
+        return
+    from headgate.usercode.realm.context import pinned_to_framework
+
+    with pinned_to_framework():
+        ship(context)
+
+
+def _begun(context: SparkContext, job: JobSpec, job_id: str, scope: ExitStack) -> ShippedCode | None:
+    """The code of an isolated program, on its way; None where the program is plain."""
+    if job.user_code is None:
+        return None
+    from headgate.deploy.spark.user_code.beginning import begun
+
+    return begun(context, job.config, job.user_code, job_id, scope)
 
 
 class Settings(Protocol):

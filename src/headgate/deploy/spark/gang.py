@@ -16,15 +16,13 @@ from headgate.common.durable import clock
 from headgate.common.errors import OperatingError
 from headgate.deploy.spark.reasons import shortened
 from headgate.deploy.spark.slots import Hold, await_return, task_slots
-from headgate.deploy.spark.user_code.environments import in_workers_of
-from headgate.deploy.spark.user_code.jobs import jobs_of
-from headgate.deploy.spark.user_code.orders import ShippedCode
-from headgate.deploy.spark.user_code.tasks import task_function
 from headgate.deploy.spark.worker_main import gang_body, gang_function
 from headgate.runtime.driver import GangContext
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
+
+    from headgate.deploy.spark.user_code.orders import ShippedCode
 
 POOL: Final = "headgate-gangs"
 """FAIR pool of the gangs; feeders and readers are in others, so that neither starves."""
@@ -49,7 +47,7 @@ class SparkGang:
         hold: the slots that the job has taken.
         executors_come_s: how long executors that were lost may take to be replaced; None in local mode,
             where workers are on the driver's machine.
-        code: the job's own, in a realm of each worker; None: among everything else.
+        code: of an isolated program; None: the program's modules are among everything else.
 
     Attributes:
         links: name -> address of Spark's pages about the gang, where it has any.
@@ -135,6 +133,6 @@ class SparkGang:
         rows = self._spark.parallelize(range(slots), slots).barrier()
         if self._code is None:
             return rows.mapPartitions(gang_function(worker, gang, several_hosts))
-        body = gang_body(worker, gang, several_hosts)
-        function = task_function(self._code, jobs_of(self._spark).live(), body)
-        return in_workers_of(rows.mapPartitions(function), self._code)
+        from headgate.deploy.spark.user_code.beginning import workers_with
+
+        return workers_with(self._code, rows, self._spark, gang_body(worker, gang, several_hosts))

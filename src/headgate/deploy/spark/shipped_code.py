@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.common.durable import sha256
 from headgate.common.errors import UsageError
 from headgate.common.options import SHIP_CODE
+from headgate.usercode.bundle.program import program_files
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -87,6 +88,11 @@ def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dic
     found = dict(_below(_HEADGATE))
     for top in _tops(modules, installed):
         found.update(_below(top) if top.is_dir() else [(top.name, top)])
+    script = getattr(modules.get("__main__"), "__file__", None)
+    if script is not None and not _is_installed(Path(script).resolve(), installed):
+        # Also what functions import only once they run.
+        folder = Path(script).resolve().parent
+        found.update((file.relative_to(folder).as_posix(), file) for file in program_files(folder, SIZE_MAX))
     size = sum(file.stat().st_size for file in found.values())
     if size > SIZE_MAX:
         largest = max(found.values(), key=lambda file: file.stat().st_size)
@@ -120,10 +126,6 @@ def _tops(modules: Mapping[str, ModuleType], installed: tuple[Path, ...]) -> set
     for name, module in list(modules.items()):
         if "." not in name and name != "__main__":
             found.update(path for path in _places(module) if not _is_installed(path, installed))
-    script = getattr(modules.get("__main__"), "__file__", None)
-    if script is not None and not _is_installed(Path(script).resolve(), installed):
-        # Also what functions import only once they run.
-        found.update(_beside(Path(script).resolve().parent))
     return found
 
 
@@ -133,12 +135,6 @@ def _places(module: ModuleType) -> Iterator[Path]:
     places = [getattr(module, "__file__", None)] if folders is None else list(folders)
     for place in places:
         if isinstance(place, str) and (path := Path(place).resolve()).exists():
-            yield path
-
-
-def _beside(folder: Path) -> Iterator[Path]:
-    for path in folder.iterdir():
-        if path.suffix == ".py" or (path / "__init__.py").is_file():
             yield path
 
 

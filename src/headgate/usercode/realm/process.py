@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from headgate.usercode import release
 from headgate.usercode.realm import context, interpreter
 from headgate.usercode.realm.dispatch import DispatchingList, ModuleTable
 from headgate.usercode.realm.imports import import_module_of_caller, import_of_framework
@@ -41,6 +42,7 @@ def install() -> None:
         interpreter.replace_import(import_of_framework)
         importlib.import_module = import_module_of_caller()
         interpreter.wrap_thread_start(_inheriting)
+        release.ask_for_owner(context.current)
         _installed = True
 
 

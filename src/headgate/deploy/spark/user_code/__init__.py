@@ -2,6 +2,7 @@
 
 On the driver::
 
+    beginning     a job of an isolated program begins: the only file here that others in `deploy/spark` call
     orders        what travels: plain values
     jobs          the jobs of one application that bring code: begun, live, over; bounds on what they share
     planning      where each package runs: with the framework's, in a layer, in workers of the job's own
@@ -17,5 +18,5 @@ In a worker::
     layers        packages that stay when their jobs are gone
     leftovers     what closed realms have left in memory, and the end of the process that it may mean
 
-No job uses it yet.
+Nothing here is loaded for programs that are not isolated.
 """

@@ -1,0 +1,56 @@
+"""A job of an isolated program begins on Spark: its code is shipped, and its gang opens it in the workers."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from headgate.common.config import Config
+from headgate.common.ports import BroughtCode
+from headgate.deploy.spark.user_code.environments import in_workers_of
+from headgate.deploy.spark.user_code.jobs import jobs_of
+from headgate.deploy.spark.user_code.orders import ShippedCode, options_of
+from headgate.deploy.spark.user_code.tasks import Body, task_function
+from headgate.usercode.realm.process import is_installed
+from headgate.usercode.settings import UserCodeSettings
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+    from pyspark.rdd import RDDBarrier
+
+_log = logging.getLogger("headgate.usercode")
+
+
+def begun(
+    context: SparkContext, config: Config, code: BroughtCode, job: str, scope: ExitStack
+) -> ShippedCode:
+    """Ship a job's own code; with the end of `scope` the job counts as over, and workers release it.
+
+    Args:
+        context: of the application.
+        config: of the job.
+        code: of the program, on the driver.
+        job: its id.
+        scope: ends with the job.
+    """
+    settings = UserCodeSettings.from_config(config)
+    jobs = jobs_of(context)
+    scope.callback(jobs.end, job)
+    shipped = jobs.begin(job, code.paths, options_of(settings, is_installed()))
+    for warning in (*settings.warnings, *shipped.warnings):
+        _log.warning("%s", warning)
+    return shipped
+
+
+def workers_with(code: ShippedCode, rows: RDDBarrier[int], context: SparkContext, body: Body) -> RDD[int]:
+    """The tasks of a gang: each opens the code and runs the body with it.
+
+    Args:
+        code: as shipped.
+        rows: one for each slot.
+        context: of the application.
+        body: of the framework.
+    """
+    function = task_function(code, jobs_of(context).live(), body)
+    return in_workers_of(rows.mapPartitions(function), code)

@@ -1,0 +1,127 @@
+"""Whether a program is isolated: whether its modules get a namespace of their own, or a process in its place.
+
+Most programs need none: in the plain interpreter they import the same copies. This file decides, before the
+program is loaded, and it is all of `usercode` that is loaded for a plain program on one machine. The table is
+in decision 0204.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import PathFinder, all_suffixes
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.common.config import Config
+from headgate.common.config_option import ConfigOption
+from headgate.common.errors import ConfigError
+from headgate.common.loader_options import (
+    USER_CODE_APART,
+    USER_CODE_PATH,
+    USER_CODE_REQUIREMENTS,
+    Isolation,
+)
+from headgate.common.search_path import framework_path
+
+FRAMEWORK_MODULES: Final = frozenset([
+    "cloudpickle", "confluent_kafka", "fastavro", "headgate", "kazoo", "msgspec", "numpy", "obstore",
+    "packaging", "pandas", "polars", "py4j", "pyarrow", "pyspark", "rich", "rocksdict", "starlette", "typer",
+    "typing_extensions", "uvicorn", "zstandard",
+])  # fmt: skip
+"""Packages that Headgate imports where they are installed: a program's module would be taken for them."""
+
+
+BROUGHT_BY: Final[tuple[ConfigOption[Any], ...]] = (USER_CODE_PATH, USER_CODE_REQUIREMENTS)
+
+
+def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
+    """Why a program is isolated; None where it is plain.
+
+    Args:
+        program: its file.
+        config: of the command line; what a program sets itself comes too late.
+        shared: whether this process has run, or runs, another program.
+
+    Raises:
+        ConfigError: it must not be isolated, and brings packages.
+    """
+    asked = config.get(USER_CODE_APART)
+    brings = [option.key for option in BROUGHT_BY if config.get(option)]
+    if asked is Isolation.NEVER:
+        if brings:
+            raise ConfigError(
+                f"{USER_CODE_APART.key} is false, and the program brings packages of its own "
+                f"({', '.join(brings)}), which can only be loaded isolated; leave one of them out"
+            )
+        return None
+    if asked is Isolation.ALWAYS:
+        return f"{USER_CODE_APART.key} is true"
+    if brings:
+        return f"it brings packages ({', '.join(brings)})"
+    if shared:
+        return "this process serves other programs, too"
+    taken = next(taken_names(program.resolve().parent), None)
+    return None if taken is None else f"{taken!r} beside it has the name of a module that others import"
+
+
+def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str]:
+    """The modules and packages of a program's folder whose names mean something without that folder, too.
+
+    Args:
+        folder: of the program.
+        path: where else is looked; by default this interpreter's own path.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> for name in ("job.py", "helpers.py", "json.py", "kazoo.py", "pyarrow/data.csv", "json/data.json"):
+        ...     (folder / name).parent.mkdir(exist_ok=True); (folder / name).touch()
+        >>> list(taken_names(folder))
+        ['json', 'kazoo', 'pyarrow']
+    """
+    folder, searched = folder.resolve(), framework_path() if path is None else path
+    elsewhere = [entry for entry in searched if not _is_same(entry, folder)]
+    for name, is_regular in sorted(_names(folder)):
+        if name in sys.stdlib_module_names:
+            is_taken = is_regular  # else the library's own comes first anyway
+        else:
+            is_taken = name in FRAMEWORK_MODULES or _is_loaded(name, folder) or _is_found(name, elsewhere)
+        if is_taken:
+            yield name
+
+
+def _names(folder: Path) -> set[tuple[str, bool]]:
+    """Names that Python can import from a folder, and whether there is more to each than a bare folder."""
+    found: dict[str, bool] = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name, suffix = entry.name, None
+            if entry.is_dir():
+                is_regular = os.path.isfile(f"{entry.path}/__init__.py")  # noqa: PTH113 - False for no access
+            else:
+                suffix = next((end for end in all_suffixes() if name.endswith(end)), None)
+                is_regular = suffix is not None
+                name = name.removesuffix(suffix or "")
+            if name.isidentifier() and (suffix is not None or entry.is_dir()):
+                found[name] = found.get(name, False) or is_regular
+    return {(name, is_regular) for name, is_regular in found.items() if not name.startswith("__")}
+
+
+def _is_same(entry: str, folder: Path) -> bool:
+    return Path(entry or ".").resolve() == folder
+
+
+def _is_loaded(name: str, folder: Path) -> bool:
+    module = sys.modules.get(name)
+    if module is None:
+        return False
+    file = getattr(module, "__file__", None)
+    return file is None or not Path(file).resolve().is_relative_to(folder)
+
+
+def _is_found(name: str, path: Sequence[str]) -> bool:
+    """Whether a module or a regular package of this name lies there; portions of a namespace add up."""
+    spec = PathFinder.find_spec(name, path)
+    return spec is not None and spec.origin is not None
