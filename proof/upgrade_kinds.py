@@ -16,6 +16,7 @@ def _typed(state: str, of: Any, model: Callable[[Any], Any] | None = None, kind:
         before = version.states[state]
         default = before[2] if not kind or kind == before[0] else None
         version.states[state] = (kind or before[0], of, default)
+        version.model.pop(state, None)
         if model is not None:
             version.model[state] = model
 
@@ -66,6 +67,24 @@ def _without(field: str) -> Callable[[Any], Any]:
 
 
 OLDER: Final = "execution.sinks.older-snapshot"
+CLAIM: Final = {"execution.state-recovery.claim-mode": "CLAIM"}
+
+
+def _both(*kinds: Kind) -> Kind:
+    def change(version: Version) -> None:
+        for kind in kinds:
+            kind(version)
+
+    return change
+
+
+def _older(choice: str) -> Kind:
+    return lambda version: version.config.update({OLDER: choice})
+
+
+def _claimed(version: Version) -> None:
+    version.config.update(CLAIM)
+
 
 KINDS: Final[dict[str, Kind]] = {
     "nothing": lambda _: None,
@@ -94,7 +113,8 @@ KINDS: Final[dict[str, Kind]] = {
     "state gone": _gone(),
     "state left behind": _gone(allow=True),
     "state new": _new("extra"),
-    "state with ttl": _new("late"),
+    "state with ttl": _both(_new("late"), _set(ttl={"late"})),
+    "time to live given": _set(ttl={"count", "seen"}),
     "state renamed": _renamed,
     "keys of another type": _set(key=int),
     "keys of any type": _set(key=Any),
@@ -102,6 +122,9 @@ KINDS: Final[dict[str, Kind]] = {
     "keyed uid": _uid("count"),
     "keyed uid left behind": _uid("count", allow=True),
     "source uid": _uid("in"),
+    "source is a collection": _set(source="collection"),
+    "source is files": _set(source="files"),
+    "one reader": _set(readers=1),
     "sink uid": _uid("out"),
     "operator uid": _uid("wait"),
     "map inserted": _set(upper=True),
@@ -115,8 +138,7 @@ KINDS: Final[dict[str, Kind]] = {
     "operator list gone": _set(keeps_list=False),
     "parallelism 1": _set(parallelism=1),
     "parallelism 3": _set(parallelism=3),
-    "more subtasks than groups": lambda version: (
-        version.config.update({"pipeline.max-parallelism": None}), setattr(version, "parallelism", 17)),
+    "more subtasks than groups": _both(_config(pipeline_max__parallelism=None), _set(parallelism=17)),
     "other key groups": _config(pipeline_max__parallelism=32),
     "fewer key groups": _config(pipeline_max__parallelism=8),
     "key groups not named": _config(pipeline_max__parallelism=None),
@@ -124,15 +146,23 @@ KINDS: Final[dict[str, Kind]] = {
     "on the heap": _config(state_backend_type="hashmap"),
     "sink elsewhere": _set(place="elsewhere"),
     "sink rolls": _set(sink={"roll_bytes": 200}),
-    "committed since": _set(committed=True),
-    "committed, taken back": lambda version: (
-        setattr(version, "committed", True), version.config.update({OLDER: "take-back"})),
-    "committed, new line": lambda version: (
-        setattr(version, "committed", True), version.config.update({OLDER: "new-lineage"})),
+    "committed since": _set(first={}),
+    "committed, taken back": _both(_set(first={}), _older("take-back")),
+    "committed, new line": _both(_set(first={}), _older("new-lineage")),
     "shorter buffers": _config(execution_buffer__timeout="1ms"),
-    "unaligned": lambda version: version.config.update({"execution.checkpointing.unaligned.enabled": True}),
-    "claimed": lambda version: version.config.update({"execution.state-recovery.claim-mode": "CLAIM"}),
-    "claimed without checkpoints": lambda version: (
-        setattr(version, "checkpoints", False),
-        version.config.update({"execution.state-recovery.claim-mode": "CLAIM"})),
+    "unaligned": _config(execution_checkpointing_unaligned_enabled=True),
+    "aligned": _config(execution_checkpointing_unaligned_enabled=None),
+    "with a changelog": _config(state_changelog_enabled=True),
+    "without a changelog": _config(state_changelog_enabled=None),
+    "whole checkpoints": _config(execution_checkpointing_incremental=None),
+    "claimed": _claimed,
+    "claimed from elsewhere": _both(_claimed, _set(storage="elsewhere")),
+    "claimed without checkpoints": _both(_claimed, _set(checkpoints=False)),
+    "claimed by another before": _both(_set(first=CLAIM), _older("take-back")),
+    "older": _set(older=True),
+    "older, taken back": _both(_set(older=True), _older("take-back")),
+    "older, new line": _both(_set(older=True), _older("new-lineage")),
+    "older, claimed": _both(_set(older=True), _older("take-back"), _claimed),
+    "sink in another format": _set(parquet=True),
+    "sink refuses what exists": _set(sink={"if_exists": "refuse"}),
 }  # fmt: skip

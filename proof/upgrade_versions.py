@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +16,6 @@ from headgate.testing.mini_cluster import MiniCluster
 
 STOP = 12
 WORDS = [[f"w{(n + 3 * split) % 7}" for n in range(24)] for split in range(2)]
-BEFORE = [word for split in WORDS for word in split[:STOP]]
-AFTER = [word for split in WORDS for word in split[STOP:]]
 LATER = 1_000_000
 """Event time of every key's timer: behind all input."""
 
@@ -101,7 +101,7 @@ class Gate(hg.Source[str]):
         return _GateEnumerator(list(range(len(WORDS))) if restored is None else restored)
 
     def create_reader(self, context: hg.SourceReaderContext) -> hg.SourceReader[str]:
-        return _GateReader(Gate.limits[self.name])
+        return _GateReader(self.name)
 
 
 class _GateEnumerator(hg.SplitEnumerator):
@@ -116,9 +116,9 @@ class _GateEnumerator(hg.SplitEnumerator):
 
 
 class _GateReader(hg.SourceReader[str]):
-    def __init__(self, limit: int) -> None:
+    def __init__(self, name: str) -> None:
         self.bad_records = []
-        self.limit, self.splits, self.final = limit, [], False
+        self.name, self.splits, self.final = name, [], False
 
     def add_splits(self, splits: Sequence[hg.Split]) -> None:
         self.splits += [[split.id, split.position or 0] for split in splits]
@@ -129,7 +129,7 @@ class _GateReader(hg.SourceReader[str]):
     def poll(self, max_records: int) -> Any:
         for split in list(self.splits):
             words = WORDS[int(split[0])]
-            stop = min(len(words), self.limit)
+            stop = min(len(words), Gate.limits[self.name])
             if split[1] < stop:
                 found, split[1] = words[split[1] : stop], stop
                 if stop == len(words):
@@ -150,6 +150,12 @@ class Version:
         states: name -> kind, type and default of a keyed state.
         model: state -> what becomes of a stored value that the new version reads.
         fresh: states that begin empty.
+        ttl: states with a time to live.
+        source: "gate", or another source that gives the same words.
+        readers: the parallelism of the source; None: that of the program.
+        slow_s: what the first version takes for a record.
+        older: whether it begins from the older of two snapshots.
+        first: settings of another job that has gone on from the snapshot before; None: there was none.
     """
 
     states: dict[str, tuple[str, Any, Any]] = field(
@@ -163,6 +169,7 @@ class Version:
     )
     model: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
     fresh: set[str] = field(default_factory=set)
+    ttl: set[str] = field(default_factory=set)
     key: Any = str
     list_type: Any = int
     list_mode: str = "split"
@@ -178,7 +185,13 @@ class Version:
     checkpoints: bool = True
     sink: dict[str, Any] = field(default_factory=dict)
     place: str = "out"
-    committed: bool = False
+    source: str = "gate"
+    readers: int | None = None
+    parquet: bool = False
+    storage: str = "checkpoints"
+    older: bool = False
+    first: dict[str, Any] | None = None
+    slow_s: float = 0.0
     allow: bool = False
 
     @property
@@ -222,6 +235,7 @@ def counting(version: Version, old: bool) -> Any:
     def process(self: Any, record: str, ctx: Any) -> Iterator[Any]:
         yield {"key": record, "states": {name: shown(self, name) for name in version.states}}
         if old:
+            time.sleep(version.slow_s)
             self.count.value += 1
             n = int(self.count.value)
             self.stats.value = Stats(record, n)
@@ -237,7 +251,7 @@ def counting(version: Version, old: bool) -> Any:
         annotations = {}
         for name, (kind, of, default) in version.states.items():
             annotations[name] = kinds[kind][of]
-            ttl = {"ttl": hg.StateTtl("1h")} if name == "late" else {}
+            ttl = {"ttl": hg.StateTtl("1h")} if name in version.ttl else {}
             namespace[name] = makers[kind](default=default, **ttl) if kind == "value" else makers[kind](**ttl)
         namespace |= {"__annotations__": annotations, "process": process, "on_timer": on_timer}
         namespace["__module__"] = __name__
@@ -274,6 +288,19 @@ class Behind(hg.KeyedProcessFunction[str, Any, Any]):
         yield record
 
 
+def _source(env: hg.Environment, version: Version, folder: Path) -> Any:
+    uid, words = version.uids["in"], [word for split in WORDS for word in split]
+    if version.source == "collection":
+        return env.from_collection(words, uid=uid)
+    if version.source == "files":
+        file = folder / "words.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f'{{"word": "{word}"}}\n' for word in words), encoding="utf-8")
+        return env.read_json(str(file), uid=uid).map(lambda record: record["word"])
+    read = env.from_source(Gate(str(folder)), uid=uid)
+    return read if version.readers is None else read.set_parallelism(version.readers)
+
+
 def program(version: Version, folder: Path, old: bool = False) -> hg.Environment:
     """The version as a program that writes below a folder."""
     config = {
@@ -288,10 +315,10 @@ def program(version: Version, folder: Path, old: bool = False) -> hg.Environment
     env = hg.Environment(parallelism=version.parallelism, executor=MiniCluster(), config=given)
     if version.checkpoints:
         env.checkpoints(every="1h", mode=given.get("execution.checkpointing.mode", hg.EXACTLY_ONCE),
-                        storage=str(folder / "checkpoints"))  # fmt: skip
+                        storage=str(folder / version.storage))  # fmt: skip
     uids = version.uids
     Gate.limits[str(folder)] = STOP if old else len(WORDS[0])
-    words: Any = env.from_source(Gate(str(folder)), uid=uids["in"]).with_event_time(lambda _: 5)
+    words = _source(env, version, folder).with_event_time(lambda _: 5)
     if version.waits:
         words = words.process(waiting(version), uid=uids["wait"])
     if version.upper:
@@ -302,7 +329,11 @@ def program(version: Version, folder: Path, old: bool = False) -> hg.Environment
         words = words.key_by(lambda _: "all").process(Behind(), uid="behind")
     if version.second_sink:
         words.write_json(str(folder / "second"), uid="second")
-    words.write_json(str(folder / version.place), uid=uids["out"], **version.sink)
+    place, uid = str(folder / version.place), uids["out"]
+    if version.parquet:
+        words.map(lambda record: {"line": json.dumps(record)}).write_parquet(place, uid=uid, **version.sink)
+    else:
+        words.write_json(place, uid=uid, **version.sink)
     return env
 
 
@@ -324,10 +355,29 @@ def picture(version: Version, word: str, n: int) -> dict[str, Any]:
     return {"key": word, "states": states}
 
 
-def expected(version: Version) -> Counter[str]:
-    """What a version must write behind the savepoint, as a bag of lines."""
-    counts = Counter(BEFORE)
-    words = [*BEFORE, *AFTER] if version.again else AFTER
+def shown(words: Sequence[str]) -> Counter[str]:
+    """What the first version shows of words, from the first one on."""
+    base, seen, lines = Version(), Counter[str](), []
+    for word in words:
+        lines.append(picture(base, word, seen[word]))
+        seen[word] += 1
+    return bag(lines)
+
+
+def expected(version: Version, before: Sequence[str], flying: Sequence[str] = ()) -> Counter[str]:
+    """What a version must write behind a snapshot, as a bag of lines.
+
+    Args:
+        version: that goes on.
+        before: what the snapshot knows of.
+        flying: the records in flight that it holds.
+    """
+    counts, whole = Counter(before), Counter(word for split in WORDS for word in split)
+    words = [*(whole if version.again else whole - counts).elements()]
+    if version.again:
+        words += flying
+    elif version.lost:
+        words = [*(Counter(words) - Counter(flying)).elements()]
     if not version.keyed:
         return bag(words)
     lines = [picture(version, word, 0 if version.lost else counts[word]) for word in words]

@@ -1,8 +1,8 @@
 """Upgrades, judged and restored: python -m proof.upgrades [--pairs N] [--seed N] [--record FOLDER].
 
-Real savepoints of one program are restored by changed versions of it, one or two changes at a time, chosen
-by the seed. Before each restore `check-upgrade` judges; both must agree, but for a strict list. What the
-restored version writes, timers included, must be what a model of the state says.
+Real savepoints and retained checkpoints of one program are restored by changed versions of it, one or two
+changes at a time, chosen by the seed. Before each restore `check-upgrade` judges; both must agree, but for a
+strict list. What the restored version writes, timers included, must be what a model of the state says.
 """
 
 from __future__ import annotations
@@ -21,19 +21,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import HeadgateError
 from headgate.offline import judging
 from proof.record import FOLDER, commit
 from proof.upgrade_kinds import KINDS, OLDER
-from proof.upgrade_versions import BEFORE, Version, bag, expected, picture, program
-
-BASES: Final = [(backend, form) for backend in ("hashmap", "rocksdb") for form in ("canonical", "native")]
+from proof.upgrade_points import BASES, Base, Point, Taken, copied, lines_in, settings_of, take
+from proof.upgrade_versions import Version, bag, expected, program, shown
 
 EXPECTED: Final[dict[tuple[str, str, str], str]] = {}
-"""(backend, form of the savepoint, kind) of pairs whose verdict is known to be wrong, with the reason. A pair
-on it that agrees is a failure, like one that disagrees and is not on it."""
+"""(backend, form of what was stored, kind) of pairs whose verdict is known to be wrong, with the reason. A
+pair on it that agrees is a failure, like one that disagrees and is not on it."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +40,17 @@ class Pair:
 
     Attributes:
         number: of the pair.
-        base: backend and form of the savepoint.
+        base: backend and form of what it begins from.
         kinds: names of the changes.
     """
 
     number: int
-    base: tuple[str, str]
+    base: Base
     kinds: tuple[str, ...]
 
     def version(self) -> Version | None:
         """The changed program; None where the changes cannot be made together."""
-        version = Version()
-        version.config["state.backend.type"] = self.base[0]
+        version = Version(config=settings_of(self.base))
         try:
             for kind in self.kinds:
                 KINDS[kind](version)
@@ -89,14 +86,21 @@ class Outcome:
 
 
 def pairs(count: int, seed: int) -> Iterator[Pair]:
-    """So many pairs; each kind comes equally often as the first change, in shuffled rounds."""
+    """So many pairs; each kind comes equally often as the first change, in shuffled rounds.
+
+    A second change is one of those that came least often until then.
+    """
     chance, names, made = random.Random(seed), list(KINDS), 0
+    came = dict.fromkeys(names, 0)
     while True:
         for first in chance.sample(names, len(names)):
-            kinds = (first,) if chance.random() < 0.6 else (first, chance.choice(names))
+            second = min(names, key=lambda name: (came[name], chance.random()))
+            kinds = (first,) if chance.random() < 0.6 else (first, second)
             pair = Pair(made, chance.choice(BASES), kinds)
             if len({*kinds}) != len(kinds) or pair.version() is None:
                 pair = Pair(made, pair.base, kinds[:1])
+            for kind in pair.kinds:
+                came[kind] += 1
             yield pair
             made += 1
             if made == count:
@@ -104,56 +108,44 @@ def pairs(count: int, seed: int) -> Iterator[Pair]:
 
 
 class Upgrades:
-    """Makes the savepoints once, and carries out pairs over them.
+    """Makes the snapshots when they are asked for, and carries out pairs over them.
 
     Args:
         root: folder for everything.
     """
 
     def __init__(self, root: Path) -> None:
-        self._root = root
-        self._savepoints = {base: self._savepoint(base) for base in BASES}
+        self._root = root.resolve()
+        self._taken: dict[Base, Taken] = {}
 
-    def _savepoint(self, base: tuple[str, str]) -> Path:
-        """A savepoint of the first version, all of its output prepared and none committed."""
-        folder = self._root / "-".join(base)
-        version = Version()
-        version.config["state.backend.type"] = base[0]
-        with program(version, folder, old=True).execute_async("words") as handle:
-            until = time.monotonic() + 60
-            while _counted(handle) < len(BEFORE):
-                assert time.monotonic() < until, "the first version has not read its input"
-                time.sleep(0.01)
-            uri = handle.savepoint(str(folder / "savepoints"), format=base[1])
-            handle.cancel()
-        return Path(uri.removeprefix("file://"))
+    def taken(self, base: Base) -> Taken:
+        """The snapshots of the first version."""
+        if base not in self._taken:
+            self._taken[base] = take(base, self._root / "-".join(base).replace(" ", "-"))
+        return self._taken[base]
 
     def prepared(self, pair: Pair) -> tuple[Path, Path]:
-        """A folder of the pair's own, and the savepoint in it."""
-        folder = self._root / f"pair-{pair.number}"
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self._root / "-".join(pair.base) / "out", folder / "out")
-        shutil.copytree(self._savepoints[pair.base], folder / "savepoint")
-        version = pair.version()
+        """A folder of the pair's own, and the snapshot in it."""
+        folder, version, taken = self._root / f"pair-{pair.number}", pair.version(), self.taken(pair.base)
         assert version is not None
-        if version.committed:
-            base = Version()
-            base.config["state.backend.type"] = pair.base[0]
-            program(base, folder).execute("words", str(folder / "savepoint"))
-        return folder, folder / "savepoint"
+        copied(taken, folder)
+        if version.first is not None:
+            before = Version(config=settings_of(pair.base) | version.first)
+            program(before, folder).execute("words", str(folder / taken.newest.place))
+        return folder, folder / _begun_from(version, taken).place
 
-    def judged(self, pair: Pair, folder: Path, savepoint: Path) -> tuple[bool, str]:
+    def judged(self, pair: Pair, folder: Path, snapshot: Path) -> tuple[bool, str]:
         """Whether the judge calls the pair restorable, and its words."""
         version = pair.version()
         assert version is not None
         try:
             env = program(version, folder)
             plan = env.plan("words")
-            disk, metadata = open_checkpoint(str(savepoint))
+            disk, metadata = open_checkpoint(str(snapshot))
             config = env._settings
             allow = config.get(judging.IGNORE_UNCLAIMED_STATE)
             judge = judging.Judgement(disk, metadata, env.program.nodes(), plan, allow, config)
-            report = judge.report(str(savepoint), "words")
+            report = judge.report(str(snapshot), "words")
         except HeadgateError as error:
             return False, f"{type(error).__name__}: {error}"
         items = [f"{i.part} {i.name}: {i.verdict} ({i.why})" for o in report.operators for i in o.items]
@@ -161,46 +153,36 @@ class Upgrades:
 
     def carry_out(self, pair: Pair) -> Outcome:
         """Judge, restore, compare."""
-        folder, savepoint = self.prepared(pair)
-        verdict, told = self.judged(pair, folder, savepoint)
+        folder, snapshot = self.prepared(pair)
+        verdict, told = self.judged(pair, folder, snapshot)
         version = pair.version()
         assert version is not None
         outcome = Outcome(pair, verdict, told, restored=True)
         try:
-            program(version, folder).execute("words", str(savepoint))
+            program(version, folder).execute("words", str(snapshot))
         except HeadgateError as error:
             outcome.restored, outcome.said = False, f"{type(error).__name__}: {error}"
         else:
-            outcome.wrong = _compared(version, folder)
+            outcome.wrong = _compared(version, folder, self.taken(pair.base))
         shutil.rmtree(folder, ignore_errors=True)
         return outcome
 
 
-def _counted(handle: hg.JobHandle) -> int:
-    try:
-        vertices = handle.status().vertices
-    except HeadgateError:
-        return 0
-    return sum(vertex.records_in for vertex in vertices if "count" in vertex.uids)
+def _begun_from(version: Version, taken: Taken) -> Point:
+    return taken.older if version.older else taken.newest
 
 
-def _compared(version: Version, folder: Path) -> str:
+def _compared(version: Version, folder: Path, taken: Taken) -> str:
     """What the whole output lacks or has too many, in words."""
-    lines = [
-        json.loads(line)
-        for file in sorted((folder / version.place).glob("*.jsonl"))
-        for line in file.read_text().splitlines()
-    ]
-    base = Version()
-    seen: Counter[str] = Counter()
-    before = []
-    for word in BEFORE:
-        before.append(picture(base, word, seen[word]))
-        seen[word] += 1
-    wanted = (Counter() if version.unpublished else bag(before)) + expected(version)
-    if version.committed and version.config.get(OLDER) == "new-lineage":
-        wanted += expected(base)
-    found = bag(lines)
+    point = _begun_from(version, taken)
+    published = shown(taken.published)
+    if version.first is not None:
+        newest = taken.newest
+        published = shown(newest.before) + expected(Version(), newest.before, newest.flying)
+    held = Counter[str]() if version.unpublished else shown(point.before)
+    kept = held if version.config.get(OLDER) == "take-back" else published | held
+    wanted = kept + expected(version, point.before, point.flying)
+    found = bag(lines_in(folder / version.place))
     if found == wanted:
         return ""
     missing, more = wanted - found, found - wanted

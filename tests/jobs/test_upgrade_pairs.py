@@ -1,4 +1,4 @@
-"""The verdict of check-upgrade is what the restore does, for generated upgrades over real savepoints."""
+"""The verdict of check-upgrade is what the restore does, for generated upgrades over real snapshots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BASE = ("hashmap", "canonical")
 
 @pytest.fixture(scope="module")
 def upgrades(tmp_path_factory: pytest.TempPathFactory) -> Upgrades:
-    """The shared savepoints."""
+    """The shared snapshots."""
     return Upgrades(tmp_path_factory.mktemp("upgrades"))
 
 
@@ -41,9 +41,9 @@ def test_a_planted_wrong_verdict_is_found(upgrades: Upgrades, plant: Plant) -> N
     """Without it the pair agrees, and with it the same pair disagrees."""
     pair = Pair(100_000 + PLANTS.index(plant), BASE, (plant.kind,))
     assert surprises([upgrades.carry_out(pair)]) == []
-    folder, savepoint = upgrades.prepared(pair)
+    folder, snapshot = upgrades.prepared(pair)
     with plant.planted():
-        judged = upgrades.judged(pair, folder, savepoint)
+        judged = upgrades.judged(pair, folder, snapshot)
     true = upgrades.carry_out(pair)
     assert surprises([Outcome(pair, *judged, true.restored, true.said, true.wrong)])
 
