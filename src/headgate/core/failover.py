@@ -119,16 +119,6 @@ class ExponentialDelay:
 RestartSpec: TypeAlias = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 
-def default_restart(checkpointing: bool) -> RestartSpec:
-    """What applies when the configuration names no strategy.
-
-    Example:
-        >>> default_restart(checkpointing=True).max_ms, default_restart(checkpointing=False)
-        (60000, NoRestart())
-    """
-    return ExponentialDelay() if checkpointing else NoRestart()
-
-
 def restart_strategy(spec: RestartSpec, uniform: Uniform) -> RestartStrategy:
     """The live strategy of a description.
 
@@ -236,7 +226,7 @@ class _ExponentialDelayStrategy(RestartStrategy):
     def _with_jitter(self, backoff_ms: float) -> int:
         spread = backoff_ms * self._spec.jitter
         varied = self._uniform(backoff_ms - spread, backoff_ms + spread) if spread else backoff_ms
-        return int(max(self._spec.initial_ms, min(varied, self._spec.max_ms)))
+        return int(min(varied, self._spec.max_ms))
 
 
 def _refused(option: str, got: object, expected: str) -> ConfigError:

@@ -61,6 +61,7 @@ class Attempts:
         planned: what runs; may be replaced between two attempts.
         point: where the present attempt began, or the next one begins.
         queries: about live state.
+        replanned: whether the plan is another one than the present attempt was deployed with.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Attempts:
         self.queries = StateQueries(planned.plan)
         self._job, self._roster, self._storage, self._marker = job, roster, storage, marker
         self.sources = Enumerators.none()
+        self.replanned = False
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -97,6 +99,7 @@ class Attempts:
     def replan(self, planned: PlannedJob) -> None:
         """The next attempt runs another plan."""
         self.planned, self.queries = planned, StateQueries(planned.plan)
+        self.replanned = True
 
     def begin(self) -> None:
         """A new attempt: its enumerators are made.
@@ -105,6 +108,7 @@ class Attempts:
             Exception: whatever a source's enumerator raises.
         """
         self.number += 1
+        self.replanned = False
         restored = {} if self.point is None else self.point.checkpoint.enumerators
         self.sources = Enumerators.of(self.plan, restored, self._job, self.number)
 

@@ -47,6 +47,9 @@ class JobListener:
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         """An attempt failed; None means that there will be no other."""
 
+    def reverted(self, attempt: int, error: HeadgateError) -> None:
+        """The new plan of a rescale does not run: the next attempt runs the old one, which is no restart."""
+
     def repeats(self, failure: RepeatingFailure) -> None:
         """The failure that is about to be told has come again and again."""
 

@@ -99,9 +99,12 @@ class GangKeeper:
         return True
 
     def expect(self, within_ms: int) -> None:
-        """The gang was asked for something; :attr:`overdue` tells when it took too long."""
-        self._cancelled = False
-        self._deadline_ms = self._clock.monotonic_ms() + within_ms
+        """The gang was asked for something; :attr:`overdue` tells when it took too long.
+
+        A cancelled gang can be asked for nothing more: the time it was given stays.
+        """
+        if not self._cancelled:
+            self._deadline_ms = self._clock.monotonic_ms() + within_ms
 
     @property
     def overdue(self) -> bool:
@@ -109,9 +112,9 @@ class GangKeeper:
         return self.alive and self._clock.monotonic_ms() >= self._deadline_ms
 
     def force_out(self) -> bool:
-        """End the gang by force; True when it was already, in vain, and must count as fenced."""
-        if self._cancelled and self.overdue:
-            return True
+        """Cancel the gang, once; True when that was done long ago, in vain, and it must count as fenced."""
+        if self._cancelled:
+            return self.overdue
         self.expect(GANG_EXIT_MS)
         self.roster.broken = self._cancelled = True
         self._forget_all()

@@ -79,6 +79,7 @@ class JobMaster:
         self.last_failure: str | None = None
         self._handed_over = False
         self.restarts, self._life = 0, job_machine(job)
+        self._after_failure = False  # whether the next attempt follows a failure, or a wish
         self._gang = GangKeeper(ports.gang, ports.clock, plan.slots, settings.heartbeat_timeout_ms)
         self._roster = self._gang.roster
         planned = PlannedJob.of(plan, program, ports.code)
@@ -149,9 +150,11 @@ class JobMaster:
         if self.state.terminal or self.state is JobState.FINISHING:
             return
         self._handed_over = handed_over and self.ports.require_leadership is not None
+        leaving = self.state.ending
         self._life.move(JobEvent.CANCEL)
-        self._end_attempt()
-        self._leave()
+        if not leaving:  # else all is under way, and the workers' time to leave does not begin anew
+            self._end_attempt()
+            self._leave()
 
     def message(self, link: Link, message: Any) -> None:
         """A worker said something."""
@@ -178,9 +181,9 @@ class JobMaster:
         if slot is None:
             return
         member, told = self._roster.get(slot), f"its control connection ended ({reason})"
-        expected = self._roster.broken and self.state.between_attempts  # it goes as the whole gang does
+        expected = self._leaves_with_its_gang
         self._gang.lose(slot)
-        if expected or self.state.ending or self.state is JobState.RESCALING:
+        if expected:
             remains_left(member)
             return
         self._deaths.suspect(slot, member, told)
@@ -301,25 +304,30 @@ class JobMaster:
         member = self._roster.get(slot)
         if not self._gang.beat(slot, link, beat) or member is None:
             return
-        if beat.attempt == self.attempt and self.state is not JobState.RESCALING:
+        if beat.attempt == self.attempt and not self._attempts.replanned:
             member.standstills, member.rss_bytes = beat.standstills, beat.rss_bytes
         self._count(slot, beat.attempt, beat.counters)
 
     def _count(self, slot: int, attempt: int, counters: Sequence[m.Counters]) -> None:
         member = self._roster.get(slot)
-        if member is None or attempt != self.attempt or self.state is JobState.RESCALING:
+        if member is None or attempt != self.attempt or self._attempts.replanned:
             return  # the totals of an old plan's subtasks are not those of the new one's
         member.note_counters(counters)
         self.ports.listener.progress(self.counters())
 
     def _lapsed(self, slot: int) -> None:
-        member = self._roster.get(slot)
+        member, expected = self._roster.get(slot), self._leaves_with_its_gang
         self._gang.lose(slot)
-        if not self.state.ending and self.state is not JobState.RESCALING:
+        if not expected:
             self._lost(self._deaths.lapsed(slot, member, self.settings.heartbeat_timeout_ms))
 
+    @property
+    def _leaves_with_its_gang(self) -> bool:
+        """Whether a worker that goes now does as the whole gang does, which was asked to, or is given up."""
+        return self.state.ending or (self._roster.broken and self.state.between_attempts)
+
     def _died(self) -> None:
-        if self.state.ending or self.state is JobState.RESCALING:
+        if self.state.ending:
             self._deaths.forget()
         else:
             self._lost(self._deaths.told())
@@ -347,7 +355,7 @@ class JobMaster:
 
     def resume(self, event: JobEvent) -> None:
         """Everything is at rest: begin the next attempt, in the living gang or in a new one."""
-        self.restarts += self.state is JobState.RECOVERING
+        self.restarts += self._after_failure
         self._life.move(event)
         if event is JobEvent.REDEPLOY:
             self._deploy()
@@ -390,6 +398,7 @@ class JobMaster:
             self.checkpoints.request_final()
 
     def _end_attempt(self) -> None:
+        self._said.forget_suspicion()
         self.checkpoints.suspend()
         for error in self._attempts.end():
             self.ports.listener.note(f"closing a source failed: {error}")
@@ -400,12 +409,12 @@ class JobMaster:
         """The attempt cannot go on; restart if that may help and the strategy allows."""
         if self.state.terminal or self.state.ending:
             return
-        self._said.forget_suspicion()
         cause = _as_ours(error)
         if self._rescaling.adopted and not self.state.between_attempts:
             # The old plan ran: that the new one does not is no failure of the job.
             self._rescaling.put_back(cause)
-            self._begin_recovery(cause, 0)
+            self.ports.listener.reverted(self.attempt, cause)
+            self._begin_recovery(cause, 0, after_failure=False)
         elif not restart_may_help(cause) and self._rescaling.abandoned != self.attempt:
             self._give_up(cause)
         elif self.state.between_attempts:
@@ -414,7 +423,8 @@ class JobMaster:
             decision = self._strategy.on_failure(self.ports.clock.monotonic_ms())
             ends = self._same.on_failure(fingerprint_of(cause)) and self._ends_for_being_the_same()
             if decision.can_restart and not ends:
-                self._begin_recovery(cause, decision.delay_ms)
+                self.ports.listener.failed(self.attempt, cause, decision.delay_ms)
+                self._begin_recovery(cause, decision.delay_ms, after_failure=True)
             else:
                 self._give_up(cause)
 
@@ -431,11 +441,10 @@ class JobMaster:
             self.ports.listener.repeats(repeating)
         return self.settings.same_failure is SameFailureAction.FAIL
 
-    def _begin_recovery(self, cause: HeadgateError, delay_ms: int) -> None:
+    def _begin_recovery(self, cause: HeadgateError, delay_ms: int, after_failure: bool) -> None:
         self._life.move(JobEvent.FAIL)
-        self.last_failure = str(cause)
+        self.last_failure, self._after_failure = str(cause), after_failure
         self._recovery.schedule(delay_ms)
-        self.ports.listener.failed(self.attempt, cause, delay_ms)
         self._end_attempt()
         self._recovery.stop_subtasks()
 
@@ -446,7 +455,7 @@ class JobMaster:
             self.attempt_failed(error)
             return
         cause = _as_ours(error)
-        if self.state is JobState.RESCALING:
+        if self._rescaling.adopted:
             self._rescaling.put_back(cause)
             self._life.move(JobEvent.FAIL)
         decision = self._strategy.on_failure(self.ports.clock.monotonic_ms())
@@ -454,6 +463,7 @@ class JobMaster:
             self._give_up(cause)
             return
         self.ports.listener.note(f"recovery failed and is tried again in {decision.delay_ms} ms: {error}")
+        self._after_failure = True
         self._recovery.schedule(decision.delay_ms)
 
     def fenced(self, error: FencedError) -> None:
@@ -469,6 +479,7 @@ class JobMaster:
         if self.state is not JobState.RECOVERING:
             # From where not all subtasks run it is a restart like any other.
             self._life.move(JobEvent.RESCALE if self.state is JobState.RUNNING else JobEvent.FAIL)
+            self._after_failure = False
             self._end_attempt()
         self._recovery.make_room(planned)
         self._recovery.adopt(planned)

@@ -106,13 +106,22 @@ class Narrator(JobListener):
         """See :class:`JobListener`."""
         self.status.failed(error, restart_in_ms is not None)
         if restart_in_ms is not None:
-            self._tell(
-                "restarting",
-                attempt=attempt,
-                restart_in_ms=restart_in_ms,
-                restarts=self.status.restarts,
-                error=error_facts(error),
-            )
+            self.status.restarts += 1
+            self._restarting(attempt, error, restart_in_ms)
+
+    def reverted(self, attempt: int, error: HeadgateError) -> None:
+        """See :class:`JobListener`."""
+        self.status.failed(error, True)
+        self._restarting(attempt, error, 0)
+
+    def _restarting(self, attempt: int, error: HeadgateError, restart_in_ms: int) -> None:
+        self._tell(
+            "restarting",
+            attempt=attempt,
+            restart_in_ms=restart_in_ms,
+            restarts=self.status.restarts,
+            error=error_facts(error),
+        )
 
     def repeats(self, failure: RepeatingFailure) -> None:
         """See :class:`JobListener`."""

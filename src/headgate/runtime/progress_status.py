@@ -117,11 +117,10 @@ class JobStatus:
         self.checkpoint = checkpoint
         self.checkpoints += 1
 
-    def failed(self, error: HeadgateError, restarts: bool) -> None:
-        """The attempt failed."""
-        self.error, self.state = error, "restarting" if restarts else "failing"
+    def failed(self, error: HeadgateError, another: bool) -> None:
+        """The attempt failed; `another` says whether one follows."""
+        self.error, self.state = error, "restarting" if another else "failing"
         self._rate = None
-        self.restarts += restarts
 
 
 def error_facts(error: BaseException) -> dict[str, Any]:

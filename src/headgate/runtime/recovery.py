@@ -64,7 +64,7 @@ class Recovery:
         self._checkpoints, self._clock, self._listener = checkpoints, ports.clock, ports.listener
         self._redeploy_timeout_ms = redeploy_timeout_ms
         self._initial = attempts.point
-        self._restart_at = 0
+        self._restart_at: int | None = None
         self._recommitting = False
 
     # -- ending an attempt -----------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Recovery:
         """Go on as soon as nothing of the last attempt is left and the pause is over."""
         if not self._host.state.between_attempts or self._recommitting or not self._checkpoints.quiet:
             return
-        if self._clock.monotonic_ms() < self._restart_at:
+        if self._restart_at is not None and self._clock.monotonic_ms() < self._restart_at:
             return
         if self._gang.redeployable:
             self._recover(JobEvent.REDEPLOY)
@@ -151,12 +151,13 @@ class Recovery:
 
     def tick(self) -> None:
         """Time passed between two attempts."""
+        if self._restart_at is not None and self._clock.monotonic_ms() >= self._restart_at:
+            # What follows waits for news, not for time; to wake up for it would be to wake up all the time.
+            self._restart_at = None
         if self._gang.overdue and not self._gang.redeployable:
             self.force_gang_out()
         self.try_restart()
 
     def wakeups(self) -> list[int | None]:
         """When :meth:`tick` has something to do."""
-        # What is past waits for news, not for time; to wake up for it would be to wake up all the time.
-        pause = self._restart_at if self._restart_at >= self._clock.monotonic_ms() else None
-        return [pause, None if self._gang.redeployable else self._gang.deadline()]
+        return [self._restart_at, None if self._gang.redeployable else self._gang.deadline()]

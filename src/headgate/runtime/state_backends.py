@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.api.state import StateDescriptor
-from headgate.common.errors import UsageError
+from headgate.common.errors import ConfigError, UsageError
+from headgate.common.options import STATE_BACKEND
 from headgate.common.ports import Clock
 from headgate.common.processes import process_lives
 from headgate.common.registry import OPTIONAL_PACKAGES
@@ -200,9 +201,18 @@ def backends_for(
     timers_on_disk: bool = False,
     eager_migration: bool = False,
 ) -> HeapBackends | RocksBackends:
-    """The backends that a job asked for, by the name in its configuration."""
-    if kind != ROCKSDB:
+    """The backends that a job asked for, by the name in its configuration.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    if kind == HASHMAP:
         return HeapBackends()
+    if kind != ROCKSDB:
+        raise ConfigError(
+            f"{STATE_BACKEND.key} is {kind!r}, and there is no such state backend; "
+            f"expected {HASHMAP} or {ROCKSDB}"
+        )
     return RocksBackends(
         memory_bytes, local, incremental, timers_on_disk=timers_on_disk, eager_migration=eager_migration
     )

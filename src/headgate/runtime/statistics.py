@@ -112,6 +112,10 @@ class JobStatistics(JobListener):
         """See :class:`JobListener`."""
         self._next.failed(attempt, error, restart_in_ms)
 
+    def reverted(self, attempt: int, error: HeadgateError) -> None:
+        """See :class:`JobListener`."""
+        self._next.reverted(attempt, error)
+
     def repeats(self, failure: RepeatingFailure) -> None:
         """See :class:`JobListener`."""
         self._next.repeats(failure)

@@ -96,7 +96,7 @@ class WorkerMessages:
         return None if self._suspicion is None else self._suspicion[1]
 
     def forget_suspicion(self) -> None:
-        """The cause is known."""
+        """The cause is known, or the attempt that the suspicion is about is over."""
         self._suspicion = None
 
     def _assign_splits(self, slot: int, request: m.RequestSplits) -> None:

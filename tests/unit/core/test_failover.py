@@ -11,7 +11,6 @@ from headgate.core.failover import (
     FixedDelay,
     NoRestart,
     RestartSpec,
-    default_restart,
     restart_strategy,
 )
 
@@ -65,14 +64,18 @@ def test_exponential_attempts_end() -> None:
     assert strategy.on_failure(100).can_restart
 
 
-@pytest.mark.parametrize(("draw", "expected"), [(0.0, 900), (1.0, 1100)])
-def test_jitter_stays_within_its_share(draw: float, expected: int) -> None:
-    """The drawn delay lies within the jitter share of the backoff, never below the initial one."""
-    spec = ExponentialDelay(initial_ms=500, multiplier=2, jitter=0.1)
+@pytest.mark.parametrize(("draw", "delays"), [(0.0, [450, 900, 1080]), (1.0, [550, 1100, 1200])])
+def test_jitter_adds_and_takes_away_its_share(draw: float, delays: list[int]) -> None:
+    """Of the first pause, too, by which many jobs that fail at once would else come back at once; and no
+    pause is longer than the longest.
+    """
+    spec = ExponentialDelay(initial_ms=500, multiplier=2, max_ms=1200, jitter=0.1)
     strategy = restart_strategy(spec, lambda low, high: low + (high - low) * draw)
-    first = strategy.on_failure(0).delay_ms
-    assert first >= 500
-    assert strategy.on_failure(first).delay_ms == expected
+    now, found = 0, []
+    for _ in delays:
+        found.append(strategy.on_failure(now).delay_ms)
+        now += found[-1]
+    assert found == delays
 
 
 def test_sf3_fixed_delay_counts_to_its_limit() -> None:
@@ -90,12 +93,6 @@ def test_sf3_failure_rate() -> None:
     assert [strategy.on_failure(t).can_restart for t in (0, 1, 2, 3)] == [True, True, True, False]
     spaced = restart_strategy(FailureRate(max_failures=1, interval_ms=1, delay_ms=0), no_chance)
     assert all(spaced.on_failure(t).can_restart for t in range(0, 20, 2))
-
-
-def test_default_follows_checkpointing() -> None:
-    """sF3: nothing configured means exponential with checkpoints, none without."""
-    assert default_restart(checkpointing=True) == ExponentialDelay(1000, 60_000, 1.5, 0.1, 3_600_000, None)
-    assert default_restart(checkpointing=False) == NoRestart()
 
 
 @pytest.mark.parametrize(

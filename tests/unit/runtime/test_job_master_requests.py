@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_job_master import FIXED, SLOTS, Desk, FakeGang, strike
+from test_job_master import FIXED, SLOTS, Desk, FakeGang, check_calm, strike
 
 import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
@@ -273,7 +273,8 @@ EVENTS = st.lists(
     st.tuples(
         st.sampled_from(
             ["register", "deployed", "fail", "usage", "link", "gang", "ended", "ack", "decline", "idle",
-             "tick", "later", "work", "drain", "cancel", "save", "stop", "narrow", "widen", "checkpoint"]
+             "peer", "beat", "tick", "later", "work", "drain", "cancel", "save", "stop", "narrow", "widen",
+             "checkpoint", "fence"]
         ),
         st.integers(0, SLOTS),
     ),
@@ -303,6 +304,7 @@ def test_in_any_order_everybody_is_answered_once_and_every_job_ends(
             wishes[event](asked[-1])
         else:
             strike(desk, event, slot)
+        check_calm(desk)
         assert all(len(answers.given) <= 1 for answers in asked)
     desk.master.cancel()
     for _ in range(6):

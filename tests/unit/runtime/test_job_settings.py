@@ -6,6 +6,7 @@ import pytest
 
 from headgate.common.config import Config
 from headgate.core.alignment.settings import AlignmentSettings
+from headgate.core.failover import ExponentialDelay, NoRestart
 from headgate.runtime.job_settings import job_settings
 from headgate.runtime.program import WorkerSettings
 
@@ -15,6 +16,13 @@ def test_an_untouched_configuration_aligns() -> None:
     settings = job_settings(Config())
     assert settings.alignment == AlignmentSettings()
     assert settings.worker == WorkerSettings()
+
+
+def test_sf3_without_a_named_strategy_a_job_restarts_if_it_takes_checkpoints() -> None:
+    """sF3: exponential pauses with checkpoints, and no restart without."""
+    assert job_settings(Config()).restart == NoRestart()
+    checkpoints = Config().with_program({"execution.checkpointing.interval": "1s"})
+    assert job_settings(checkpoints).restart == ExponentialDelay(1000, 60_000, 1.5, 0.1, 3_600_000, None)
 
 
 @pytest.mark.parametrize(

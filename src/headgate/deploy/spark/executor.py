@@ -10,6 +10,7 @@ from headgate.api.executor import JobResult, JobSpec
 from headgate.checkpoint.storage.settings import storage_settings
 from headgate.common import options as o
 from headgate.common.permissions import permissions_of_job
+from headgate.connectors.dataframe import DataFrameConnector
 from headgate.deploy.spark.epochs import check_epochs, epochs_ready
 from headgate.deploy.spark.gang import SparkGang
 from headgate.deploy.spark.interrupts import ending_cleanly
@@ -47,6 +48,12 @@ class SparkExecutor:
         check_streams(job, connectors)
         check_epochs(job, connectors)
         context = acquire(job.spark, job.name, job.config, need.total)
+        with ending_cleanly():
+            return self._execute_in(context, job, connectors, need)
+
+    def _execute_in(
+        self, context: SparkContext, job: JobSpec, connectors: dict[str, DataFrameConnector], need: Need
+    ) -> JobResult:
         master = master_of(context)
         local = is_local(master)
         come_s = None if local else job.config.get(o.SLOTS_TIMEOUT) / 1000
@@ -66,7 +73,6 @@ class SparkExecutor:
             return made
 
         with (
-            ending_cleanly(),
             permissions_of_job(storage_settings(job.config).permissions),
             holding(context.applicationId, need, available, master) as hold,
             streams_ready(job, connectors, local) as streams,

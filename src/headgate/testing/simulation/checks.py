@@ -203,6 +203,9 @@ class _Listener(JobListener):
         self._note(f"attempt {attempt} failed: {type(error).__name__}: {first}")
         self._checks.failed(self._world, self._driver, error)
 
+    def reverted(self, attempt: int, error: HeadgateError) -> None:
+        self.failed(attempt, error, 0)
+
     def note(self, text: str) -> None:
         self._note(text.partition("\n")[0])
 
