@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -11,11 +13,12 @@ from typing import Any, ClassVar
 
 import pytest
 from mini_jobs import TINY, Count, environment, json_lines, running_counts
-from running_jobs import Valve, wait_until
+from running_jobs import PATIENCE_S, Valve, wait_until
 from test_savepoints import published
 
 import headgate as hg
 from headgate.common.errors import UsageError
+from headgate.common.job_files import known_jobs
 
 WORDS = [f"w{n % 7}" for n in range(60)]
 ALL = float("inf")
@@ -213,6 +216,52 @@ def test_a_job_whose_first_checkpoint_was_deleted_ends_with_the_reason(tmp_path:
         Breaking.left.append("broken")
         with pytest.raises(UsageError, match=r"which this job began from, was deleted before"):
             beside.result()
+
+
+PROGRAM = Path(__file__).with_name("controlled_program.py")
+
+
+@contextmanager
+def run_by_command(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """The same command as before, whatever its options: `headgate run` in a process of its own."""
+    command = [sys.executable, "-m", "headgate", "run", *options, str(PROGRAM), str(folder), "mini"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.ci
+def test_the_same_command_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second ends with exit code 2 and one sentence; on purpose it runs; a kill leaves nothing."""
+    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
+
+    def running() -> int:
+        return len([each for each in known_jobs() if not each.gone])
+
+    with run_by_command(tmp_path) as first:
+        wait_until(lambda: first.poll() is not None or running() == 1, "the first runs")
+        for hidden in (False, True):
+            if hidden:  # as from another machine, or for another user: only the storage tells
+                monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "other-home"))
+            with run_by_command(tmp_path) as second:
+                _, err = second.communicate(timeout=PATIENCE_S)
+            assert second.returncode == 2, err
+            assert err.count("job 'words' is running already") == 1, err
+            assert f"process {first.pid} on " in err
+            assert "--allow-second" in err
+            assert "Traceback" not in err
+        with run_by_command(tmp_path, "--allow-second") as second:
+            wait_until(lambda: second.poll() is not None or running() == 1, "the second runs")
+            assert second.poll() is None
+            second.kill()
+        assert first.poll() is None
+        first.kill()
+        first.communicate(timeout=PATIENCE_S)
+    with run_by_command(tmp_path) as again:
+        wait_until(lambda: again.poll() is not None or running() == 1, "one begins behind the killed ones")
+        assert again.poll() is None
 
 
 def newest(job: Path) -> Path:

@@ -10,11 +10,13 @@ The methods of `pathlib` call `os` and `io` by name at every call, so what lasts
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
 import os
 import random
+import stat
 import time
 import zlib
 from contextlib import suppress
@@ -32,14 +34,14 @@ class _System:
         self.fsync, self.fchmod, self.utime = os.fsync, os.fchmod, os.utime
         self.link, self.rename, self.replace, self.unlink = os.link, os.rename, os.replace, os.unlink
         self.mkdir, self.rmdir, self.chmod = os.mkdir, os.rmdir, os.chmod
-        self.urandom, self.dup = os.urandom, os.dup
+        self.urandom, self.dup, self.fstat = os.urandom, os.dup, os.fstat
         self.O_RDONLY, self.O_WRONLY, self.O_CREAT, self.O_EXCL = (
             os.O_RDONLY,
             os.O_WRONLY,
             os.O_CREAT,
             os.O_EXCL,
         )
-        self.O_RDWR, self.O_CLOEXEC = os.O_RDWR, os.O_CLOEXEC
+        self.O_RDWR, self.O_CLOEXEC, self.O_NONBLOCK = os.O_RDWR, os.O_CLOEXEC, os.O_NONBLOCK
 
 
 class _Clock:
@@ -56,6 +58,7 @@ class _Functions:
 
     def __init__(self) -> None:
         self.open = io.open
+        self.kind = stat.S_IFMT
         self.crc32, self.sha256 = zlib.crc32, hashlib.sha256
         self.dumps, self.loads = json.dumps, json.loads
         self.chance = random.Random()
@@ -77,13 +80,21 @@ def token(size: int) -> str:
 
 
 def open_read(path: FilePath) -> BinaryIO:
-    """A file to read bytes from.
+    """A regular file to read bytes from: a pipe that a stranger has put in its place would keep us waiting.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: it cannot be opened, or is none.
     """
-    found: BinaryIO = _bound.open(path, "rb")
+    found: BinaryIO = _bound.open(path, "rb", opener=_opened_at_once)
     return found
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    descriptor = system.open(path, flags | system.O_NONBLOCK)
+    if _bound.kind(system.fstat(descriptor).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
+        return descriptor  # that it is a folder the caller is told in the system's words
+    system.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no regular file", path)
 
 
 def open_new(

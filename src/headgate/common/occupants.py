@@ -141,7 +141,8 @@ def occupants_of(folder: Path) -> list[Occupant]:
 
 def _read(path: Path) -> Occupant | None:
     try:
-        descriptor = system.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        # At once, also where it is a pipe that nobody writes to.
+        descriptor = system.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None  # it left meanwhile
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import zlib
 from pathlib import Path
 
@@ -116,6 +117,16 @@ def test_a_deed_deletes_nothing_that_nobody_claimed(
     assert (tmp_path / "secret").read_bytes() == SECRET
     assert disk.list("") == ["job/chk-1/x"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "secret"]
+
+
+def test_a_pipe_in_a_files_place_keeps_nobody_waiting(disk: LocalDisk, tmp_path: Path) -> None:
+    """A stranger who may write into a storage cannot hang who restores from it."""
+    os.mkfifo(tmp_path / "checkpoints" / "job" / "chk-1" / "_metadata")
+    for read in (disk.read, lambda name: disk.read_range(name, 0, 4)):
+        with pytest.raises(StorageError, match="it is no regular file"):
+            read("job/chk-1/_metadata")
+    with pytest.raises(StorageError, match="Is a directory"):
+        disk.read("job/chk-1")
 
 
 def test_a_job_file_lies_among_the_job_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,12 @@ def test_what_is_no_file_of_an_occupant_is_passed_over(tmp_path: Path) -> None:
     assert len([*tmp_path.iterdir()]) == 3
 
 
+def test_a_pipe_in_the_folder_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Who can write into the folder of an output cannot hang a driver that looks there."""
+    os.mkfifo(tmp_path / "job-1.json")
+    assert occupants_of(tmp_path) == []
+
+
 def test_of_many_that_enter_at_once_one_is_in(tmp_path: Path) -> None:
     """Looking and entering are one step."""
     results: list[str] = []
