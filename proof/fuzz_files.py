@@ -25,6 +25,7 @@ from headgate.api.state import declared_state
 from headgate.checkpoint.history_file import History, decode_history, encode_history
 from headgate.checkpoint.metadata.registry import decode_metadata, encode_metadata
 from headgate.checkpoint.store.entries import Claim, Completed, Entry, decode_entry, encode_entry
+from headgate.common.decoders import UNDECODABLE
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.format_config import differences, fingerprint
 from headgate.core.checkpoint.history import (
@@ -41,7 +42,6 @@ from headgate.runtime.codec import ElementCodec
 from headgate.runtime.elements import Idle, Watermark
 from headgate.runtime.in_flight.elements import check_records, decode_elements, encode_elements
 from headgate.serde.resolve import serializer_for
-from headgate.serde.undecodable import UNDECODABLE
 from headgate.state.canonical.layout import METADATA_KEY
 from headgate.state.canonical.reader import StoredTable, SubtaskTables, restored_tables
 from headgate.state.canonical.writer import write_tables

@@ -12,6 +12,7 @@ from zlib import crc32
 import msgspec
 
 import headgate as hg
+from headgate.common.decoders import UNDECODABLE
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.composites import ListSerializer, MapSerializer
 from headgate.serde.evolution import Reader, judge, reader_for
@@ -20,7 +21,6 @@ from headgate.serde.serializer import TypeSerializer
 from headgate.serde.snapshot_views import DataInputView
 from headgate.serde.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
 from headgate.serde.stored_values import open_batch
-from headgate.serde.undecodable import UNDECODABLE
 from proof.fuzz_samples import CHANGED, Celsius, CelsiusSnapshot, serializers
 from proof.fuzz_target import Target
 

@@ -36,6 +36,26 @@ def test_bare_functions_are_used_by_nobody_else() -> None:
     assert found == {}
 
 
+SYNCING = re.compile(r"\bfsync\b|\bO_EXCL\b|\bmkstemp\b|\bopen_new\(")
+SYNCED_BY_HAND = {
+    "common/durable.py": "binds the functions",
+    "common/durable_file.py": "the helper itself",
+    "runtime/black_box.py": "memory that a process leaves behind when it dies; no power cut asks for it",
+    "connectors/dataframe/stream_log.py": "a log for Spark in a fresh folder, which need not survive",
+}
+
+
+def test_files_are_made_by_one_helper() -> None:
+    """Writing, syncing, naming and syncing the folder is `common/durable_file.py`'s, and nobody else's."""
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if SYNCING.search(path.read_text())
+    }
+    mine = {name for name in found if not name.startswith(FOLDERS_ALLOWED)}
+    assert mine == set(SYNCED_BY_HAND)
+
+
 @pytest.mark.parametrize("name", ALLOWED)
 def test_exceptions_are_there(name: str) -> None:
     """One that is gone leaves the list."""

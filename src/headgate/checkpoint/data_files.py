@@ -6,7 +6,6 @@ Large files pass through in pieces, both ways; they are never in memory as a who
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -15,8 +14,10 @@ from headgate.checkpoint.copied_disk import best_of
 from headgate.checkpoint.local_copies import CopyFolder
 from headgate.checkpoint.storage.base import RandomAccess
 from headgate.common.durable import crc32 as crc32_of
-from headgate.common.durable import link, open_new, replace, unlink
+from headgate.common.durable import link
+from headgate.common.durable_file import writing
 from headgate.common.errors import DamagedFileError, StorageError
+from headgate.common.permissions import Permissions
 from headgate.common.ports import Disk
 from headgate.state.snapshots import FileRange, Inline, StateHandle
 
@@ -200,20 +201,15 @@ def copy_handle(disk: Disk, handle: StateHandle, target: Path) -> None:
 def _copy(disk: Disk, handle: StateHandle, target: Path) -> None:
     if isinstance(disk, CopyFolder) and isinstance(handle, FileRange) and _linked(disk, handle, target):
         return
-    unverified = target.with_name(f"{target.name}.unverified")
     try:
-        with open_new(unverified, exclusive=False) as file:
+        with writing(target, Permissions.OWNER, durable=False) as file:
             for piece in verified_pieces(disk, handle):
                 file.write(piece)
-        replace(unverified, target)
     except OSError as error:
         raise StorageError(
             f"cannot copy a checkpoint's file to {target}: {error.strerror or error}; check the local disk "
             "(space, rights, health)"
         ) from error
-    finally:
-        with suppress(OSError):
-            unlink(unverified, missing_ok=True)
 
 
 def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:

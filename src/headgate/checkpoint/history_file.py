@@ -21,14 +21,13 @@ import msgspec
 from headgate.checkpoint.layout import job_folder
 from headgate.checkpoint.storage.base import TellsAge
 from headgate.checkpoint.storage.uris import local_path, open_disk, scheme_of, split_uri
-from headgate.common.decoders import json_decoder
+from headgate.common.decoders import UNDECODABLE, json_decoder
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.history import CheckpointRecord, CheckpointStatus, SubtaskRecord
 from headgate.core.checkpoint.slowest import Hop, SlowestPath, amount, slowest_path, span
-from headgate.serde.undecodable import UNDECODABLE
 
 # The readers of a history need what is in it; they find it here.
 __all__ = [

@@ -15,19 +15,18 @@ from __future__ import annotations
 import logging
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from headgate.checkpoint.layout import checkpoint_of, job_folder
-from headgate.checkpoint.storage.base import TEMPORARY_PREFIX
 from headgate.checkpoint.storage.local import LocalDisk
-from headgate.common.durable import link, open_new, remove_folder, replace, touch, unlink
+from headgate.common.durable import link, remove_folder, replace, touch, unlink
+from headgate.common.durable_file import NewFile, temporary_beside
 from headgate.common.ids import JobId
-from headgate.common.permissions import own_folder
+from headgate.common.permissions import Permissions, make_folder, own_folder
 from headgate.common.processes import process_lives
 from headgate.common.stored_paths import inside
 from headgate.state.snapshots import FileRange
@@ -167,12 +166,12 @@ class _Copy:
     def __init__(self, path: Path, source: Path | None) -> None:
         self.path = path
         self.error: OSError | None = None
-        self._temporary = path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
-        self._file: BinaryIO | None = None
+        self._temporary = temporary_beside(path)
+        self._file: NewFile | None = None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent, Permissions.OWNER, durable=False)
             if source is None or not _linked(source, self._temporary):
-                self._file = open_new(self._temporary, buffering=0)
+                self._file = NewFile(self._temporary, Permissions.OWNER)
         except OSError as error:
             self.error = error
 
@@ -185,33 +184,29 @@ class _Copy:
 
     def keep(self) -> None:
         """All parts have passed: give the copy its name."""
-        self._close()
         if self.error is None:
             try:
+                if self._file is not None:
+                    self._file.finish(durable=False)
                 replace(self._temporary, self.path)
             except OSError as error:
                 self.error = error
 
     def drop(self) -> None:
         """Leave nothing but a copy that was kept."""
-        self._close()
+        file, self._file = self._file, None
+        with suppress(OSError):
+            if file is not None:
+                file.end()
         with suppress(OSError):
             unlink(self._temporary, missing_ok=True)
 
-    def _write(self, file: BinaryIO, part: Part) -> None:
-        rest = memoryview(part).cast("B")
+    def _write(self, file: NewFile, part: Part) -> None:
         try:
-            while rest:
-                rest = rest[file.write(rest) :]
+            file.write(part)
         except OSError as error:
             self.error = error
             self.drop()
-
-    def _close(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            with suppress(OSError):
-                file.close()
 
 
 def _linked(source: Path, target: Path) -> bool:

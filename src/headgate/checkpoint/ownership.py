@@ -11,7 +11,6 @@ checkpoint the generation in its job's log, on a savepoint the file `_claimed` i
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Final
 
@@ -25,11 +24,10 @@ from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.entries import Completed, digest
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.decoders import msgpack_decoder
-from headgate.common.durable import crc32 as crc32_of
-from headgate.common.errors import StorageError, UsageError
+from headgate.common.envelope import Envelope
+from headgate.common.errors import DamagedFileError, StorageError, UsageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
-from headgate.serde.undecodable import UNDECODABLE
 from headgate.state.snapshots import CheckpointMetadata
 
 DEED: Final = "claimed"
@@ -65,16 +63,14 @@ class Deed(msgspec.Struct, frozen=True):
     generation: int = 0
 
 
-_MAGIC: Final = b"HGDEED"
 _VERSION: Final = 1
-_HEADER: Final = struct.Struct(">6sHII")
+_ENVELOPE: Final = Envelope("deed of a claimed snapshot", b"HGDEED", ">HI")
 _decoder: Final = msgpack_decoder(Deed)
 
 
 def encode_deed(deed: Deed) -> bytes:
     """The bytes of a deed's file."""
-    body = msgspec.msgpack.encode(deed)
-    return _HEADER.pack(_MAGIC, _VERSION, len(body), crc32_of(body)) + body
+    return b"".join(_ENVELOPE.seal(_VERSION, [msgspec.msgpack.encode(deed)]))
 
 
 def decode_deed(data: bytes, where: str) -> Deed:
@@ -83,18 +79,13 @@ def decode_deed(data: bytes, where: str) -> Deed:
     Raises:
         StorageError: the bytes are damaged or of another version; the message names the file.
     """
-    body = data[_HEADER.size :]
-    if len(data) >= _HEADER.size and data[: len(_MAGIC)] == _MAGIC:
-        _, version, length, crc32 = _HEADER.unpack_from(data)
-        if version == _VERSION and len(body) == length and crc32_of(body) == crc32:
-            try:
-                return _decoder.decode(body)
-            except UNDECODABLE as error:
-                raise StorageError(f"{where} has a good checksum but no known structure: {error}") from error
-    raise StorageError(
-        f"{where} is no deed of a claimed snapshot, or is damaged; remove it, and delete the snapshot that "
-        "the job began from by hand once the job has completed a checkpoint"
-    )
+    try:
+        return _ENVELOPE.decode(data, where, {_VERSION: _decoder.decode})
+    except DamagedFileError as error:
+        raise StorageError(
+            f"{where} is no deed of a claimed snapshot, or is damaged ({error}); remove it, and delete the "
+            "snapshot that the job began from by hand once the job has completed a checkpoint"
+        ) from error
 
 
 def goes_on_as(disk: Disk, root: str, checkpoint: CheckpointMetadata) -> JobId | None:

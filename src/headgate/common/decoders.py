@@ -8,12 +8,30 @@ else in Headgate has msgspec look at a type.
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar, overload
 
 import msgspec
+
+UNDECODABLE: Final[tuple[type[Exception], ...]] = (
+    msgspec.MsgspecError,
+    struct.error,
+    ValueError,  # of msgspec itself, too: text that is no UTF-8
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    LookupError,  # of zoneinfo, too: a zone that it does not know
+    OSError,  # of zoneinfo: a name that is a folder of its database, or too long for a file
+    RecursionError,  # of msgspec: nested too deeply
+)
+"""What decoding raises for bytes that are something else than what was written.
+
+A checksum finds what happens to bytes by chance. Behind it every reader still turns these into an error of
+its own that names the file, so that no damage ends as a riddle in the middle of a restore.
+"""
 
 T = TypeVar("T")
 

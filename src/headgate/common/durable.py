@@ -203,51 +203,6 @@ def sync(path: FilePath) -> None:
         system.close(handle)
 
 
-def write_new(path: FilePath, data: bytes, mode: int = 0o666, *, exact: bool = False) -> None:
-    """A new file with these bytes, which are durable; its name is so once its folder is.
-
-    Raises:
-        OSError: it exists, or the device does not take it.
-    """
-    with open_new(path, mode) as file:
-        if exact:  # whatever the process's mask takes
-            system.fchmod(file.fileno(), mode)
-        file.write(data)
-        file.flush()
-        system.fsync(file.fileno())
-
-
-def create_linked(path: Path, data: bytes, mode: int = 0o666, *, exact: bool = False) -> bool:
-    """A whole durable file under a name that nobody has; False when somebody has it.
-
-    Args:
-        path: of the file; beside it lies another one for a moment.
-        data: its bytes.
-        mode: of the file.
-        exact: whether the process's mask takes nothing from it.
-
-    Raises:
-        OSError: the device does not take it.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "entry")
-        ...     create_linked(path, b"mine"), create_linked(path, b"theirs"), read_bytes(path)
-        (True, False, b'mine')
-    """
-    unfinished = path.with_name(f"{token(8)}.tmp")
-    try:
-        write_new(unfinished, data, mode, exact=exact)
-        link(unfinished, path)
-    except FileExistsError:
-        return False
-    finally:
-        with suppress(OSError):
-            unlink(unfinished, missing_ok=True)
-    return True
-
-
 def remove_folder(folder: FilePath) -> None:
     """Remove a folder with all that is in it, links and not what they lead to; what cannot go stays."""
     with suppress(OSError):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import socket
 import stat
 from collections.abc import Mapping
@@ -22,8 +21,10 @@ import msgspec
 
 from headgate.common.children import hide
 from headgate.common.decoders import json_decoder
-from headgate.common.durable import clock, replace, system, unlink
+from headgate.common.durable import clock, system, unlink
+from headgate.common.durable_file import hold
 from headgate.common.errors import StorageError
+from headgate.common.permissions import OWNER_FILE
 from headgate.common.processes import process_lives
 from headgate.common.stored_paths import inside
 
@@ -122,20 +123,9 @@ class PublishedJob:
     def __init__(self, job: JobFile) -> None:
         folder = jobs_folder()
         self._path = inside(folder, f"{job.job_id}{_SUFFIX}", "the file of a job")
-        unfinished = folder / f".{job.job_id}-{secrets.token_hex(4)}"
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Owner and mode are settled before there is anything to read in it.
-            self._descriptor = system.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                system.fchmod(self._descriptor, 0o600)
-                _lock(self._descriptor, fcntl.LOCK_EX)
-                system.write(self._descriptor, msgspec.json.encode(job))
-                replace(unfinished, self._path)
-            except OSError:
-                system.close(self._descriptor)
-                unlink(unfinished, missing_ok=True)
-                raise
+            self._descriptor = hold(self._path, msgspec.json.encode(job), OWNER_FILE)
         except (OSError, RuntimeError) as error:
             raise StorageError(
                 f"{self._path} cannot be written ({error}), so no command could reach the job; set "

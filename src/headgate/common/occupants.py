@@ -18,7 +18,8 @@ from typing import Final
 import msgspec
 
 from headgate.common.decoders import json_decoder
-from headgate.common.durable import clock, replace, system, token, unlink
+from headgate.common.durable import clock, system, token, unlink
+from headgate.common.durable_file import hold
 from headgate.common.permissions import make_folder
 from headgate.common.processes import process_lives
 
@@ -87,7 +88,7 @@ class Occupancy:
                 if not self._is(gate):
                     continue  # whoever left last has removed it
                 look(occupants_of(self._folder))
-                self._descriptor = self._written()
+                self._descriptor = hold(self._path, msgspec.json.encode(self._me), 0o644)
                 return
             finally:
                 system.close(gate)
@@ -109,20 +110,6 @@ class Occupancy:
             return os.path.samestat(self._folder.stat(), os.fstat(gate))
         except FileNotFoundError:
             return False
-
-    def _written(self) -> int:
-        """Descriptor of this job's file, locked."""
-        unfinished = self._path.with_name(f".{self._path.name}")
-        descriptor = system.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        try:
-            _locked(descriptor, fcntl.LOCK_EX)
-            system.write(descriptor, msgspec.json.encode(self._me))
-            replace(unfinished, self._path)
-        except OSError:
-            system.close(descriptor)
-            unlink(unfinished, missing_ok=True)
-            raise
-        return descriptor
 
 
 def occupants_of(folder: Path) -> list[Occupant]:

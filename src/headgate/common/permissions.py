@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import Enum
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import Final
 
 from headgate.common.durable import sync, system
 
@@ -67,8 +67,8 @@ def permissions_of_job(permissions: Permissions) -> Iterator[None]:
 
     Example:
         >>> with permissions_of_job(Permissions.GROUP):
-        ...     oct(new_file()["mode"])
-        '0o660'
+        ...     permissions_in_use()
+        <Permissions.GROUP: 'group'>
     """
     token = _of_job.set(permissions)
     try:
@@ -82,25 +82,15 @@ def permissions_in_use() -> Permissions:
     return _of_job.get() or _of_process
 
 
-class NewFile(TypedDict):
-    """How a file is made, for the functions of `common.durable`."""
-
-    mode: int
-    exact: bool
-
-
-def new_file() -> NewFile:
-    """A file with the permissions in use."""
-    chosen = permissions_in_use()
-    return {"mode": chosen.file_mode, "exact": chosen.exact}
-
-
-def make_folder(folder: str | os.PathLike[str], permissions: Permissions | None = None) -> None:
-    """Make a folder and those above it that are missing, so that they survive a power cut.
+def make_folder(
+    folder: str | os.PathLike[str], permissions: Permissions | None = None, *, durable: bool = True
+) -> None:
+    """Make a folder and those above it that are missing.
 
     Args:
         folder: that may exist, and then stays as it is.
         permissions: of what is made; those in use by default.
+        durable: whether it must survive a power cut.
 
     Raises:
         OSError: it cannot be made.
@@ -117,7 +107,7 @@ def make_folder(folder: str | os.PathLike[str], permissions: Permissions | None 
     if path.is_dir():
         return
     if path.parent != path:
-        make_folder(path.parent, chosen)
+        make_folder(path.parent, chosen, durable=durable)
     try:
         system.mkdir(path, chosen.folder_mode)
     except FileExistsError:
@@ -128,8 +118,9 @@ def make_folder(folder: str | os.PathLike[str], permissions: Permissions | None 
         # Where the group is not the user's own, the system drops the inheritance and keeps the rights.
         with suppress(OSError):
             system.chmod(path, chosen.folder_mode)
-    with suppress(PermissionError):  # one that may be passed through, and not be looked into
-        sync(path.parent)
+    if durable:
+        with suppress(PermissionError):  # one that may be passed through, and not be looked into
+            sync(path.parent)
 
 
 def own_folder(folder: Path) -> None:

@@ -22,6 +22,7 @@ from headgate.checkpoint.data_files import read_handle
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
 from headgate.common.config import Config
+from headgate.common.durable_file import replace
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.ports import Disk
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode, TimestampsNode
@@ -149,9 +150,7 @@ def inspected(
 
     def progress(what: str, done: int, of: int) -> None:
         if wait.over():
-            new = file.with_suffix(".new")
-            new.write_text(json.dumps([what, done, of]), encoding="utf-8")
-            new.replace(file)
+            replace(file, [json.dumps([what, done, of]).encode()], durable=False)
 
     try:
         use_storage_settings(storage_settings(config))

@@ -19,10 +19,9 @@ import msgspec
 
 from headgate.checkpoint.storage.base import KeepsTemporaries, UnsureWriteError
 from headgate.checkpoint.store.znodes import Create, Delete, RejectedError, SetData, ZNodes
-from headgate.common.decoders import msgpack_decoder
+from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError
 from headgate.common.ports import Clock, Disk
-from headgate.serde.undecodable import UNDECODABLE
 
 BEAT: Final = ".beat"
 """Ends the names of files that leaders renew."""

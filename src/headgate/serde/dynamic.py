@@ -22,12 +22,11 @@ from uuid import UUID
 
 import msgspec
 
-from headgate.common.decoders import msgpack_decoder
+from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde import temporal
 from headgate.serde.serializer import Buffer, TypeSerializer
 from headgate.serde.snapshot import TypeSerializerSnapshot
-from headgate.serde.undecodable import UNDECODABLE
 
 SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 """Types that msgpack holds as they are (ints to 64 bits, str without lone surrogates)."""

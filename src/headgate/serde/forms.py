@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headgate.common.decoders import msgpack_decoder
+from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.dynamic import (
     NotPlainError,
@@ -19,7 +19,6 @@ from headgate.serde.dynamic import (
 )
 from headgate.serde.serializer import Buffer, TypeSerializer
 from headgate.serde.snapshot import TypeSerializerSnapshot
-from headgate.serde.undecodable import UNDECODABLE
 
 _MODE_TYPED: Final = 0
 _MODE_TAGGED: Final = 1

@@ -12,12 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.common.decoders import msgpack_decoder
+from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.serde.dynamic import untag
 from headgate.serde.forms import FormSerializer
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.stored_values import MODE_TYPED
-from headgate.serde.undecodable import UNDECODABLE
 
 _ONE: Final = MODE_TYPED + b"\x91"  # msgpack's head of a list of one
 _mode_of: Final = itemgetter(0)

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.common.decoders import UNDECODABLE
 from headgate.common.errors import StorageError
 from headgate.serde.containers import DIRECT_KEYS
 from headgate.serde.dynamic import decode_tagged, encode_tagged, to_tagged
 from headgate.serde.forms import Convert
-from headgate.serde.undecodable import UNDECODABLE
 from headgate.serde.unions import DIRECT
 
 MODE_TYPED: Final = b"\x00"

@@ -422,7 +422,7 @@ def test_damaged_entry_is_never_skipped() -> None:
         name = f"job/log/{index:019d}"
         whole = disk.files[name]
         disk.files[name] = whole[:-1]
-        with pytest.raises(StorageError, match=f"memory:///{name} is damaged"):
+        with pytest.raises(StorageError, match=f"memory:///{name} is truncated"):
             a_log(disk).latest()
         disk.files[name] = whole
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from headgate.checkpoint.storage import local
 from headgate.checkpoint.storage.base import KeepsTemporaries, RandomAccess, UnsureWriteError
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.storage.reachability import (
@@ -22,6 +21,7 @@ from headgate.checkpoint.storage.reachability import (
     write_marker,
 )
 from headgate.checkpoint.storage.uris import open_disk
+from headgate.common import durable, durable_file
 from headgate.common.errors import ConfigError, StorageError
 
 
@@ -125,7 +125,7 @@ def test_failed_write_leaves_nothing(
     def fail(*arguments: object) -> int:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(local.system, target, fail)
+    monkeypatch.setattr(durable.system, target, fail)
     with pytest.raises(StorageError, match=os.strerror(code)) as caught:
         disk.create(name, [b"new"]) if method == "create" else disk.create_if_absent(name, b"new")
     assert str(disk.root / name) in str(caught.value)
@@ -143,7 +143,7 @@ def test_unflushed_folder_is_unsure(disk: LocalDisk, monkeypatch: pytest.MonkeyP
     def fail(folder: Path) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(local, "_flush_folder", fail)
+    monkeypatch.setattr(durable_file, "sync", fail)
     with pytest.raises(UnsureWriteError, match="could not be flushed"):
         disk.create("job/x", [b"new"]) if method == "create" else disk.create_if_absent("job/x", b"new")
     assert disk.read("job/x") == b"new"
@@ -164,8 +164,8 @@ def test_every_write_is_flushed_before_it_is_named(disk: LocalDisk, monkeypatch:
         steps.append("name")
         real_link(source, target)
 
-    monkeypatch.setattr(local.system, "fsync", fsync)
-    monkeypatch.setattr(local.system, "link", link)
+    monkeypatch.setattr(durable.system, "fsync", fsync)
+    monkeypatch.setattr(durable.system, "link", link)
     disk.create_if_absent("job/y", b"data")
     assert steps == ["file", "name", "folder"]
 
@@ -187,7 +187,7 @@ def test_repeated_link_of_a_network_file_system_counts(
         real_link(source, target)
         raise FileExistsError(errno.EEXIST, "File exists")
 
-    monkeypatch.setattr(local.system, "link", link)
+    monkeypatch.setattr(durable.system, "link", link)
     assert disk.create_if_absent("x", b"mine")
 
 
@@ -213,7 +213,7 @@ def test_writer_survives_removal_of_its_empty_folder(
             os.rmdir(os.path.dirname(path))
         return real_open(path, flags, *rest)
 
-    monkeypatch.setattr(local.system, "open", open_late)
+    monkeypatch.setattr(durable.system, "open", open_late)
     disk.create("job/chk-1/a", [b"data"])
     assert disk.read("job/chk-1/a") == b"data"
 

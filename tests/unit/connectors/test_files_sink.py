@@ -235,7 +235,7 @@ def test_full_disk_names_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     writer = writer_of(sink := json_sink(tmp_path))
     writer.write([1])
-    monkeypatch.setattr("headgate.connectors.files.part_file.system.fsync", full)
+    monkeypatch.setattr("headgate.common.durable_file.system.fsync", full)
     with pytest.raises(StorageError, match=r"_pending.*No space left"):
         writer.prepare_commit()
     writer.close()

@@ -6,12 +6,10 @@ Which disk serves which URI is `storage/uris.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from headgate.common.durable_file import TEMPORARY_PREFIX
 from headgate.common.errors import StorageError
-
-TEMPORARY_PREFIX: Final = ".tmp-"
-"""How unfinished files are called; no finished file may begin so, on any storage."""
 
 
 def check_name(name: str, where: str, *, temporary_allowed: bool = False) -> list[str]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from headgate.checkpoint.storage.base import TEMPORARY_PREFIX, UnsureWriteError, check_name
-from headgate.common.durable import open_read, read_bytes, replace, sync, system, unlink
+from headgate.checkpoint.storage.base import UnsureWriteError, check_name
+from headgate.common.durable import open_read, read_bytes, system, unlink
+from headgate.common.durable_file import TEMPORARY_PREFIX, UnsyncedNameError, create_new, replace
 from headgate.common.errors import StorageError
 from headgate.common.limits import advice
-from headgate.common.permissions import Permissions, make_folder
+from headgate.common.permissions import Permissions
 from headgate.common.stored_paths import inside
 
 _RIGHTS: Final = (
@@ -36,10 +36,7 @@ _ADVICE: Final = {
 
 
 class LocalDisk:
-    """Implements the `Disk` port on a folder.
-
-    A file is written under a temporary name beside its target, flushed to the device, and then gets
-    its name in one step (`rename`, or `link` where the name must be new); last the folder is flushed.
+    """Implements the `Disk` port on a folder, by `common/durable_file.py`.
 
     Args:
         root: the folder; it is created by the first write.
@@ -60,10 +57,8 @@ class LocalDisk:
             UnsureWriteError: it has its name, but the folder could not be flushed.
         """
         path = self._path(name)
-        with self._temporary(path, parts) as temporary:
-            with self._refusing("write", path):
-                replace(temporary, path)
-            self._flush_after(path)
+        with self._writing(path):
+            replace(path, parts, self.permissions)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """Write a whole small file durably unless the name exists; False when it does.
@@ -75,12 +70,8 @@ class LocalDisk:
         path = self._path(name)
         if path.exists():
             return False
-        with self._temporary(path, [data]) as temporary:
-            with self._refusing("write", path):
-                if not _link(temporary, path):
-                    return False
-            self._flush_after(path)
-        return True
+        with self._writing(path):
+            return create_new(path, [data], self.permissions)
 
     def read(self, name: str) -> bytes:
         """All bytes of a file.
@@ -171,21 +162,12 @@ class LocalDisk:
                 yield (Path(folder) / file).relative_to(self.root).as_posix()
 
     @contextmanager
-    def _temporary(self, path: Path, parts: Iterable[bytes | memoryview]) -> Iterator[Path]:
-        """A durable file with these bytes under a name of its own; it is gone afterwards."""
-        temporary = path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
+    def _writing(self, path: Path) -> Iterator[None]:
+        """Around what writes a file; where it is not there afterwards, no empty folder is left of the try."""
         try:
             with self._refusing("write", path):
-                descriptor = self._open_new(temporary)
-                try:
-                    _write_all(descriptor, parts)
-                    system.fsync(descriptor)
-                finally:
-                    system.close(descriptor)
-            yield temporary
+                yield
         finally:
-            with suppress(OSError):
-                unlink(temporary)
             if not path.exists():
                 self._remove_empty_above(path)
 
@@ -197,34 +179,15 @@ class LocalDisk:
                     break
                 system.rmdir(folder)
 
-    def _open_new(self, path: Path) -> int:
-        for _ in range(16):
-            self._make_folder(path.parent)
-            with suppress(FileNotFoundError):  # another process removed the empty folder meanwhile
-                mode = self.permissions.file_mode
-                descriptor = system.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-                self.permissions.settle(descriptor)
-                return descriptor
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-
-    def _make_folder(self, folder: Path) -> None:
-        """Create a folder and its parents so that they survive a power cut."""
-        with suppress(FileExistsError, FileNotFoundError):
-            make_folder(folder, self.permissions)
-
-    def _flush_after(self, path: Path) -> None:
-        try:
-            _flush_folder(path.parent)
-        except OSError as error:
-            raise UnsureWriteError(
-                f"{path} was written but its folder could not be flushed to the device: "
-                f"{error.strerror}; whether it survives a power cut is unknown"
-            ) from error
-
     @contextmanager
     def _refusing(self, action: str, path: Path) -> Iterator[None]:
         try:
             yield
+        except UnsyncedNameError as error:
+            raise UnsureWriteError(
+                f"{path} was written but its folder could not be flushed to the device: "
+                f"{error.strerror}; whether it survives a power cut is unknown"
+            ) from error
         except OSError as error:
             if isinstance(error, FileNotFoundError) and action == "read":
                 raise
@@ -239,27 +202,3 @@ class LocalDisk:
 
 def _is_temporary(name: str) -> bool:
     return name.rpartition("/")[2].startswith(TEMPORARY_PREFIX)
-
-
-def _write_all(descriptor: int, parts: Iterable[bytes | memoryview]) -> None:
-    for part in parts:
-        rest = memoryview(part).cast("B")
-        while rest:
-            written = system.write(descriptor, rest)
-            if written == 0:  # no error and no progress: asking again might never end
-                raise OSError(errno.EIO, "the device took no bytes")
-            rest = rest[written:]
-
-
-def _link(temporary: Path, path: Path) -> bool:
-    """Give a file a second name unless that exists."""
-    try:
-        system.link(temporary, path)
-    except FileExistsError:
-        # A network file system may carry out a link, lose the answer, and refuse the repetition.
-        return temporary.stat().st_nlink == 2
-    return True
-
-
-def _flush_folder(folder: Path) -> None:
-    sync(folder)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from headgate.checkpoint.storage.base import TEMPORARY_PREFIX, UnsureWriteError, check_name
+from headgate.checkpoint.storage.base import UnsureWriteError, check_name
 from headgate.checkpoint.storage.settings import StorageSettings, hdfs_user
 from headgate.checkpoint.storage.webhdfs_client import (
     RemoteError,
@@ -16,6 +16,7 @@ from headgate.checkpoint.storage.webhdfs_client import (
     UnreachedError,
     WebHdfsClient,
 )
+from headgate.common.durable_file import TEMPORARY_PREFIX
 from headgate.common.errors import ConfigError, StorageError
 
 HTTP_PORT: Final = 9870

@@ -10,16 +10,13 @@ master in a place from which newer ones had been trimmed, is told from a member 
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
 import msgspec
 
 from headgate.common.decoders import msgpack_decoder
-from headgate.common.durable import crc32 as crc32_of
 from headgate.common.durable import sha256 as sha256_of
-from headgate.common.errors import DamagedFileError
-from headgate.serde.undecodable import UNDECODABLE
+from headgate.common.envelope import Envelope
 
 
 class Claim(msgspec.Struct, frozen=True, tag="claim"):
@@ -59,7 +56,7 @@ Entry = Claim | Completed
 
 MAGIC: Final = b"HGLOG\n"
 VERSION: Final = 1
-_HEADER: Final = struct.Struct(">6sHII")
+_ENVELOPE: Final = Envelope("log entry", MAGIC, ">HI")
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[Entry]] = msgpack_decoder(Claim | Completed)
 
@@ -71,8 +68,7 @@ def digest(data: bytes) -> str:
 
 def encode_entry(entry: Entry) -> bytes:
     """The bytes of an entry's file."""
-    body = _encoder.encode(entry)
-    return _HEADER.pack(MAGIC, VERSION, len(body), crc32_of(body)) + body
+    return b"".join(_ENVELOPE.seal(VERSION, [_encoder.encode(entry)]))
 
 
 def decode_entry(data: bytes, where: str) -> Entry:
@@ -82,36 +78,4 @@ def decode_entry(data: bytes, where: str) -> Entry:
         DamagedFileError: the bytes are damaged or of another version; the message names the file and where
             in it that shows.
     """
-    if len(data) < _HEADER.size:
-        raise DamagedFileError(
-            f"log entry {where} is truncated: it ends at byte {len(data)}, expected at least "
-            f"{_HEADER.size} bytes"
-        )
-    magic, version, length, crc32 = _HEADER.unpack_from(data)
-    body = memoryview(data)[_HEADER.size :]
-    if magic != MAGIC:
-        raise DamagedFileError(
-            f"{where} is no log entry: bytes 0 to {len(MAGIC)} are {magic!r}, expected {MAGIC!r}"
-        )
-    if version != VERSION:
-        raise DamagedFileError(
-            f"log entry {where} has format version {version} in bytes {len(MAGIC)} to {len(MAGIC) + 2}, this "
-            f"program reads {VERSION}; it was written by a newer Headgate or is damaged"
-        )
-    if len(body) != length:
-        raise DamagedFileError(
-            f"log entry {where} is damaged: it ends at byte {len(data)}, expected {_HEADER.size + length} by "
-            f"its bytes {len(MAGIC) + 2} to {len(MAGIC) + 6}"
-        )
-    if crc32_of(body) != crc32:
-        raise DamagedFileError(
-            f"log entry {where} is damaged: the checksum in bytes {_HEADER.size - 4} to {_HEADER.size} is "
-            f"not that of bytes {_HEADER.size} to {len(data)}"
-        )
-    try:
-        return _decoder.decode(body)
-    except UNDECODABLE as error:
-        raise DamagedFileError(
-            f"log entry {where} has a good checksum, but bytes {_HEADER.size} to {len(data)} have no known "
-            f"structure: {error}"
-        ) from error
+    return _ENVELOPE.decode(data, where, {VERSION: _decoder.decode})

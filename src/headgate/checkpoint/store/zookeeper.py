@@ -27,10 +27,9 @@ from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.checkpoint.store.base import CLAIMED, IDS_AHEAD, CommitPermit
 from headgate.checkpoint.store.entries import Completed, decode_entry, encode_entry
 from headgate.checkpoint.store.znodes import Change, Create, Delete, RejectedError, SetData, ZNodes
-from headgate.common.decoders import msgpack_decoder
+from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import FencedError, InternalError, StorageError
 from headgate.common.ids import CheckpointId, Generation
-from headgate.serde.undecodable import UNDECODABLE
 
 T = TypeVar("T")
 

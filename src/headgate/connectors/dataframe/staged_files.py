@@ -13,14 +13,14 @@ import re
 import secrets
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from headgate.common.durable import crc32, open_new, read_bytes, rename, sync, system
+from headgate.common.durable import crc32, read_bytes
+from headgate.common.durable_file import Measured, writing
 from headgate.common.errors import StorageError
-from headgate.common.permissions import make_folder
+from headgate.common.permissions import Permissions, make_folder
 from headgate.common.stored_paths import inside, made_folder
 from headgate.connectors.dataframe.types import arrow_schema
 
@@ -42,7 +42,6 @@ TO_SPARK: Final = ".headgate-to-spark"
 _TOKEN: Final = re.compile(r"[^/]+/[^/]+/[0-9a-f]{16}", re.DOTALL)
 _BELOW: Final = re.compile(r".+", re.DOTALL)
 _ROW_TYPES: Final = "path string, rows long, size long, crc32 long, partition int, attempt int"
-_UNFINISHED: Final = ".unfinished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,43 +272,11 @@ def _write_file(
     """Write one file, whole under its name; its rows, bytes and CRC-32."""
     import pyarrow as pa
 
-    unfinished, rows = path.with_name(path.name + _UNFINISHED), 0
-    with ExitStack() as scope:
-        file = scope.enter_context(open_new(unfinished))
-        measured = _Measured(file)
+    rows = 0
+    with writing(path, Permissions.UMASK, durable=durable) as file:
+        measured = Measured(file)
         with pa.ipc.new_file(pa.PythonFile(measured, mode="w"), schema) as writer:
             for batch in batches:
                 writer.write_batch(batch.rename_columns(schema.names).cast(schema))
                 rows += batch.num_rows
-        file.flush()
-        if durable:
-            system.fsync(file.fileno())
-    rename(unfinished, path)
-    if durable:
-        sync(path.parent)
     return rows, measured.size, measured.crc32
-
-
-class _Measured:
-    """A file for writing that counts and sums up what passes."""
-
-    closed = False
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.size = self.crc32 = 0
-
-    def write(self, data: Any) -> int:
-        self._file.write(data)
-        self.crc32 = crc32(data, self.crc32)
-        self.size += memoryview(data).nbytes
-        return memoryview(data).nbytes
-
-    def flush(self) -> None:
-        """Nothing is held back here."""
-
-    def tell(self) -> int:
-        return self.size
-
-    def close(self) -> None:
-        """The file's owner closes it."""

@@ -18,9 +18,10 @@ from typing import Final
 import msgspec
 
 from headgate.common.decoders import json_decoder
-from headgate.common.durable import crc32, create_linked, read_bytes, sync, unlink
+from headgate.common.durable import read_bytes, unlink
+from headgate.common.durable_file import create_new
+from headgate.common.envelope import open_line, seal_line
 from headgate.common.errors import OperatingError, StorageError
-from headgate.common.permissions import make_folder, new_file
 from headgate.connectors.dataframe.to_spark_journal import Entry, Line, after
 
 ENTRIES_MAX: Final = 200
@@ -71,7 +72,7 @@ class Log:
         """
         number = self._read_through + 1
         try:
-            if not self._create(number, entry):
+            if not create_new(self._path(number), [encoded(entry)], folders=3):
                 return False
             if number > 1 and not self._path(number - 1).exists():
                 # Somebody went on so far meanwhile that the numbers behind ours are removed already.
@@ -109,15 +110,6 @@ class Log:
             raise _unusable(self._folder, problem) from problem
         return decoded(stored, str(path))
 
-    def _create(self, number: int, entry: Entry) -> bool:
-        make_folder(self._folder)
-        # A link, unlike a rename, replaces nothing.
-        if not create_linked(self._path(number), encoded(entry), **new_file()):
-            return False
-        for folder in list(self._path(number).parents)[:3]:
-            sync(folder)
-        return True
-
     def _remove_before(self, number: int) -> None:
         """Lowest first, so that the last one before `number` is the last to go."""
         for path in sorted(self._folder.glob("[0-9]*.json")):
@@ -130,8 +122,7 @@ class Log:
 
 def encoded(entry: Entry) -> bytes:
     """An entry as it is stored."""
-    body = _encoder.encode(entry)
-    return b"%08x %s\n" % (crc32(body), body)
+    return seal_line(_encoder.encode(entry))
 
 
 def decoded(stored: bytes, where: str) -> Entry:
@@ -149,12 +140,8 @@ def decoded(stored: bytes, where: str) -> Entry:
         >>> decoded(encoded(Written(7)), "a file")
         Written(epoch=7)
     """
-    checksum, _, body = stored.partition(b" ")
-    body = body.rstrip(b"\n")
     try:
-        if int(checksum, 16) != crc32(body):
-            raise ValueError(f"its CRC-32 is {crc32(body):08x}; expected {checksum.decode()}")
-        entry: Entry = _entries.decode(body)
+        entry: Entry = _entries.decode(open_line(stored))
     except (ValueError, RecursionError) as problem:
         raise OperatingError(
             f"{where!r} does not tell which epochs were written: {problem}; it was changed or damaged, put "

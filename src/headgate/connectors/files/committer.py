@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from headgate.api.sink import Fork, SinkCommitter, SinkCommitterContext
 from headgate.api.source import Plain
-from headgate.common.durable import rename, touch, unlink
+from headgate.common.durable import rename, sync, touch, unlink
 from headgate.common.errors import OperatingError, UsageError
 from headgate.common.stored_paths import inside
 from headgate.connectors.files.line import Line
@@ -26,7 +26,7 @@ from headgate.connectors.files.names import (
     pending_path,
     safe,
 )
-from headgate.connectors.files.part_file import checksum, remove, storage_error, sync_folder
+from headgate.connectors.files.part_file import checksum, remove, storage_error
 
 _VISIBLE: Final = re.compile(r"[^/_.][^/]*", re.DOTALL)
 """A name in the output directory itself that readers do not pass over."""
@@ -132,7 +132,7 @@ class FilesCommitter(SinkCommitter):
             for path in line.missing():
                 rename(path, self._root / path.name)
             for folder in {aside, aside.parent, self._root, *(path.parent for path in missing)}:
-                sync_folder(folder)
+                sync(folder)
         except OSError as problem:
             raise storage_error(self._root / TAKEN_BACK, problem) from problem
 
@@ -146,7 +146,7 @@ class FilesCommitter(SinkCommitter):
                     touch(_mark(pending, savepoint))
                     folders.add(pending.parent)
             for folder in folders:
-                sync_folder(folder)
+                sync(folder)
         except OSError as problem:
             raise storage_error(self._root / PENDING, problem) from problem
 
@@ -177,7 +177,7 @@ class FilesCommitter(SinkCommitter):
         renamed = [ready for ready in committables if self._publish(ready)]
         folders = {self._pending(ready).parent for ready in renamed}
         for folder in [self._root, *sorted(folders)] if renamed else []:
-            sync_folder(folder)
+            sync(folder)
         return renamed
 
     def _publish(self, ready: Plain) -> bool:
@@ -231,7 +231,7 @@ class FilesCommitter(SinkCommitter):
             # Who takes back may have been faster.
             with suppress(FileNotFoundError):
                 rename(self._final(ready), self._pending(ready))
-        sync_folder(self._root)
+        sync(self._root)
 
     # -- whose files
 

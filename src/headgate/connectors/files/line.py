@@ -20,11 +20,11 @@ import msgspec
 
 from headgate.api.sink import Fork, SinkCommitterContext
 from headgate.common.decoders import json_decoder
-from headgate.common.durable import create_linked, read_bytes
+from headgate.common.durable import read_bytes
+from headgate.common.durable_file import create_new
 from headgate.common.errors import FencedError, OperatingError
-from headgate.common.permissions import make_folder, new_file
 from headgate.connectors.files.names import TAKEN_BACK, origin_of, pending_folder, safe
-from headgate.connectors.files.part_file import storage_error, sync_folder
+from headgate.connectors.files.part_file import storage_error
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = json_decoder(dict[str, Any])
@@ -198,12 +198,6 @@ class Line:
         try:
             # The output itself is its readers'; who owns it is a matter of those who write.
             self._root.mkdir(parents=True, exist_ok=True)
-            make_folder(self._folder)
-            # A link, unlike a rename, replaces nothing.
-            if not create_linked(target, _encoder.encode(body), **new_file()):
-                return False
-            for folder in (self._folder, self._folder.parent, self._root):
-                sync_folder(folder)
+            return create_new(target, [_encoder.encode(body)], folders=3)  # up to the output itself
         except OSError as problem:
             raise storage_error(target, problem) from problem
-        return True

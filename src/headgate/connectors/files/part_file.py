@@ -9,9 +9,11 @@ from typing import Any
 
 from headgate.common.children import OwnProcess, hide
 from headgate.common.durable import crc32 as crc32_of
-from headgate.common.durable import open_new, open_read, sync, system, unlink
+from headgate.common.durable import open_read, unlink
+from headgate.common.durable_file import Measured, NewFile, sync_names
 from headgate.common.errors import StorageError
 from headgate.common.limits import advice
+from headgate.common.permissions import Permissions
 
 
 class PartFile(io.RawIOBase):
@@ -25,14 +27,25 @@ class PartFile(io.RawIOBase):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self.path, self.size, self.crc32 = path, 0, 0
+        self.path = path
         self._discarded, self._process = False, OwnProcess()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Exclusive: two writers of one name would be a broken rule, never to be papered over.
-            self._file = hide(open_new(path))  # closed by close()
+            self._file = hide(NewFile(path, Permissions.UMASK))
+            self._measured = Measured(self._file)
         except OSError as problem:
             raise storage_error(path, problem) from problem
+
+    @property
+    def size(self) -> int:
+        """See the class."""
+        return self._measured.size
+
+    @property
+    def crc32(self) -> int:
+        """See the class."""
+        return self._measured.crc32
 
     def writable(self) -> bool:
         """Always."""
@@ -48,23 +61,15 @@ class PartFile(io.RawIOBase):
             # A format's writer may want to end its file when it is collected as garbage.
             return memoryview(data).nbytes
         try:
-            self._file.write(data)
+            return self._measured.write(data)
         except OSError as problem:
             raise storage_error(self.path, problem) from problem
-        view = memoryview(data).cast("B")
-        self.size += view.nbytes
-        self.crc32 = crc32_of(view, self.crc32)
-        return view.nbytes
 
     def make_durable(self) -> None:
         """Bytes and name survive a power failure from now on; closes the file."""
         try:
-            self._file.flush()
-            system.fsync(self._file.fileno())
-            self._file.close()
-            # The folder, the pending folder and the output directory may all be new.
-            for folder in list(self.path.parents)[:4]:
-                sync_folder(folder)
+            self._file.finish(durable=True)
+            sync_names(self.path, 4)  # the folder, the pending folder and the output directory may all be new
         except OSError as problem:
             raise storage_error(self.path, problem) from problem
 
@@ -75,7 +80,7 @@ class PartFile(io.RawIOBase):
         """
         self._discarded = True
         with suppress(OSError):
-            self._file.close()
+            self._file.end()
         if self._process.is_here:
             remove(self.path)
 
@@ -86,15 +91,6 @@ def storage_error(path: Path, problem: OSError) -> StorageError:
     return StorageError(
         f"cannot write {str(path)!r}: {problem.strerror or problem}; nothing of it is published; {todo}"
     )
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a directory durable.
-
-    Raises:
-        OSError: the directory cannot be synchronised.
-    """
-    sync(path)
 
 
 def remove(path: Path) -> None:

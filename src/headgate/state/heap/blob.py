@@ -13,15 +13,16 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from headgate.common.decoders import msgpack_decoder
+from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.durable import crc32
+from headgate.common.envelope import Envelope
 from headgate.common.errors import StorageError
-from headgate.serde.undecodable import UNDECODABLE
 from headgate.state.backend import BlobReader
 
 MAGIC: Final = b"HGKEYED\n"
 VERSION: Final = 1
-_PREAMBLE: Final = struct.Struct("<8sIQI")
+_ENVELOPE: Final = Envelope("keyed state blob", MAGIC, "<IQ")
+"""Its body is the header; every chunk behind that has a checksum of its own, which the header tells."""
 _KEYS_LENGTH: Final = struct.Struct("<Q")
 
 
@@ -85,14 +86,18 @@ def place_in(blob: BlobReader, start: int, stop: int) -> str:
         >>> place_in(BytesBlob(b"abc"), 0, 3)
         'bytes 0 to 3 of a keyed state blob'
     """
-    where, begins = getattr(blob, "where", "a keyed state blob"), getattr(blob, "begins", 0)
+    where, begins = _source_of(blob)
     return f"bytes {begins + start} to {begins + stop} of {where}"
+
+
+def _source_of(blob: BlobReader) -> tuple[str, int]:
+    """The file that a blob is in, and where in it."""
+    return getattr(blob, "where", "a keyed state blob"), getattr(blob, "begins", 0)
 
 
 def preamble_and_header(header: Header) -> bytes:
     """The bytes before the first chunk."""
-    data = msgspec.msgpack.encode(header)
-    return _PREAMBLE.pack(MAGIC, VERSION, len(data), crc32(data)) + data
+    return b"".join(_ENVELOPE.seal(VERSION, [msgspec.msgpack.encode(header)]))
 
 
 def chunk_bytes(keys: bytes, values: bytes) -> bytes:
@@ -119,42 +124,18 @@ def read_header(blob: BlobReader) -> tuple[Header, int]:
     Raises:
         StorageError: the blob is damaged, cut short, or of another kind or version.
     """
-    start = blob.read(0, _PREAMBLE.size)
-    if len(start) < _PREAMBLE.size:
-        raise StorageError(
-            f"{place_in(blob, 0, len(start))} are all there is of a keyed state blob; expected "
-            f"{_PREAMBLE.size} or more"
-        )
-    magic, version, length, checksum = _PREAMBLE.unpack(start)
-    if magic != MAGIC:
-        raise StorageError(
-            f"a keyed state blob begins with {magic!r} ({place_in(blob, 0, len(MAGIC))}), expected "
-            f"{MAGIC!r}; it is damaged or no such blob"
-        )
-    if version != VERSION:
-        raise StorageError(
-            f"a keyed state blob has version {version} ({place_in(blob, 8, 12)}); this Headgate reads "
-            f"version {VERSION}"
-        )
-    if length > blob.size - _PREAMBLE.size:
-        raise StorageError(
-            f"the header of a keyed state blob claims {length} bytes ({place_in(blob, 12, 20)}), more than "
-            f"the blob's {blob.size}"
-        )
-    data = blob.read(_PREAMBLE.size, length)
-    if len(data) != length or crc32(data) != checksum:
-        raise StorageError(
-            f"the header of a keyed state blob is damaged: the checksum of "
-            f"{place_in(blob, _PREAMBLE.size, _PREAMBLE.size + length)} does not fit; restore an older one"
-        )
+    where, begins = _source_of(blob)
+    head = _ENVELOPE.head(blob.read(0, _ENVELOPE.size), where, (VERSION,), begins)
+    body = _ENVELOPE.size + head.length
+    data = blob.read(_ENVELOPE.size, min(head.length, blob.size))
+    _ENVELOPE.check(head, data, where, begins)
     try:
         header = _headers.decode(data)
     except UNDECODABLE as error:
         raise StorageError(
-            f"the header of a keyed state blob ({place_in(blob, _PREAMBLE.size, _PREAMBLE.size + length)}) "
-            f"does not decode ({error})"
+            f"the header of a keyed state blob ({place_in(blob, _ENVELOPE.size, body)}) does not decode "
+            f"({error})"
         ) from None
-    body = _PREAMBLE.size + length
     if blob.size != body + header.body_length:
         raise StorageError(
             f"a keyed state blob has {blob.size} bytes ({place_in(blob, 0, blob.size)}); its header says "

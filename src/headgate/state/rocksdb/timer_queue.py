@@ -12,12 +12,12 @@ from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 from typing import Any, Final
 
+from headgate.common.decoders import UNDECODABLE
 from headgate.common.errors import StorageError
 from headgate.common.keygroups import key_group
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.timers import check_timestamp
 from headgate.serde.dynamic import decode_tagged, encode_tagged
-from headgate.serde.undecodable import UNDECODABLE
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.keys import one_form, whole_number
 

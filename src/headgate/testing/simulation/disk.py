@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal
 
-from headgate.checkpoint.storage.base import TEMPORARY_PREFIX, UnsureWriteError
+from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.common.durable_file import TEMPORARY_PREFIX
 from headgate.common.errors import StorageError
 
 Verdict = Literal["works", "fails", "full", "unsure"]

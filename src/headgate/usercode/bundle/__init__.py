@@ -5,7 +5,6 @@
     contents      hashes of files and folders
     program       the modules beside a program that go with it
     packing       folders as zips
-    whole         files that nobody sees half-made
     environments  where the modules of a packed environment are
     wheels        whether a wheel is for this interpreter
     artifacts     what a bundle consists of; made on the driver from what the user names

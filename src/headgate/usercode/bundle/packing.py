@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from headgate.common.durable_file import made_beside
 from headgate.usercode.bundle.contents import files_of, hash_of
 from headgate.usercode.bundle.program import PROGRAM_BYTES_MAX, program_files
-from headgate.usercode.bundle.whole import whole
 from headgate.usercode.errors import UserCodeLoadError
 
 PACKED: Final = ".zip"
@@ -61,7 +61,7 @@ def _zipped(source: Path, files: Sequence[Path], target: Path) -> Path:
     import zipfile
 
     try:
-        with whole(target) as making, zipfile.ZipFile(making, "w", zipfile.ZIP_DEFLATED) as made:
+        with made_beside(target) as making, zipfile.ZipFile(making, "w", zipfile.ZIP_DEFLATED) as made:
             for file in files:
                 entry = zipfile.ZipInfo(file.relative_to(source).as_posix())  # without the file's time
                 entry.external_attr = (0o700 if file.stat().st_mode & 0o100 else 0o600) << 16

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from headgate.checkpoint.storage import local
 from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.checkpoint.storage.local import LocalDisk
+from headgate.common import durable
 from headgate.common.errors import StorageError
 from headgate.common.permissions import Permissions
 
@@ -66,7 +66,7 @@ def test_f19_a_write_that_is_cut_short(disk: LocalDisk) -> None:
 def test_f19_short_writes_that_go_on(disk: LocalDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A system that takes seven bytes at a time gets all of them."""
     real = os.write
-    monkeypatch.setattr(local.system, "write", lambda descriptor, data: real(descriptor, data[:7]))
+    monkeypatch.setattr(durable.system, "write", lambda descriptor, data: real(descriptor, data[:7]))
     data = bytes(range(100))
     disk.create("job/a", [data, memoryview(data)])
     assert disk.read("job/a") == data * 2
@@ -74,7 +74,7 @@ def test_f19_short_writes_that_go_on(disk: LocalDisk, monkeypatch: pytest.Monkey
 
 def test_a_device_that_takes_nothing(disk: LocalDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     """No bytes and no error are an error, and not a loop for ever."""
-    monkeypatch.setattr(local.system, "write", lambda descriptor, data: 0)
+    monkeypatch.setattr(durable.system, "write", lambda descriptor, data: 0)
     with pytest.raises(StorageError, match="took no bytes"):
         disk.create("job/a", [b"x"])
 
@@ -96,8 +96,8 @@ def test_f22_a_file_whose_flush_failed_is_never_used(
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         real_fsync(descriptor)
 
-    monkeypatch.setattr(local.system, "open", opening)
-    monkeypatch.setattr(local.system, "fsync", failing_once)
+    monkeypatch.setattr(durable.system, "open", opening)
+    monkeypatch.setattr(durable.system, "fsync", failing_once)
     with pytest.raises(StorageError, match="check the disk; the file is not used"):
         disk.create("job/a", [b"first"])
     disk.create("job/a", [b"second"])

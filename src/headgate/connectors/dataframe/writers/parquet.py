@@ -22,6 +22,7 @@ from urllib.parse import quote, unquote, urlsplit
 from typing_extensions import override
 
 from headgate.common.durable import remove_folder, rename, sync, touch, unlink
+from headgate.common.durable_file import sync_tree
 from headgate.common.errors import FencedError, UsageError
 from headgate.connectors.dataframe.writers.base import EpochWriter, SparkEpoch
 
@@ -99,13 +100,12 @@ class ParquetWriter(EpochWriter):
         attempt = self._attempts(epoch.lineage, epoch.sink) / name
         frame.write.partitionBy(*self.partition_by).parquet(f"file://{attempt}")
         unlink(attempt / "_SUCCESS", missing_ok=True)
-        _make_durable(attempt)
+        sync_tree(attempt)  # Spark leaves what it has written to the operating system
         final.parent.mkdir(parents=True, exist_ok=True)
         if not _renamed(attempt, final):
             self._published(final)
             remove_folder(attempt)
-        for folder in (final.parent, *list(final.parents)[1:4]):
-            _sync(folder)
+        _sync_names(final, 4)
 
     @override
     def take_back(self, lineage: str, sink: str, epochs: Iterable[int], unfinished: Collection[int]) -> None:
@@ -116,7 +116,7 @@ class ParquetWriter(EpochWriter):
             final.parent.mkdir(parents=True, exist_ok=True)
             while not (final / _TAKEN_BACK).exists():
                 self._make_way(final, self._aside(lineage, sink, epoch))
-            _sync(final.parent)
+            _sync_names(final, 1)
 
     @override
     def put_back(self, lineage: str, sink: str, epochs: Iterable[int]) -> None:
@@ -129,7 +129,7 @@ class ParquetWriter(EpochWriter):
                 rename(aside, final) if aside.exists() else final.rmdir()
             elif aside.exists():
                 rename(aside, final)
-            _sync(final.parent)
+            _sync_names(final, 1)
 
     @override
     def describe(self) -> str:
@@ -141,7 +141,7 @@ class ParquetWriter(EpochWriter):
             aside.parent.mkdir(parents=True, exist_ok=True)
             remove_folder(aside)
             rename(final, aside)
-            _sync(aside.parent)
+            _sync_names(aside, 1)
         empty = aside.with_name(f"{aside.name}.mark")
         empty.mkdir(parents=True, exist_ok=True)
         touch(empty / _TAKEN_BACK)
@@ -191,12 +191,8 @@ def _renamed(source: Path, target: Path) -> bool:
     return True
 
 
-def _make_durable(folder: Path) -> None:
-    """Spark leaves what it has written to the operating system."""
-    for path in (folder, *folder.rglob("*")):
-        _sync(path)
-
-
-def _sync(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        sync(path)
+def _sync_names(path: Path, folders: int) -> None:
+    """Make a name durable, and those of so many folders above; what is not there has none."""
+    for folder in list(path.parents)[:folders]:
+        with suppress(FileNotFoundError):
+            sync(folder)

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headgate.common.durable_file import made_beside
 from headgate.usercode.bundle.artifacts import UserBundle
 from headgate.usercode.bundle.unpacking import TARS, ZIPS
-from headgate.usercode.bundle.whole import whole
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -70,6 +70,6 @@ def _beside(file: Path, target: Path) -> Path:
         with contextlib.suppress(OSError):
             os.link(file, target)
     if not target.exists():
-        with whole(target) as made:
+        with made_beside(target) as made:
             shutil.copyfile(file, made)
     return target
