@@ -216,7 +216,7 @@ def seal_line(body: bytes) -> bytes:
 
     Example:
         >>> seal_line(b"{}")
-        b'a3833ba7 {}\n'
+        b'a3a6bf43 {}\n'
     """
     return b"%08x %s\n" % (crc32_of(body), body)
 

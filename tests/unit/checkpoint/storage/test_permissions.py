@@ -95,7 +95,7 @@ def test_a_job_leaves_nothing_to_strangers(option: str | None, mask: int, tmp_pa
     numbers = env.from_source(TestSource([1, PAUSE(300), 2, PAUSE(300), 3]), uid="in")
     numbers.write_json(str(tmp_path / "out"), uid="out")
     with env.execute_async("job") as handle:
-        while not list((tmp_path / "checkpoints").glob("*/chk-*/_metadata")):
+        while not list((tmp_path / "checkpoints").glob("[!.]*/chk-*/_metadata")):
             time.sleep(0.01)
         handle.savepoint(str(tmp_path / "savepoints"))
         handle.result()
