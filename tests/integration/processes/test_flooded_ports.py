@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from test_process_cluster import COUNT, Witness, counting, expected, pairs, written
+from test_process_cluster import COUNT, RESTART_AT_ONCE, Witness, counting, expected, pairs, written
 
 import headgate as hg
 from headgate.common.errors import OperatingError
@@ -105,3 +105,33 @@ def test_a_flooded_job_notices_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     # Control port, endpoint, two workers, and the two that took their places.
     assert len(strangers.made) == 6
     assert all(made > EACH for made in strangers.made.values()), strangers.made
+
+
+class Loud(hg.KeyedProcessFunction[int, int, Any]):
+    """Raises 20 MB of text for a record that is as long."""
+
+    def process(self, record: int, ctx: hg.KeyedContext[int]) -> Iterator[Any]:
+        raise ValueError("head " + "x" * (20 << 20) + " tail")
+        yield
+
+
+@pytest.mark.ci
+def test_a_long_text_of_an_exception_is_nowhere_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Raised in a worker three times: what the driver keeps, tells and writes is short, and has both ends."""
+    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
+    witness = Witness()
+    config = {**RESTART_AT_ONCE, "restart-strategy.fixed-delay.attempts": 2, "rest.enabled": True}
+    env = hg.Environment(parallelism=2, executor=ProcessCluster(witness), config=config)
+    numbers = env.generate(lambda n: n, count=10, uid="in")
+    numbers.key_by(lambda n: n).process(Loud(), uid="loud").write_json(str(tmp_path / "out"), uid="out")
+    with pytest.raises(hg.HeadgateError) as caught:
+        env.execute("loud")
+    assert len(witness.failures) == 3
+    for text in (str(caught.value), *witness.failures):
+        assert "head x" in text
+        assert " tail" in text
+        assert len(text) < 500_000
+    out, err = capfd.readouterr()
+    assert len(out) + len(err) < 2_000_000
