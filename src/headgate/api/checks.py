@@ -67,7 +67,7 @@ def check_ends(nodes: Sequence[Node]) -> None:
         if node.id not in consumed and not isinstance(node, SinkNode):
             raise PlanError(
                 f"the stream that ends with {place(node)} leads nowhere; give it a sink such as "
-                "write_json() or collect(), or remove it"
+                "write_json() or print(), look at it with preview(), or remove it"
             )
 
 

@@ -502,7 +502,7 @@ class DataStream(Operator, Generic[T]):
     def to_dataframe_later(self, schema: Any = None, uid: str | None = None) -> DataFrameLater:
         """Have this stream's committed records made a Spark DataFrame by ``execute()``."""
         uid = uid or self._environment.free_uid("to_dataframe")
-        sink = load(Kind.CONNECTOR, "dataframe_sink")(schema)
+        sink = load(Kind.CONNECTOR, "dataframe_sink")(schema, "to_dataframe_later")
         number = self.sink_to(sink, uid=uid, name="to_dataframe")._number
         return DataFrameLater(self._environment, sink, number)
 

@@ -112,8 +112,12 @@ def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | None:
         return None
 
 
-def packed_bytes(packed: Sequence[Any]) -> bytes:
+def packed_bytes(packed: Sequence[Any], verb: str = "collect") -> bytes:
     """The bytes of packed records.
+
+    Args:
+        packed: what :class:`RecordPacker` made of them.
+        verb: what the program called, for messages.
 
     Example:
         >>> records = [(1, 2**70), [None, {"a": b"x"}], {3}]
@@ -127,7 +131,7 @@ def packed_bytes(packed: Sequence[Any]) -> bytes:
         return _encode(packed)
     except UnicodeEncodeError as problem:
         raise UsageError(
-            f"collect() got text that is not valid Unicode ({problem}); repair it first"
+            f"{verb}() got text that is not valid Unicode ({problem}); repair it first"
         ) from problem
 
 

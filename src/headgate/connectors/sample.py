@@ -58,7 +58,7 @@ class SampleWriter(SinkWriter[Any]):
     """Tells the first records at once: who looks does not wait for a checkpoint."""
 
     def __init__(self, context: SinkWriterContext, count: int, verb: str) -> None:
-        self._tell, self._left = context.tell, count
+        self._tell, self._left, self._verb = context.tell, count, verb
         self._pack = RecordPacker(verb).pack
 
     @override
@@ -70,7 +70,7 @@ class SampleWriter(SinkWriter[Any]):
             first = first.to_pylist()
         self._left -= len(first)
         if self._tell is not None and first:
-            self._tell(packed_bytes([self._pack(record) for record in first]))
+            self._tell(packed_bytes([self._pack(record) for record in first], self._verb))
 
     @override
     def prepare_commit(self) -> list[Plain]:

@@ -65,8 +65,8 @@ def refuse_running(
     beside = "" if claims else ", or begin beside it with --allow-second (execution.allow-second=true)"
     raise UsageError(
         f"checkpoint {checkpoint.checkpoint} of job {job!r} {what} ({where}); end it first, with `headgate "
-        f"stop {job}` or `headgate cancel {job}`, or take a savepoint (`headgate savepoint {job}`) and begin "
-        f"from that{beside}"
+        f"stop {job}` or `headgate cancel {job}`, or take a savepoint (`headgate savepoint create "
+        f"{job}`) and begin from that{beside}"
     )
 
 

@@ -12,6 +12,9 @@ import pytest
 
 import headgate as hg
 from headgate.api import other_names
+from headgate.connectors.dataframe.to_spark_staging import staged_parquet
+from headgate.connectors.files.part_file import PartFile
+from headgate.connectors.files.sink import ParquetFormat
 from headgate.deploy.spark.slots import Need, too_few
 from headgate.testing import MiniCluster
 
@@ -58,6 +61,42 @@ def test_a_record_that_cannot_come_is_told_under_the_verb_that_asked(verb: str) 
     stream = env.from_collection([1]).map(lambda n: (n for _ in range(n)))
     with pytest.raises(hg.HeadgateError, match=rf"{verb}\(\) got a value of type generator"):
         getattr(stream, verb)(*([] if verb == "collect" else [1]))
+
+
+@pytest.mark.parametrize("verb", ["take", "preview", "collect"])
+def test_text_that_cannot_come_is_told_under_the_verb_that_asked(verb: str) -> None:
+    """Half of a pair of surrogates is no character."""
+    env = hg.Environment(parallelism=1, executor=MiniCluster())
+    stream = env.from_collection([1]).map(lambda n: "\ud800")
+    with pytest.raises(hg.HeadgateError, match=rf"{verb}\(\) got text that is not valid Unicode"):
+        getattr(stream, verb)(*([] if verb == "collect" else [1]))
+
+
+@pytest.mark.parametrize(
+    ("sink", "verb"),
+    [
+        (lambda: ParquetFormat(None), "write_parquet"),
+        (lambda: staged_parquet("staged", None).format, "to_spark"),
+    ],
+)
+def test_columns_that_do_not_fit_are_told_under_the_verb_that_writes_them(
+    sink: Callable[[], Any], verb: str, tmp_path: Path
+) -> None:
+    """Rows for Spark are staged by the sink of Parquet files, which the program has not called."""
+    part = PartFile(tmp_path / "part")
+    writer = sink().opener()(part)
+    writer.write([{"n": 1}])
+    with pytest.raises(hg.HeadgateError, match=rf"give {verb}\(schema=\.\.\.\) or convert the records"):
+        writer.write([{"n": "one"}])
+    part.discard()
+
+
+@pytest.mark.parametrize("verb", ["to_dataframe", "to_dataframe_later"])
+def test_a_schema_of_a_dataframe_is_told_under_its_verb(verb: str) -> None:
+    """One of them looks, the other one is a sink."""
+    stream = hg.Environment(executor=MiniCluster()).from_collection([{"n": 1}])
+    with pytest.raises(hg.UsageError, match=rf"{verb}\(\) got a schema of type int"):
+        getattr(stream, verb)(schema=5)
 
 
 @pytest.mark.parametrize(

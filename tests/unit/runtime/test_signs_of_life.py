@@ -74,7 +74,7 @@ def test_a_job_that_holds_its_file_is_running(tmp_path: Path) -> None:
         "checkpoint 7",
         "'clicks-1'",
         "headgate stop clicks-1",
-        "headgate savepoint clicks-1",
+        "headgate savepoint create clicks-1",
         "--allow-second",
     ):
         assert word in str(caught.value)

@@ -26,13 +26,14 @@ _READ_AS_WRITTEN: Final = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode":
 """Dates before 1582 are those of today's calendar, whatever the session says of files by old Spark."""
 
 
-def dataframe_sink(schema: StructType | str | None = None) -> DataFrameSink:
+def dataframe_sink(schema: StructType | str | None = None, verb: str = "to_dataframe") -> DataFrameSink:
     """A sink whose committed records are a DataFrame after the job, exactly once.
 
     Args:
         schema: a ``StructType`` or its text, such as ``"author string, commits long"``; records must
             fit it. None takes the columns of the first records. Tuples without names are taken by
             position; without a schema their columns are ``_1``, ``_2``, ...
+        verb: what the program called, for messages.
 
     Raises:
         UsageError: `schema` is something else, or has a column of a type that would not come through
@@ -41,21 +42,20 @@ def dataframe_sink(schema: StructType | str | None = None) -> DataFrameSink:
     if schema is not None and not isinstance(schema, str):
         if type(schema).__name__ != "StructType":
             raise UsageError(
-                f"to_dataframe() got a schema of type {type(schema).__name__}; expected a StructType or text "
+                f"{verb}() got a schema of type {type(schema).__name__}; expected a StructType or text "
                 "such as 'author string, commits long'"
             )
-        check_types(schema, "to_dataframe")
-    return DataFrameSink(schema)
+        check_types(schema, verb)
+    return DataFrameSink(schema, verb)
 
 
 class DataFrameSink(Sink[Any], DataFrameConnector):
     """See :func:`dataframe_sink`."""
 
     accepts_columns = True
-    verb = "to_dataframe"
 
-    def __init__(self, schema: StructType | str | None) -> None:
-        self._schema = schema
+    def __init__(self, schema: StructType | str | None, verb: str) -> None:
+        self._schema, self.verb = schema, verb
         self._spark: SparkSession | None = None
         self._folder = ""
         self._rows: TypedRows | None = None
@@ -71,7 +71,9 @@ class DataFrameSink(Sink[Any], DataFrameConnector):
         self._spark, self._folder = spark, folder
         columns = None if self._rows is None else self._rows.schema
         # Written and read once, as a rule: looking for repeated values costs more than it saves.
-        self._files = load(Kind.CONNECTOR, "parquet_sink")(folder, schema=columns, dictionary=False)
+        files = load(Kind.CONNECTOR, "parquet_sink")(folder, schema=columns, dictionary=False)
+        files.format.verb = self.verb
+        self._files = files
 
     @property
     def dataframe(self) -> DataFrame:
@@ -81,7 +83,7 @@ class DataFrameSink(Sink[Any], DataFrameConnector):
             UsageError: no record came and no schema was given, or the writers met different columns.
         """
         if self._spark is None:
-            raise unprepared("to_dataframe")
+            raise unprepared(self.verb)
         schema = self._schema if self._schema is not None else self._columns_found()
         return self._spark.read.options(**_READ_AS_WRITTEN).schema(schema).parquet(self._folder)
 
@@ -107,13 +109,13 @@ class DataFrameSink(Sink[Any], DataFrameConnector):
             try:
                 found = StructType.fromDDL(schema)
             except Exception as error:
-                raise UsageError(f"the schema of to_dataframe() is wrong: {first_line(error)}") from error
+                raise UsageError(f"the schema of {self.verb}() is wrong: {first_line(error)}") from error
             assert isinstance(found, StructType), "a list of columns is a struct"
             self._schema = schema = found
-        check_types(schema, "to_dataframe")
+        check_types(schema, self.verb)
         shown = {field.name: field.dataType.simpleString() for field in schema}
         required = frozenset(field.name for field in schema if not field.nullable)
-        return TypedRows(arrow_schema(schema), shown, required, "to_dataframe")
+        return TypedRows(arrow_schema(schema), shown, required, self.verb)
 
     def _columns_found(self) -> StructType:
         """The columns of all files, which Spark would look for with a job of its own."""
@@ -126,19 +128,19 @@ class DataFrameSink(Sink[Any], DataFrameConnector):
         ]
         if not schemas:
             raise UsageError(
-                "the stream of to_dataframe() gave no records, so its columns are not known; give schema=..."
+                f"the stream of {self.verb}() gave no records, so its columns are not known; give schema=..."
             )
         try:
             return from_arrow_schema(pa.unify_schemas(schemas), prefer_timestamp_ntz=True)
         except Exception as error:
             raise UsageError(
-                f"the records of to_dataframe() have different columns ({first_line(error)}), "
+                f"the records of {self.verb}() have different columns ({first_line(error)}), "
                 "so its own are not known; give schema=..."
             ) from error
 
     def _parquet(self) -> Sink[Any]:
         if self._files is None:
-            raise unprepared("to_dataframe")
+            raise unprepared(self.verb)
         return self._files
 
 

@@ -107,8 +107,10 @@ class Staging:
 
 def staged_parquet(root: str, schema: Any) -> Sink[Any]:
     """The sink whose pending files are the staged rows; it never publishes one."""
-    made: Sink[Any] = load(Kind.CONNECTOR, "parquet_sink")(root, schema=schema)
-    return made
+    made = load(Kind.CONNECTOR, "parquet_sink")(root, schema=schema)
+    made.format.verb = "to_spark"
+    sink: Sink[Any] = made
+    return sink
 
 
 def verified_paths(root: str, committables: Sequence[Plain], checkpoint: int) -> list[str]:

@@ -13,10 +13,15 @@ ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 
 
 class Columns:
-    """The schema of one writer's files: given, or taken from the first batch."""
+    """The schema of one writer's files: given, or taken from the first batch.
 
-    def __init__(self, schema: Any | None) -> None:
-        self.schema = schema
+    Args:
+        schema: the given one; None takes the first batch's.
+        verb: what the program called, for messages.
+    """
+
+    def __init__(self, schema: Any | None, verb: str = "write_parquet") -> None:
+        self.schema, self._verb = schema, verb
 
     def batch_of(self, records: Any) -> Any:
         """The records as a batch of the schema.
@@ -39,7 +44,7 @@ class Columns:
                 pass
         raise UsageError(
             f"a batch with columns ({_shown(records.schema)}) does not fit the Parquet schema "
-            f"({_shown(self.schema)}); give parquet_sink(schema=...) or convert the columns"
+            f"({_shown(self.schema)}); give {self._verb}(schema=...) or convert the columns"
         )
 
     def _from_rows(self, rows: list[dict[str, Any]]) -> Any:
@@ -63,7 +68,7 @@ class Columns:
             expected = "a first batch of one kind" if self.schema is None else _shown(self.schema)
             raise UsageError(
                 f"a record cannot be written as Parquet: {problem}; expected {expected}; give "
-                "parquet_sink(schema=...) or convert the records"
+                f"{self._verb}(schema=...) or convert the records"
             ) from problem
 
 

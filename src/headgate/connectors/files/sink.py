@@ -119,9 +119,13 @@ class ParquetFormat:
     Args:
         schema: the columns; None takes those of each writer's first batch.
         dictionary: see :func:`parquet_sink`.
+
+    Attributes:
+        verb: what the program called, for messages.
     """
 
     name, suffix = "Parquet", ".parquet"
+    verb = "write_parquet"
 
     def __init__(self, schema: pa.Schema | None, dictionary: bool = True) -> None:
         self.schema, self.dictionary = schema, dictionary
@@ -130,7 +134,7 @@ class ParquetFormat:
         """See the protocol."""
         from headgate.connectors.files.parquet_writer import Columns, ParquetPartWriter
 
-        columns, dictionary = Columns(self.schema), self.dictionary
+        columns, dictionary = Columns(self.schema, self.verb), self.dictionary
         return lambda file: ParquetPartWriter(file, columns, dictionary)
 
 
