@@ -36,16 +36,22 @@ def counts(bids: hg.DataStream[Any]) -> Numbered:
     return bids.key_by("auction").process(RunningCount(), uid="counts")
 
 
-def run_once(data: str, mode: str, program: Callable[[hg.DataStream[Any]], Numbered]) -> dict[str, object]:
+def run_once(
+    data: str,
+    mode: str,
+    program: Callable[[hg.DataStream[Any]], hg.DataStream[Any]],
+    sink: SummingSink | None = None,
+) -> dict[str, object]:
     """One job; its measurements and its answer.
 
     Args:
         data: folder of Parquet files.
         mode: of :data:`MODES`.
         program: what is done with the bids.
+        sink: where the outcome goes; by default into one that adds it up.
     """
     storage = tempfile.mkdtemp(prefix="headgate-bench-")
-    stopwatch, sink = Stopwatch(), SummingSink()
+    stopwatch, sink = Stopwatch(), sink or SummingSink()
     try:
         options = {UNALIGNED.key: "true"} if mode == "unaligned" else None
         env = environment(stopwatch, None if mode == "off" else "1s", storage, options)

@@ -18,8 +18,7 @@ from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import Plain
 from headgate.common.errors import HeadgateError
 from headgate.connectors.committed import DriverResults
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.events import JobListener
+from headgate.testing import Counters, JobListener
 
 PARALLELISM = 2
 
@@ -59,7 +58,7 @@ class SummingSink(Sink[tuple[Any, int]]):
     def create_writer(
         self, context: SinkWriterContext, restored: Sequence[Plain]
     ) -> SinkWriter[tuple[Any, int]]:
-        return _SummingWriter(context, self._sleep_us)
+        return SummingWriter(context, self._sleep_us)
 
     @override
     def create_committer(self) -> SinkCommitter:
@@ -70,7 +69,9 @@ class SummingSink(Sink[tuple[Any, int]]):
         return "count and add up"
 
 
-class _SummingWriter(SinkWriter[tuple[Any, int]]):
+class SummingWriter(SinkWriter[tuple[Any, int]]):
+    """One subtask's part of it; see :class:`SummingSink`."""
+
     def __init__(self, context: SinkWriterContext, sleep_us: float) -> None:
         self._name = f"{context.job}/{context.uid}/{context.attempt}/{context.subtask}"
         self._sleep_us = sleep_us

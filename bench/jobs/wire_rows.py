@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +12,10 @@ from typing import Any
 
 from bench.jobs.support import result
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.codec import ElementCodec
 
 ROWS = 20_000
+CODECS = ("headgate.runtime.codec", "headgate.runtime.protocol.codec")
+"""Where the exchange's codec lives, by the age of the package that is measured."""
 
 
 @dataclass
@@ -22,6 +25,18 @@ class Bid:
     auction: int
     bidder: str
     price: float
+
+
+def codec_of(kind: type | None) -> Any:
+    """The exchange's codec for records of a declared class, or of none.
+
+    Raises:
+        SystemExit: the package has none of the known modules.
+    """
+    for name in CODECS:
+        with contextlib.suppress(ModuleNotFoundError):
+            return importlib.import_module(name).ElementCodec(kind)
+    raise SystemExit(f"the package has none of {', '.join(CODECS)}")
 
 
 def main() -> None:
@@ -37,7 +52,7 @@ def main() -> None:
     costs: dict[str, float] = {}
     records = 0
     for kind, make in makers.items():
-        codec = ElementCodec(kind if kind is Bid else None)
+        codec = codec_of(kind if kind is Bid else None)
         batch = RowBatch([make(i) for i in range(ROWS)])
         begin = time.process_time()
         for _ in range(rounds):

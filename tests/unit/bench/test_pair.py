@@ -7,11 +7,13 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bench import pair
+from bench import data, pair
 from bench.machine import ROOT
+from bench.measure import run
 
 
 def test_the_interval_holds_the_median_of_most_samples() -> None:
@@ -43,10 +45,18 @@ def test_a_folder_without_the_package_is_refused(tmp_path: Path) -> None:
 
 def test_the_table_holds_the_limit_against_the_upper_end() -> None:
     """A median within the limit is not enough."""
-    row = {"job": "J2", "pairs": 20, "old_us": 1.0, "new_us": 1.01, "failed": []}
+    row = {"job": "J2", "pairs": 20, "old": 1.0, "new": 1.01, "failed": []}
     row |= {"median": 1.01, "low": 0.99, "high": 1.04}
-    assert "| no (1.03) |" in pair.table([row], "a", "b", 0.03)
-    assert "| yes (1.05) |" in pair.table([row], "a", "b", 0.05)
+    assert "| no (1.03) |" in pair.table([{**row, "limit": 0.03}], "a", "b")
+    assert "| yes (1.05) |" in pair.table([{**row, "limit": 0.05}], "a", "b")
+
+
+def test_events_may_cost_less_more_than_what_happens_seldom() -> None:
+    """The limits of J0, J2 and the codec, and those of checkpoints, recovery and start-up."""
+    limits = {name: job.limit for name, job in pair.JOBS.items()}
+    assert limits == {
+        "j0": 0.03, "j2": 0.03, "wire": 0.03, "checkpoints": 0.1, "recovery": 0.1, "start-up": 0.1,
+    }  # fmt: skip
 
 
 def test_every_job_is_a_module_with_its_arguments() -> None:
@@ -55,9 +65,10 @@ def test_every_job_is_a_module_with_its_arguments() -> None:
         switch, module, *rest = job.arguments("bids", 7)
         assert switch == "-m"
         assert importlib.util.find_spec(module) is not None
-        assert rest
+        assert "bids" in rest or not job.needs_bids
 
 
+@pytest.mark.timeout(700)
 @pytest.mark.ci
 def test_the_wire_job_runs_against_another_checkout(tmp_path: Path) -> None:
     """The command runs pairs, prints the table and keeps it."""
@@ -66,5 +77,56 @@ def test_the_wire_job_runs_against_another_checkout(tmp_path: Path) -> None:
     command += ["--least", "6", "--most", "6", "--events", "60000", "--limit", "9", "--table", str(kept)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "rows through an exchange's codec | 6 |" in kept.read_text()
+    assert "rows through an exchange's codec: workers' CPU us per event | 6 |" in kept.read_text()
     assert kept.read_text() in done.stdout
+
+
+def ran(module: str, *arguments: str) -> dict[str, Any]:
+    """What one run of a job file says."""
+    command = [sys.executable, "-m", f"bench.jobs.{module}", *arguments]
+    done = run(module, command, 600, pair.variables(ROOT, ROOT))
+    assert done.failure is None, done.failure
+    assert done.result["failures"] == []
+    return done.result
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.ci
+def test_checkpoints_of_a_resting_job_are_timed() -> None:
+    """Each is complete, and costs time and CPU time."""
+    found = ran("checkpoint_time", "--keys", "200", "--checkpoints", "3")
+    assert found["answer"] == {"keys": 200, "completed": 4}
+    assert found["checkpoint_ms"] > 0
+    assert found["checkpoint_cpu_ms"] > 0
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.ci
+def test_recoveries_from_killed_workers_are_timed() -> None:
+    """Each kill is one restart."""
+    found = ran("recovery_time", "--keys", "200", "--kills", "2")
+    assert found["answer"] == {"restarts": 2}
+    assert len(found["recoveries_s"]) == 2
+    assert found["recovery_s"] > 0
+    assert found["recovery_cpu_s"] > 0
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.ci
+@pytest.mark.spark
+def test_starts_of_a_local_job_are_timed() -> None:
+    """By itself and by the command; both count from the start of the interpreter to the first record."""
+    found = ran("start_up")
+    assert found["script_s"] > 0
+    assert found["command_s"] > 0
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.ci
+@pytest.mark.spark
+def test_bids_are_read_and_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are read, and none is looked at."""
+    monkeypatch.setenv("HEADGATE_BENCH_CACHE", str(tmp_path))
+    found = ran("read_only", str(data.data_set(2_000, (pair.LAYOUT,)).layout(pair.LAYOUT)))
+    assert found["answer"] == {"records": 2_000, "total": 0, "highest": 0}
+    assert found["workers_cpu_us"] >= 0  # the clocks of processes are coarse
