@@ -21,6 +21,7 @@ from bench.sections import (
     barriers,
     checkpoint_cost,
     headgate_jobs,
+    isolation,
     j2,
     savepoints,
     spark_bootstrap,
@@ -49,6 +50,7 @@ MEASURES: dict[str, Callable[[Plan, Callable[[str], None]], dict[str, Any]]] = {
     "spark-state": spark_state.measure,
     "spark-bootstrap": spark_bootstrap.measure,
     "user-code": user_code.measure,
+    "isolation": isolation.measure,
 }
 
 

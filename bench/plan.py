@@ -19,6 +19,7 @@ SECTIONS = (
     "spark-state",
     "spark-bootstrap",
     "user-code",
+    "isolation",
 )
 
 
@@ -68,6 +69,7 @@ class Plan:
         user_code_calls: through the border, in each round.
         user_code_modules: of a package that is imported for the first time.
         user_code_rounds: of these imports.
+        isolation_rounds: pairs of programs of each kind, plain and isolated.
         timeout_s: for one job, whatever it is, besides its intended length.
     """
 
@@ -112,6 +114,7 @@ class Plan:
     user_code_calls: int = 500_000
     user_code_modules: int = 300
     user_code_rounds: int = 9
+    isolation_rounds: int = 15
     timeout_s: float = 300.0
 
 
@@ -155,6 +158,7 @@ SMOKE = Plan(
     user_code_calls=20_000,
     user_code_modules=30,
     user_code_rounds=1,
+    isolation_rounds=1,
     timeout_s=90.0,
 )
 

@@ -33,6 +33,8 @@ def show(record: dict[str, Any], console: Console) -> None:
         "state",
         "state-large",
         "savepoints",
+        "user-code",
+        "isolation",
         *(name for name in sections if name.startswith("spark-")),
     ):
         if sections.get(name, {}).get("rows"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -61,7 +62,8 @@ def run_once(
         shutil.rmtree(storage, ignore_errors=True)
     sums = sink.sums
     answer = {"records": sums.records, "total": sums.total, "highest": sums.highest}
-    return {"mode": mode, "answer": answer, **stopwatch.facts(sums.records)}
+    isolated = type(sys.modules) is not dict
+    return {"mode": mode, "isolated": isolated, "answer": answer, **stopwatch.facts(sums.records)}
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from proof.types import on_spark, table
-from proof.types.cells import PLACES, Place, run
-from proof.types.kinds import KINDS, Kind
+from proof.types.cells import RUNS, Place, Way, run
+from proof.types.kinds import Kind
 
 
 def main() -> int:
@@ -23,20 +23,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m proof.types", description=__doc__.partition("\n")[0])
     parser.add_argument("--kind", action="append", help="of types; may be given several times")
     parser.add_argument("--place", action="append", help="where they are defined; likewise")
+    parser.add_argument("--way", action="append", choices=list(Way), help="in which they run; likewise")
     parser.add_argument("--jobs", type=int, default=2, help="how many run at a time")
     parser.add_argument("--no-spark", action="store_true", help="leave the jobs on Spark out")
     parser.add_argument("--recorded", action="store_true", help="run nothing")
     asked = parser.parse_args()
     cells = table.recorded()
     if not asked.recorded:
-        pairs = [
-            (kind, place)
-            for kind in KINDS
-            for place in PLACES
+        wanted = [
+            (kind, place, way)
+            for kind, place, way in RUNS
             if (asked.kind is None or kind.name in asked.kind)
             and (asked.place is None or place.name in asked.place)
+            and (asked.way is None or way in asked.way)
         ]
-        cells |= on_processes(pairs, asked.jobs)
+        cells |= on_processes(wanted, asked.jobs)
         if not asked.no_spark:
             cells |= with_spark()
         table.record(cells)
@@ -56,22 +57,23 @@ def with_spark() -> table.Cells:
     return cells
 
 
-def on_processes(pairs: list[tuple[Kind, Place]], at_a_time: int) -> table.Cells:
+def on_processes(wanted: list[tuple[Kind, Place, Way]], at_a_time: int) -> table.Cells:
     """What becomes of the uses that need no Spark."""
 
-    def one(pair: tuple[Kind, Place]) -> table.Cells:
-        kind, place = pair
+    def one(job: tuple[Kind, Place, Way]) -> table.Cells:
+        kind, place, way = job
         with tempfile.TemporaryDirectory(prefix="headgate-types-", ignore_cleanup_errors=True) as scratch:
             folder = Path(scratch, "cell")
             folder.mkdir()
-            found = run(kind, place, folder)
+            found = run(kind, place, way, folder)
         states = [outcome.state for outcome in found.values()]
-        print(f"{kind.name}, {place.name}: {states.count('works')} of {len(states)} work", file=sys.stderr)
-        return {(kind.name, place.name, use): outcome for use, outcome in found.items()}
+        said = f"{kind.name}, {place.name}, {way}: {states.count('works')} of {len(states)} work"
+        print(said, file=sys.stderr)
+        return {(kind.name, place.name, way, use): outcome for use, outcome in found.items()}
 
     cells: table.Cells = {}
     with ThreadPoolExecutor(at_a_time) as pool:
-        for found in pool.map(one, pairs):
+        for found in pool.map(one, wanted):
             cells |= found
     return cells
 

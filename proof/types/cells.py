@@ -14,6 +14,7 @@ import types
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +42,13 @@ class Outcome:
     said: str = ""
 
 
+class Way(StrEnum):
+    """Whether the program's modules are kept from everything else: the column `interpreter` of the table."""
+
+    PLAIN = "plain"
+    ISOLATED = "isolated"
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a type is defined, and how its program is run.
@@ -48,11 +56,13 @@ class Place:
     Attributes:
         name: for the table.
         write: writes the program into a folder and gives the command, without the interpreter.
+        ways: those in which such a program can run.
         builds: whether a process runs one job only, which the command executes.
     """
 
     name: str
-    write: Callable[[Path, str], list[str]]
+    write: Callable[[Path, str, Way], list[str]]
+    ways: tuple[Way, ...] = (Way.PLAIN, Way.ISOLATED)
     builds: bool = False
 
 
@@ -61,43 +71,50 @@ _IMPORT: Final = "\nfrom proof.types.cluster import noting_cluster\n"
 _OWN: Final = JOB + _IMPORT + RUN.replace("EXECUTOR", _CLUSTER)
 _BY_COMMAND: Final = JOB + RUN.replace("EXECUTOR", "")
 FROM_MODULE: Final = "from shapes import *\n"
-_HEADGATE: Final = ["-m", "proof.types.cluster", "run", "--quiet"]
+_COMMAND: Final = ["-m", "proof.types.cluster", "run", "--quiet"]
 
 
-def _script(folder: Path, text: str) -> list[str]:
+def _headgate(way: Way, file: Path) -> list[str]:
+    asked = ["-D", "headgate.user-code.apart=true"] if way is Way.ISOLATED else []
+    return [*_COMMAND, *asked, str(file)]
+
+
+def _script(folder: Path, text: str, _: Way) -> list[str]:
     (folder / "job.py").write_text(text + _OWN)
     return [str(folder / "job.py")]
 
 
-def _script_by_command(folder: Path, text: str) -> list[str]:
+def _script_by_command(folder: Path, text: str, way: Way) -> list[str]:
     (folder / "job.py").write_text(text + _BY_COMMAND)
-    return [*_HEADGATE, str(folder / "job.py")]
+    return _headgate(way, folder / "job.py")
 
 
-def _imported(folder: Path, text: str) -> list[str]:
+def _imported(folder: Path, text: str, way: Way) -> list[str]:
+    """By python itself, or where it is to be isolated by the command."""
     (folder / "shapes.py").write_text(text)
-    (folder / "job.py").write_text(FROM_MODULE + _OWN)
-    return [str(folder / "job.py")]
+    if way is Way.ISOLATED:
+        return _script_by_command(folder, FROM_MODULE, way)
+    return _script(folder, FROM_MODULE, way)
 
 
-def _build(folder: Path, text: str) -> list[str]:
+def _build(folder: Path, text: str, way: Way) -> list[str]:
     (folder / "job.py").write_text(text + JOB + BUILD)
-    return [*_HEADGATE, str(folder / "job.py")]
+    return _headgate(way, folder / "job.py")
 
 
-def _notebook(folder: Path, text: str) -> list[str]:
+def _notebook(folder: Path, text: str, _: Way) -> list[str]:
     run = _IMPORT + RUN.replace("EXECUTOR", _CLUSTER)
     # The first cell is run twice, as one does.
     (folder / "cells.json").write_text(json.dumps([text, text, JOB, run]))
     return ["-m", "proof.types.notebook", str(folder / "cells.json")]
 
 
-def _requirements(folder: Path, text: str) -> list[str]:
+def _requirements(folder: Path, text: str, _: Way) -> list[str]:
     """The type lies in a package that the program brings as a locked requirement."""
     file = locked(folder / "locked.txt", folder / "index", "matrix-shapes", text)
     (folder / "code").mkdir()
     (folder / "code" / "job.py").write_text(FROM_MODULE + _BY_COMMAND)
-    return [*_HEADGATE, str(folder / "code" / "job.py"), "--requirements", str(file)]
+    return [*_COMMAND, str(folder / "code" / "job.py"), "--requirements", str(file)]
 
 
 def locked(file: Path, index: Path, name: str, text: str) -> Path:
@@ -123,14 +140,33 @@ def _digest(content: str) -> str:
 
 
 PLACES: Final = (
-    Place("script, `python job.py`", _script),
+    Place("script, `python job.py`", _script, (Way.PLAIN,)),
     Place("script, `headgate run`", _script_by_command),
     Place("imported module", _imported),
     Place("module with `build(env)`", _build, builds=True),
-    Place("notebook cell", _notebook),
-    Place("`--requirements`", _requirements),
+    Place("notebook cell", _notebook, (Way.PLAIN,)),
+    Place("`--requirements`", _requirements, (Way.ISOLATED,)),
 )
 """In the order of the table."""
+
+_ISOLATED: Final = {
+    "script, `headgate run`": ("dataclass", "attrs class", "nested classes"),
+    "imported module": ("frozen slotted dataclass", "NamedTuple", "TypedDict", "pydantic model"),
+    "module with `build(env)`": ("msgspec.Struct", "Enum", "generic dataclass"),
+}
+"""Of the places where a program runs in either way: each kind once in the one that is not the default."""
+
+
+def is_run(kind: Kind, place: Place, way: Way) -> bool:
+    """Whether the matrix has a job of this: every pair in the way that is the default, some in the other."""
+    if len(place.ways) == 1 or way is Way.PLAIN:
+        return way in place.ways
+    return kind.name in _ISOLATED[place.name]
+
+
+RUNS: Final = tuple(
+    (kind, place, way) for kind in KINDS for place in PLACES for way in Way if is_run(kind, place, way)
+)
 
 
 def text_of(kind: Kind, place: Place) -> str:
@@ -139,20 +175,21 @@ def text_of(kind: Kind, place: Place) -> str:
     return ("from __future__ import annotations\n\n" if texts else "") + kind.text
 
 
-def run(kind: Kind, place: Place, folder: Path) -> dict[str, Outcome]:
+def run(kind: Kind, place: Place, way: Way, folder: Path) -> dict[str, Outcome]:
     """Put a type to every use: all in one job, and only where that one does not work, one by one.
 
     Args:
         kind: of type.
         place: where it is defined.
+        way: in which its program runs, which it looks at itself.
         folder: an empty one.
     """
-    command = place.write(folder, text_of(kind, place))
+    command = place.write(folder, text_of(kind, place), way)
     _write_rows(kind, folder)
     together = [use for use in USES if use not in SEPARATELY]
-    found = _tried(command, place, folder, [together, *([use] for use in SEPARATELY)])
+    found = _tried(command, place, way, folder, [together, *([use] for use in SEPARATELY)])
     alone = [use for use in together if found[use].state != "works"]
-    return found | _tried(command, place, folder, [[use] for use in alone]) if alone else found
+    return found | _tried(command, place, way, folder, [[use] for use in alone]) if alone else found
 
 
 def _write_rows(kind: Kind, folder: Path) -> None:
@@ -163,7 +200,7 @@ def _write_rows(kind: Kind, folder: Path) -> None:
 
 
 def _tried(
-    command: list[str], place: Place, folder: Path, groups: Sequence[Sequence[str]]
+    command: list[str], place: Place, way: Way, folder: Path, groups: Sequence[Sequence[str]]
 ) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     for some in [[group] for group in groups] if place.builds else [list(groups)]:
@@ -172,7 +209,7 @@ def _tried(
             (folder / name).unlink(missing_ok=True)
         for name in ("out", "checkpoints"):
             shutil.rmtree(folder / name, ignore_errors=True)
-        done = ended(command, folder, wanted)
+        done = ended(command, folder, wanted, way)
         reports = _reports(folder)
         if place.builds and done.returncode:
             refused = done.returncode == 2 and not (folder / "begun").exists()
@@ -186,18 +223,22 @@ def _tried(
     return found
 
 
-def ended(command: list[str], folder: Path, wanted: str = "") -> subprocess.CompletedProcess[str]:
+def ended(
+    command: list[str], folder: Path, wanted: str = "", way: Way = Way.PLAIN
+) -> subprocess.CompletedProcess[str]:
     """Run a program of the matrix to its end.
 
     Args:
         command: what follows ``python``.
         folder: its own.
         wanted: the groups of uses that it is to try.
+        way: in which it is to run.
     """
     variables = {
         **os.environ,
         FOLDER: str(folder),
         "TYPES_USES": wanted,
+        "TYPES_WAY": way,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
         "PYSPARK_PYTHON": sys.executable,
         "HOME": str(folder.parent),

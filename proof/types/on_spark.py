@@ -1,7 +1,7 @@
-"""The uses that need Spark: twelve jobs, in which each kind of type and each place comes at least once.
+"""The uses that need Spark: thirteen jobs, in which each kind of type and each place comes at least once.
 
-They share three sessions: one of a script, one of a notebook, one of a process that runs programs as
-``headgate run`` does.
+They share four sessions: one of a script, one of a notebook, one of ``headgate run``, and one of a process
+that runs programs, which are isolated.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from proof.types.cells import FROM_MODULE, PLACES, Outcome, ended, locked, shortened
+from proof.types.cells import FROM_MODULE, PLACES, Outcome, Way, ended, locked, shortened
 from proof.types.kinds import KINDS, Kind
 from proof.types.program import SPARK_USES
 from proof.types.spark_program import SPARK_BUILD, SPARK_JOB, SPARK_RUN
@@ -25,6 +25,7 @@ _PAIRS: Final = {
         ("Enum", _IMPORTED),
     ),
     "notebook": (("TypedDict", _NOTEBOOK), ("nested classes", _NOTEBOOK)),
+    "command": (("dataclass", _BY_COMMAND),),
     "programs": (
         ("attrs class", _BY_COMMAND),
         ("nested classes", _BY_COMMAND),
@@ -35,11 +36,13 @@ _PAIRS: Final = {
     ),
 }
 SESSIONS: Final = tuple(_PAIRS)
-PAIRS: Final = tuple(pair for pairs in _PAIRS.values() for pair in pairs)
-"""Kind and place of each job."""
+_WAYS: Final = {session: Way.ISOLATED if session == "programs" else Way.PLAIN for session in SESSIONS}
+RUNS: Final = tuple((*pair, _WAYS[session]) for session, pairs in _PAIRS.items() for pair in pairs)
+"""Kind and place of each job, and the way in which it runs."""
 
 _BY_NAME: Final = {kind.name: kind for kind in KINDS}
 _FUTURE: Final = "from __future__ import annotations\n\n"
+_HEADGATE: Final = ("-m", "headgate", "run", "--quiet")
 _RUN_PROGRAMS: Final = """
 import json
 import sys
@@ -54,7 +57,7 @@ for program, options in json.loads(sys.argv[1]):
 """
 
 
-def run(session: str, folder: Path) -> dict[tuple[str, str, str], Outcome]:
+def run(session: str, folder: Path) -> dict[tuple[str, str, str, str], Outcome]:
     """All jobs of one session.
 
     Args:
@@ -67,19 +70,21 @@ def run(session: str, folder: Path) -> dict[tuple[str, str, str], Outcome]:
     writers: dict[str, Callable[[Path, list[tuple[Kind, str]]], list[str]]] = {
         "script": _script,
         "notebook": _notebook,
+        "command": lambda folder, jobs: [*_HEADGATE, *_script(folder, jobs)],
         "programs": _programs,
     }
+    way = _WAYS[session]
     command = writers[session](folder, [(_BY_NAME[kind], place) for kind, place in pairs])
-    done = ended(command, folder)
-    found: dict[tuple[str, str, str], Outcome] = {}
+    done = ended(command, folder, way=way)
+    found: dict[tuple[str, str, str, str], Outcome] = {}
     for number, pair in enumerate(pairs):
         file = folder / f"job-{number}" / "report"
         for line in file.read_text().splitlines() if file.exists() else []:
             one = json.loads(line)
-            found[*pair, one["use"]] = Outcome(one["state"], shortened(one["said"]))
+            found[*pair, way, one["use"]] = Outcome(one["state"], shortened(one["said"]))
         for use in SPARK_USES:
             said = f"the program ended with code {done.returncode}: {done.stderr[-1500:]}"
-            found.setdefault((*pair, use), Outcome("fails", said))
+            found.setdefault((*pair, way, use), Outcome("fails", said))
     return found
 
 

@@ -36,7 +36,13 @@ COUNT = 12
 CONFIG = {"state.backend.type": "rocksdb", "restart-strategy.type": "none", "execution.buffer-timeout": "1ms"}
 
 
+def in_its_way() -> None:
+    isolated = type(sys.modules) is not dict
+    assert isolated is (os.environ["TYPES_WAY"] == "isolated"), f"isolated: {isolated}"
+
+
 def seen_row(row: Row) -> int:
+    in_its_way()
     row_check(row)
     return row_n(row)
 
@@ -227,6 +233,7 @@ def report(uses, state, said=""):
 def judged(uses, run):
     before = begun()
     try:
+        in_its_way()
         run()
     except Exception as error:
         ours = isinstance(error, hg.HeadgateError)

@@ -9,6 +9,7 @@ import datetime
 import enum
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +21,17 @@ FOLDER = Path(os.environ["TYPES_FOLDER"]) / "KEY"
 COUNT = 12
 
 
+def in_its_way() -> None:
+    if os.environ["TYPES_WAY"] == "isolated":
+        assert type(sys.modules) is not dict, "it is not isolated"
+
+
 class Latest(hg.KeyedProcessFunction[int, Row, Row]):
     latest: hg.ValueState[Row | None] = hg.value_state(default=None)
     seen: hg.ListState[Row] = hg.list_state()
 
     def process(self, row: Row, ctx: hg.KeyedContext[int]) -> Iterator[Row]:
+        in_its_way()
         row_check(row)
         self.latest.value = row
         self.seen.add(row)

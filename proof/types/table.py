@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from proof.types.cells import PLACES, ROOT, Outcome
+from proof.types.cells import PLACES, ROOT, RUNS, Outcome, Way
 from proof.types.kinds import KINDS
 from proof.types.program import SPARK_USES, USES
 
@@ -16,8 +16,8 @@ PAGE: Final = ROOT / "docs" / "types.md"
 NOT_RUN: Final = "·"
 _LETTERS: Final = "abcdefghijklmnop"
 
-Cells = dict[tuple[str, str, str], Outcome]
-"""Kind, place and use -> what became of it."""
+Cells = dict[tuple[str, str, str, str], Outcome]
+"""Kind, place, way and use -> what became of it."""
 
 _HEAD: Final = """# Types that a program defines
 
@@ -29,7 +29,11 @@ or by the annotation of the function that gives them.
 What the tables say was seen, and no more: each row is a job on real worker processes that puts a type of
 its kind to every use, and compares what comes out with what went in, in value and in class. `make
 types-matrix` runs them all again and writes this page; a test compares each row with what is said here.
-The three uses on the right need Spark; twelve jobs exercise them.
+The three uses on the right need Spark; thirteen jobs exercise them.
+
+The column `interpreter` says whether the program was [isolated](user-code.md): what brings packages
+(`--requirements`) always is, what Python has loaded itself (`python job.py`, a notebook) never, and of the
+other places each kind of type was isolated in one, by `headgate.user-code.apart=true`.
 
 | sign | means |
 | --- | --- |
@@ -55,27 +59,34 @@ def recorded(file: Path = RECORD) -> Cells:
     if not file.exists():
         return {}
     return {
-        (kind, place, use): Outcome(*outcome)
+        (kind, place, way, use): Outcome(*outcome)
         for kind, places in json.loads(file.read_text()).items()
-        for place, uses in places.items()
+        for place, ways in places.items()
+        for way, uses in ways.items()
         for use, outcome in uses.items()
     }
 
 
 def record(cells: Cells, file: Path = RECORD) -> None:
     """Keep what was seen, and write the page."""
-    tree: dict[str, dict[str, dict[str, list[str]]]] = {}
-    for (kind, place, use), outcome in in_order(cells).items():
+    tree: dict[str, dict[str, dict[str, dict[str, list[str]]]]] = {}
+    for (kind, place, way, use), outcome in in_order(cells).items():
         said = [outcome.said] if outcome.said else []
-        tree.setdefault(kind, {}).setdefault(place, {})[use] = [outcome.state, *said]
+        ways = tree.setdefault(kind, {}).setdefault(place, {})
+        ways.setdefault(way, {})[use] = [outcome.state, *said]
     file.write_text(json.dumps(tree, indent=1) + "\n")
     PAGE.write_text(page(cells))
 
 
 def in_order(cells: Cells) -> Cells:
-    """The same, by kind, place and use in the order of the table."""
+    """The same, by kind, place, way and use in the order of the table."""
+    uses = (*USES, *SPARK_USES)
     keys = [
-        (kind.name, place.name, use) for kind in KINDS for place in PLACES for use in (*USES, *SPARK_USES)
+        (kind.name, place.name, way.value, use)
+        for kind in KINDS
+        for place in PLACES
+        for way in place.ways
+        for use in uses
     ]
     return {key: cells[key] for key in keys if key in cells}
 
@@ -99,7 +110,7 @@ def printed(cells: Cells) -> str:
     notes = [f"{number}: refused before the start: {said}" for said, number in refusals.items()]
     fails = [f"{' / '.join(key)} fails: {one.said}" for key, one in cells.items() if one.state == "fails"]
     works = sum(one.state == "works" for one in cells.values())
-    missing = len(KINDS) * len(PLACES) * len(uses) - len(cells)
+    missing = len(RUNS) * len(uses) - len(cells)
     refused = len(cells) - works - len(fails)
     total = f"{works} work, {refused} are refused, {len(fails)} fail, {missing} were not run ({NOT_RUN})"
     return "\n\n".join(["\n".join(uses), *parts, "\n".join([*notes, *fails, total])])
@@ -112,13 +123,18 @@ def _refusals(cells: Cells) -> dict[str, int]:
 
 def _rows(cells: Cells, place: str, refusals: Mapping[str, int]) -> list[list[str]]:
     uses = (*USES, *SPARK_USES)
-    return [
-        ["", *uses],
-        *(
-            [kind.name, *(_sign(cells.get((kind.name, place, use)), refusals) for use in uses)]
-            for kind in KINDS
-        ),
+    seen = {(kind, way) for kind, where, way, _ in cells if where == place}
+    rows = [
+        [
+            kind.name,
+            way.value,
+            *(_sign(cells.get((kind.name, place, way, use)), refusals) for use in uses),
+        ]
+        for kind in KINDS
+        for way in Way
+        if (kind.name, way) in seen
     ]
+    return [["", "interpreter", *uses], *rows]
 
 
 def _sign(outcome: Outcome | None, refusals: Mapping[str, int]) -> str:
@@ -134,8 +150,8 @@ def _table(cells: Cells, place: str, refusals: Mapping[str, int]) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    rest = rows[1:]
+    rest = [[", ".join(row[:2]), *row[2:]] for row in rows[1:]]
     first = max(len(row[0]) for row in rest)
-    top = " " * first + "".join(f"{letter:>6}" for letter in _LETTERS[: len(rows[0]) - 1])
+    top = " " * first + "".join(f"{letter:>6}" for letter in _LETTERS[: len(rows[0]) - 2])
     lines = [f"{row[0]:<{first}}" + "".join(f"{sign.strip('*'):>6}" for sign in row[1:]) for row in rest]
     return "\n".join([top, *lines])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proof.types import on_spark, table
-from proof.types.cells import PLACES
+from proof.types.cells import PLACES, Way
 from proof.types.kinds import KINDS
 from proof.types.program import SPARK_USES
 
@@ -25,8 +25,9 @@ def test_the_jobs_of_a_session_are_as_recorded(session: str, tmp_path: Path) -> 
 
 
 def test_each_kind_and_each_place_is_among_them() -> None:
-    """Twelve jobs, and all three uses by each."""
-    assert len(set(on_spark.PAIRS)) == 12
-    assert {kind for kind, _ in on_spark.PAIRS} == {kind.name for kind in KINDS}
-    assert {place for _, place in on_spark.PAIRS} == {place.name for place in PLACES}
-    assert all((*pair, use) in RECORDED for pair in on_spark.PAIRS for use in SPARK_USES)
+    """Thirteen jobs, and all three uses by each; isolated ones in each place where programs can be."""
+    assert len(set(on_spark.RUNS)) == 13
+    assert {kind for kind, _, _ in on_spark.RUNS} == {kind.name for kind in KINDS}
+    assert {place for _, place, _ in on_spark.RUNS} == {place.name for place in PLACES}
+    assert {way for _, _, way in on_spark.RUNS} == set(Way)
+    assert all((*run, use) in RECORDED for run in on_spark.RUNS for use in SPARK_USES)
