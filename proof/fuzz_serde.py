@@ -15,7 +15,8 @@ import headgate as hg
 from headgate.common.decoders import UNDECODABLE
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.composites import ListSerializer, MapSerializer
-from headgate.serde.evolution import Reader, judge, reader_for
+from headgate.serde.evolution import Reader
+from headgate.serde.judging import judge, reader_for
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.snapshot_views import DataInputView

@@ -37,7 +37,7 @@ from headgate.serde.compatibility import (
     Reconfigured,
     combined,
 )
-from headgate.serde.evolution import judge
+from headgate.serde.judging import judge
 from headgate.serde.resolve import serializer_for
 from headgate.testing import MiniCluster
 

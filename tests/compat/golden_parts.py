@@ -28,7 +28,7 @@ FORMATS = {
     "values in RocksDB": ("headgate.state.rocksdb.layout", "VERSIONED_VALUES"),
     "maps in RocksDB": ("headgate.state.rocksdb.map_layout", "MAP_ENTRIES"),
     "timers in RocksDB": ("headgate.state.rocksdb.timer_sections", "TIMERS"),
-    "serializers' snapshots": ("headgate.serde.snapshot_wire", "FORM_VERSION"),
+    "serializers' snapshots": ("headgate.serde.snapshot_writing", "FORM_VERSION"),
     "tables of state": ("headgate.state.canonical.layout", "VERSION"),
 }
 

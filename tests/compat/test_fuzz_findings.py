@@ -13,7 +13,7 @@ import pytest
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.dynamic import DynamicSerializer
-from headgate.serde.evolution import judge, reader_for
+from headgate.serde.judging import judge, reader_for
 from headgate.serde.resolve import serializer_for
 from headgate.serde.stored_values import open_batch
 from headgate.state.heap.blob import split_chunk

@@ -7,8 +7,8 @@ from headgate.serde.composite_snapshot import (
 )
 from headgate.serde.composite_snapshot import OuterSchemaCompatibility as OuterSchemaCompatibility
 from headgate.serde.serializer import TypeSerializer as TypeSerializer
+from headgate.serde.serializer import TypeSerializerSchemaCompatibility as TypeSerializerSchemaCompatibility
+from headgate.serde.serializer import TypeSerializerSnapshot as TypeSerializerSnapshot
 from headgate.serde.simple_snapshot import SimpleTypeSerializerSnapshot as SimpleTypeSerializerSnapshot
-from headgate.serde.snapshot import TypeSerializerSchemaCompatibility as TypeSerializerSchemaCompatibility
-from headgate.serde.snapshot import TypeSerializerSnapshot as TypeSerializerSnapshot
 from headgate.serde.snapshot_views import DataInputView as DataInputView
 from headgate.serde.snapshot_views import DataOutputView as DataOutputView

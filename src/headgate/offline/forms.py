@@ -16,9 +16,13 @@ import msgspec
 from headgate.common.errors import UsageError
 from headgate.serde.containers import DIRECT_KEYS
 from headgate.serde.evolution import Reader
-from headgate.serde.serializer import Buffer, TypeSerializer
+from headgate.serde.serializer import (
+    Buffer,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
 from headgate.serde.simple_snapshot import SimpleTypeSerializerSnapshot
-from headgate.serde.snapshot import TypeSerializerSchemaCompatibility, TypeSerializerSnapshot
 from headgate.serde.stored_values import (
     Beyond,
     Description,

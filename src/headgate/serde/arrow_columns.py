@@ -16,7 +16,7 @@ import pyarrow as pa
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.arrow_types import codec_of
 from headgate.serde.dynamic import decode_tagged, encode_tagged
-from headgate.serde.evolution import reader_for
+from headgate.serde.judging import reader_for
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.stored_values import (
     MODE_TAGGED,

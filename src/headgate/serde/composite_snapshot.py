@@ -10,8 +10,11 @@ from typing import Any, Final, Generic, Self, TypeVar
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, combined
 from headgate.serde.logical_names import logical_name
-from headgate.serde.serializer import TypeSerializer
-from headgate.serde.snapshot import TypeSerializerSchemaCompatibility, TypeSerializerSnapshot
+from headgate.serde.serializer import (
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
 from headgate.serde.snapshot_views import DataInputView, DataOutputView
 from headgate.serde.snapshot_wire import NestsSnapshots, read_versioned, write_versioned
 

@@ -15,8 +15,12 @@ from typing import Any, ClassVar, Final, TypeVar
 from headgate.common.errors import StorageError
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.described_snapshot import DescribedSnapshot
-from headgate.serde.serializer import Buffer, TypeSerializer
-from headgate.serde.snapshot import TypeSerializerSchemaCompatibility, TypeSerializerSnapshot
+from headgate.serde.serializer import (
+    Buffer,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
 
 E = TypeVar("E")
 K = TypeVar("K")

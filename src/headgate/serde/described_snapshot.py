@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import reduce
-from operator import or_
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from headgate.common.decoders import msgpack_decoder
-from headgate.common.errors import StorageError, UsageError
+from headgate.common.errors import StorageError
 from headgate.serde.compatibility import Reconfigured
-from headgate.serde.evolution import judge, reading_serializer
-from headgate.serde.logical_names import class_named, logical_name
-from headgate.serde.primitives import BY_KIND
-from headgate.serde.resolve import serializer_for
-from headgate.serde.serializer import TypeSerializer
-from headgate.serde.snapshot import TypeSerializerSchemaCompatibility, TypeSerializerSnapshot
+from headgate.serde.logical_names import logical_name
+from headgate.serde.registry import rules
+from headgate.serde.serializer import (
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
 from headgate.serde.snapshot_views import DataInputView, DataOutputView
 
 _VERSION: Final = 1
@@ -83,15 +82,13 @@ class DescribedSnapshot(TypeSerializerSnapshot[Any]):
             UsageError: the type cannot be found, or is not known any more.
         """
         if self._serializer is None:
-            self._serializer = reading_serializer(
-                self.description, serializer_for(_hint_of(self.description))
-            )
+            self._serializer = rules().serializer_of(self.description)
         return self._serializer
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
         """What reads the described values as those of another built-in serializer; no class is needed."""
         if isinstance(new_serializer.snapshot(), DescribedSnapshot):
-            return reading_serializer(self.description, new_serializer)
+            return rules().reading(self.description, new_serializer)
         return self.restore_serializer()
 
     def resolve_schema_compatibility(
@@ -104,32 +101,5 @@ class DescribedSnapshot(TypeSerializerSnapshot[Any]):
                 "and a built-in serializer reads only what one has written"
             )
         new = self.restore_serializer()
-        verdict = judge(old_snapshot.description, new)
+        verdict = rules().judge(old_snapshot.description, new)
         return TypeSerializerSchemaCompatibility(verdict, new if isinstance(verdict, Reconfigured) else None)
-
-
-def _hint_of(description: Mapping[str, Any]) -> Any:
-    """The annotation that a description came from."""
-    kind = description["kind"]
-    if kind == "any":
-        return Any
-    if kind in BY_KIND:
-        (cls,) = BY_KIND[kind].classes
-        return cls
-    if kind in _GENERIC:
-        return _GENERIC[kind](description)
-    if "name" in description:
-        return class_named(description["name"])
-    raise UsageError(f"a stored value of kind {kind} can only be read as the type that a program declares")
-
-
-_GENERIC: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
-    "list": lambda d: list[_hint_of(d["of"])],  # type: ignore[misc]
-    "set": lambda d: set[_hint_of(d["of"])],  # type: ignore[misc]
-    "frozenset": lambda d: frozenset[_hint_of(d["of"])],  # type: ignore[misc]
-    "tuple_of": lambda d: tuple[_hint_of(d["of"]), ...],  # type: ignore[misc]
-    "tuple": lambda d: tuple[tuple(map(_hint_of, d["of"]))],  # type: ignore[misc]
-    "dict": lambda d: dict[_hint_of(d["key"]), _hint_of(d["value"])],  # type: ignore[misc]
-    "union": lambda d: reduce(or_, map(_hint_of, d["of"])),
-    "literal": lambda d: _hint_of(d["of"]),
-}

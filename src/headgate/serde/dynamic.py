@@ -25,8 +25,8 @@ import msgspec
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde import temporal
-from headgate.serde.serializer import Buffer, TypeSerializer
-from headgate.serde.snapshot import TypeSerializerSnapshot
+from headgate.serde.described_snapshot import DescribedSnapshot
+from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 
 SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 """Types that msgpack holds as they are (ints to 64 bits, str without lone surrogates)."""
@@ -269,9 +269,6 @@ class DynamicSerializer(TypeSerializer[Any]):
 
     def snapshot(self) -> TypeSerializerSnapshot[Any]:
         """The description."""
-        # Not at the top: it is judged by what builds on this module.
-        from headgate.serde.described_snapshot import DescribedSnapshot
-
         return DescribedSnapshot(self.describe(), self)
 
     def copy(self, value: Any) -> Any:

@@ -22,7 +22,6 @@ from headgate.serde.compatibility import (
     compare,
 )
 from headgate.serde.containers import DIRECT_KEYS, dict_wire, each, row_converter_or_none
-from headgate.serde.dynamic import DynamicSerializer
 from headgate.serde.evolved_avro import evolve_avro
 from headgate.serde.evolved_protobuf import evolve_message
 from headgate.serde.evolved_records import RECORDS, evolve_record
@@ -44,46 +43,16 @@ _EXACT_FLOATS: Final = 2**53
 
 
 @stored_description()
-def judge(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Compatibility:
-    """Whether bytes of a stored description can become values of a declared type.
-
-    Where a serializer of the user's has written, or is to read, the new serializer's snapshot judges.
+def judge_description(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Compatibility:
+    """Whether bytes of a stored built-in description can become values of a built-in serializer.
 
     Raises:
         StorageError: the description is damaged.
-
-    Example:
-        >>> from headgate.serde.resolve import serializer_for
-        >>> judge(serializer_for(int).describe(), serializer_for(int | None))
-        AfterMigration(changes=('int became int | None',))
-        >>> judge(serializer_for(str).describe(), serializer_for(int))
-        Incompatible(why='was str and is int')
     """
-    if _by_snapshots(stored, current):
-        from headgate.serde.snapshot_judgement import judge_stored  # it builds on this module
-
-        return judge_stored(stored, current).verdict
     try:
         return evolve(stored, form_of(current)).verdict
     except Refused as refused:
         return Incompatible(refused.why)
-
-
-@stored_description()
-def reader_for(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Reader:
-    """What reads batches of a stored description as values of a declared type.
-
-    Bytes that are as the serializer itself would write them are left to it.
-
-    Raises:
-        StorageError: the description is damaged.
-        UsageError: they are incompatible; says why.
-    """
-    if _by_snapshots(stored, current):
-        from headgate.serde.snapshot_judgement import reader_of_stored  # it builds on this module
-
-        return reader_of_stored(stored, current)
-    return reading_serializer(stored, current).decode_many
 
 
 def reading_serializer(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> TypeSerializer[Any]:
@@ -99,10 +68,6 @@ def reading_serializer(stored: Mapping[str, Any], current: TypeSerializer[Any]) 
     if isinstance(reading.verdict, AsIs):
         return current
     return FormSerializer(Form(current.name, dict(stored), reading.wire, from_plain=reading.convert))
-
-
-def _by_snapshots(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> bool:
-    return holds_custom(stored) or not isinstance(current, FormSerializer | DynamicSerializer)
 
 
 def holds_custom(stored: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
+from headgate.serde.described_snapshot import DescribedSnapshot
 from headgate.serde.dynamic import (
     NotPlainError,
     as_plain,
@@ -17,8 +18,7 @@ from headgate.serde.dynamic import (
     untag,
     with_mode,
 )
-from headgate.serde.serializer import Buffer, TypeSerializer
-from headgate.serde.snapshot import TypeSerializerSnapshot
+from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 
 _MODE_TYPED: Final = 0
 _MODE_TAGGED: Final = 1
@@ -131,21 +131,21 @@ class FormSerializer(TypeSerializer[Any]):
 
     Args:
         form: what is known of the type.
-        hint: the annotation that the form was made of, in a tuple; empty: of none.
+        made: what makes such a serializer in another process, and its arguments; None: nothing does.
     """
 
-    def __init__(self, form: Form, hint: tuple[Any, ...] = ()) -> None:
-        self.form, self._hint = form, hint
+    def __init__(
+        self, form: Form, made: tuple[Callable[..., TypeSerializer[Any]], tuple[Any, ...]] | None = None
+    ) -> None:
+        self.form, self._made = form, made
         self.name, self.immutable = form.name, form.immutable
         self._decode = msgpack_decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A form is made of functions and decoders, which cannot be shipped. Its annotation can.
-        if not self._hint:
+        if self._made is None:
             raise TypeError(f"the reader of stored {self.name} stays in its process")
-        from headgate.serde.resolve import serializer_for  # it builds on this module
-
-        return serializer_for, self._hint
+        return self._made
 
     def encode_many(self, values: Sequence[Any]) -> bytes:
         """Encode a batch; values are trusted to be of the type.
@@ -211,9 +211,6 @@ class FormSerializer(TypeSerializer[Any]):
 
     def snapshot(self) -> TypeSerializerSnapshot[Any]:
         """The description."""
-        # Not at the top: it is judged by what builds on this module.
-        from headgate.serde.described_snapshot import DescribedSnapshot
-
         return DescribedSnapshot(self.form.description, self)
 
     def copy(self, value: Any) -> Any:

@@ -11,6 +11,7 @@ from headgate.common.stored_as import AvroMark, JsonMark, StoredAs, avro
 from headgate.serde.arrays import array_form, foreign_form
 from headgate.serde.avro import avro_form
 from headgate.serde.containers import dict_form, sequence_form, tuple_form
+from headgate.serde.description_rules import DescriptionRules
 from headgate.serde.dynamic import DynamicSerializer
 from headgate.serde.forms import Form, FormSerializer
 from headgate.serde.json_text import json_form
@@ -19,6 +20,7 @@ from headgate.serde.pickled_values import holds_pickle, pickled_form
 from headgate.serde.primitives import ANY, PRIMITIVES, enum_form
 from headgate.serde.protobuf import is_message, message_form
 from headgate.serde.records import Resolve, logical_name, record_form
+from headgate.serde.registry import register
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.unions import literal_form, union_form
 
@@ -44,7 +46,7 @@ def serializer_for(hint: Any, where: str = "a value") -> TypeSerializer[Any]:
     try:
         form = _form(hint, ())
         # Any | None and the like: the same description, so it must be the same bytes.
-        return DynamicSerializer() if form is ANY else FormSerializer(form, (hint,))
+        return DynamicSerializer() if form is ANY else FormSerializer(form, (serializer_for, (hint,)))
     except UsageError as error:
         raise UsageError(f"{where} is declared as {_shown(hint)}: {error}") from None
 
@@ -215,3 +217,6 @@ def _hashable(hint: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+register(DescriptionRules(serializer_for))

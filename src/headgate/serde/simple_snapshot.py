@@ -7,8 +7,11 @@ from typing import Any, Final, TypeVar
 
 from headgate.common.errors import StorageError
 from headgate.serde.logical_names import logical_name
-from headgate.serde.serializer import TypeSerializer
-from headgate.serde.snapshot import TypeSerializerSchemaCompatibility, TypeSerializerSnapshot
+from headgate.serde.serializer import (
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
 from headgate.serde.snapshot_views import DataInputView, DataOutputView
 
 T = TypeVar("T")

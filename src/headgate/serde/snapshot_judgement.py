@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+import headgate.serde.resolve  # noqa: F401 - registers the rules that described snapshots ask for
 from headgate.common.errors import HeadgateError, StorageError, UsageError
 from headgate.common.interruptions import let_pass
 from headgate.common.users_frames import told_with_line
@@ -14,8 +15,11 @@ from headgate.serde.composites import ListSerializerSnapshot, MapSerializerSnaps
 from headgate.serde.described_snapshot import DescribedSnapshot
 from headgate.serde.evolution import Reader, holds_custom
 from headgate.serde.logical_names import logical_name
-from headgate.serde.serializer import TypeSerializer
-from headgate.serde.snapshot import TypeSerializerSchemaCompatibility, TypeSerializerSnapshot
+from headgate.serde.serializer import (
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
 from headgate.serde.snapshot_wire import SnapshotClass, snapshot_from_bytes
 
 Snapshot = TypeSerializerSnapshot[Any]

@@ -13,8 +13,7 @@ from headgate.common.users_frames import told_with_line
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.logical_names import logical_name
 from headgate.serde.resolve import serializer_for
-from headgate.serde.serializer import TypeSerializer
-from headgate.serde.snapshot import TypeSerializerSnapshot
+from headgate.serde.serializer import TypeSerializer, TypeSerializerSnapshot
 from headgate.serde.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
 
 _PAIRS = (("encode", "decode"), ("encode_many", "decode_many"))

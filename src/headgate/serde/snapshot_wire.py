@@ -1,41 +1,26 @@
-"""The stored form of serializers' snapshots, and how their classes are found again.
+"""Reads serializers' snapshots in their stored form: how their classes are found again.
 
-A stored snapshot is the version of this form and a versioned snapshot. That is the logical name of its
-class, the version of its layout, the length of its body, and the body. Its class is the one of the new
-serializer, if that has or had the name, else what the name imports.
+`snapshot_writing` tells what is stored. The class of a snapshot is the one of the new serializer, if that
+has or had the name, else what the name imports.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Any
 
 from headgate.common.errors import HeadgateError, StorageError, UsageError
 from headgate.common.former_names import former_names
 from headgate.common.interruptions import let_pass
 from headgate.common.users_frames import told_with_line
 from headgate.serde.logical_names import class_named, logical_name
-from headgate.serde.snapshot import TypeSerializerSnapshot
-from headgate.serde.snapshot_views import DataInputView, DataOutputView
-
-FORM_VERSION: Final = 2
-
-_PICKLE_HEAD: Final = re.compile(rb"\x80[\x02-\x05]")
+from headgate.serde.serializer import TypeSerializerSnapshot
+from headgate.serde.snapshot_views import DataInputView
+from headgate.serde.snapshot_writing import FORM_VERSION
+from headgate.serde.snapshot_writing import snapshot_to_bytes as snapshot_to_bytes
+from headgate.serde.snapshot_writing import write_versioned as write_versioned
 
 SnapshotClass = type[TypeSerializerSnapshot[Any]]
-
-
-def snapshot_to_bytes(snapshot: TypeSerializerSnapshot[Any]) -> bytes:
-    """The stored form of a snapshot.
-
-    Raises:
-        UsageError: it cannot be written, or writes pickled objects.
-    """
-    out = DataOutputView()
-    out.write_int(FORM_VERSION)
-    write_versioned(out, snapshot)
-    return out.to_bytes()
 
 
 def snapshot_from_bytes(data: bytes, known: Collection[SnapshotClass] = ()) -> TypeSerializerSnapshot[Any]:
@@ -59,33 +44,6 @@ def snapshot_from_bytes(data: bytes, known: Collection[SnapshotClass] = ()) -> T
     if view.remaining:
         raise StorageError(f"a serializer's snapshot is damaged: {view.remaining} bytes follow it")
     return snapshot
-
-
-def write_versioned(out: DataOutputView, snapshot: TypeSerializerSnapshot[Any]) -> None:
-    """Write name, version and body of a snapshot.
-
-    Raises:
-        UsageError: it cannot be written, or writes pickled objects.
-    """
-    name = logical_name(type(snapshot))
-    body = DataOutputView()
-    try:
-        version = snapshot.current_version()
-        snapshot.write_snapshot(body)
-    except HeadgateError:
-        raise
-    except BaseException as error:  # the user's code raises whatever it likes
-        let_pass(error)
-        raise UsageError(f"{name} cannot be written ({told_with_line(error)})") from error
-    data = body.to_bytes()
-    if _holds_pickle(data):
-        raise UsageError(
-            f"{name} writes a pickled object, which becomes unreadable when its class changes; write names, "
-            "numbers and texts, and look the class up by its name when reading"
-        )
-    out.write_utf(name)
-    out.write_int(version)
-    out.write_bytes(data)
 
 
 def read_versioned(view: DataInputView, known: Collection[SnapshotClass] = ()) -> TypeSerializerSnapshot[Any]:
@@ -151,18 +109,3 @@ def _made(cls: Any, name: str) -> TypeSerializerSnapshot[Any]:
             f"{name} cannot be made without arguments ({told_with_line(error)}); give its arguments "
             "defaults and let read_snapshot() fill it"
         ) from error
-
-
-def _holds_pickle(data: bytes) -> bool:
-    """Whether a complete pickle of protocol 2 to 5 lies anywhere in the bytes."""
-    return any(_is_pickle(data[found.start() :]) for found in _PICKLE_HEAD.finditer(data))
-
-
-def _is_pickle(data: bytes) -> bool:
-    from pickletools import genops  # only reads operations; hardly ever needed
-
-    try:
-        operations = [operation.name for operation, _, _ in genops(data)]
-    except (ValueError, IndexError, UnicodeDecodeError):
-        return False
-    return len(operations) > 2

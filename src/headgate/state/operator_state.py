@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 from headgate.api.operator_state import BROADCAST, OperatorStateDescriptor
 from headgate.common.errors import HeadgateError, InternalError, StorageError, UsageError
 from headgate.serde.compatibility import Compatibility, combined
-from headgate.serde.evolution import Reader, judge
+from headgate.serde.evolution import Reader
+from headgate.serde.judging import judge
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.undecodable import stored_description
 from headgate.state.operator_blob import blob_parts, read_columns

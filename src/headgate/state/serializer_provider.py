@@ -23,8 +23,11 @@ from typing import Any, Generic, TypeVar
 
 from headgate.common.errors import InternalError, UsageError
 from headgate.serde.compatibility import Incompatible
-from headgate.serde.serializer import TypeSerializer
-from headgate.serde.snapshot import TypeSerializerSchemaCompatibility, TypeSerializerSnapshot
+from headgate.serde.serializer import (
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
 from headgate.serde.snapshot_judgement import UNNAMED, judge_snapshot
 
 T = TypeVar("T")

@@ -11,11 +11,11 @@ from headgate.serde.compatibility import Incompatible
 from headgate.serde.composites import ListSerializer, MapSerializer
 from headgate.serde.containers import dict_form, sequence_form
 from headgate.serde.dynamic import DynamicSerializer
-from headgate.serde.evolution import Reader, form_of, reader_for
+from headgate.serde.evolution import Reader, form_of
 from headgate.serde.forms import FormSerializer
+from headgate.serde.judging import reader_for
 from headgate.serde.resolve import serializer_for
-from headgate.serde.serializer import Buffer, TypeSerializer
-from headgate.serde.snapshot import TypeSerializerSnapshot
+from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 from headgate.serde.snapshot_judgement import stored_snapshot, writer_of
 from headgate.serde.snapshot_rules import part_serializers as part_serializers
 from headgate.state.serializer_provider import StateSerializerProvider

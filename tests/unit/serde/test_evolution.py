@@ -22,8 +22,8 @@ from headgate.serde.compatibility import (
     Reconfigured,
     combined,
 )
-from headgate.serde.evolution import judge, reader_for
 from headgate.serde.forms import Form, FormSerializer, describe
+from headgate.serde.judging import judge, reader_for
 from headgate.serde.resolve import serializer_for
 
 OLD = f"{__name__}.Visit"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import headgate as hg
 from headgate.serde.compatibility import AsIs, Incompatible
-from headgate.serde.evolution import judge, reader_for
+from headgate.serde.judging import judge, reader_for
 from headgate.serde.pickled_values import holds_pickle
 from headgate.serde.resolve import record_serializer, serializer_for
 

@@ -14,7 +14,7 @@ import headgate as hg
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.compatibility import AfterMigration, AsIs, Incompatible, Reconfigured
 from headgate.serde.composites import ListSerializer, MapSerializer
-from headgate.serde.evolution import judge, reader_for
+from headgate.serde.judging import judge, reader_for
 from headgate.serde.resolve import serializer_for
 from headgate.serde.snapshot_judgement import judge_snapshot, judge_stored, stored_snapshot
 from headgate.serde.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes

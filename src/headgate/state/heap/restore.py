@@ -10,8 +10,9 @@ from headgate.api.state import StateKind
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.options import IGNORE_UNCLAIMED_STATE
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, compare
-from headgate.serde.evolution import Reader, judge
+from headgate.serde.evolution import Reader
 from headgate.serde.forms import FormSerializer, describe
+from headgate.serde.judging import judge
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.undecodable import stored_description
 from headgate.state.backend import BlobReader

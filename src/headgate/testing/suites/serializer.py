@@ -17,7 +17,7 @@ import msgspec
 from headgate.api.shipping import shipping_error
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.compatibility import AsIs
-from headgate.serde.evolution import judge
+from headgate.serde.judging import judge
 from headgate.serde.serializer import Buffer, TypeSerializer
 from headgate.serde.snapshot_judgement import stored_snapshot
 from headgate.serde.snapshot_rules import SerializerRegistry

@@ -14,7 +14,7 @@ import pytest
 from headgate.common.errors import UsageError
 from headgate.runtime.state_backends import HASHMAP, ROCKSDB, backends_for
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
-from headgate.serde.evolution import judge, reader_for
+from headgate.serde.judging import judge, reader_for
 from headgate.serde.serializer import TypeSerializer
 from headgate.state.backend import KeyedBackend
 from headgate.state.heap.blob import BytesBlob, read_header

@@ -10,8 +10,7 @@ from headgate.api.state import StateDescriptor, StateKind
 from headgate.common.errors import InternalError
 from headgate.serde.composites import ListSerializer, MapSerializer
 from headgate.serde.resolve import serializer_for
-from headgate.serde.serializer import Buffer, TypeSerializer
-from headgate.serde.snapshot import TypeSerializerSnapshot
+from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 from headgate.state.heap.blob import Chunk, Header, Section, chunk_bytes, preamble_and_header
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.testing.suites.stored_values import StoredValues

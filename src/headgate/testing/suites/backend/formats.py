@@ -19,8 +19,11 @@ from headgate.api.state import (
     reducing_state,
     value_state,
 )
-from headgate.serde.serializer import TypeSerializer
-from headgate.serde.snapshot import TypeSerializerSchemaCompatibility, TypeSerializerSnapshot
+from headgate.serde.serializer import (
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
 from headgate.serde.snapshot_views import DataInputView, DataOutputView
 
 Value = tuple[str, int]

@@ -1,0 +1,56 @@
+"""Whether stored values can become those of a declared type, and what reads them.
+
+The built-in serializers have rules of their own; where a serializer of the user's has written, or is to
+read, the new serializer's snapshot judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headgate.serde.compatibility import Compatibility
+from headgate.serde.dynamic import DynamicSerializer
+from headgate.serde.evolution import Reader, holds_custom, judge_description, reading_serializer
+from headgate.serde.forms import FormSerializer
+from headgate.serde.serializer import TypeSerializer
+from headgate.serde.snapshot_judgement import judge_stored, reader_of_stored
+from headgate.serde.undecodable import stored_description
+
+
+@stored_description()
+def judge(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Compatibility:
+    """Whether bytes of a stored description can become values of a declared type.
+
+    Raises:
+        StorageError: the description is damaged.
+
+    Example:
+        >>> from headgate.serde.resolve import serializer_for
+        >>> judge(serializer_for(int).describe(), serializer_for(int | None))
+        AfterMigration(changes=('int became int | None',))
+        >>> judge(serializer_for(str).describe(), serializer_for(int))
+        Incompatible(why='was str and is int')
+    """
+    if _by_snapshots(stored, current):
+        return judge_stored(stored, current).verdict
+    return judge_description(stored, current)
+
+
+@stored_description()
+def reader_for(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Reader:
+    """What reads batches of a stored description as values of a declared type.
+
+    Bytes that are as the serializer itself would write them are left to it.
+
+    Raises:
+        StorageError: the description is damaged.
+        UsageError: they are incompatible; says why.
+    """
+    if _by_snapshots(stored, current):
+        return reader_of_stored(stored, current)
+    return reading_serializer(stored, current).decode_many
+
+
+def _by_snapshots(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> bool:
+    return holds_custom(stored) or not isinstance(current, FormSerializer | DynamicSerializer)

@@ -1,0 +1,62 @@
+"""The rules for described values, for files that the rules themselves build on.
+
+A built-in serializer gives a snapshot, and this one is judged by rules that know every built-in serializer.
+So that imports point one way, the snapshot asks here: :mod:`headgate.serde.resolve`, without which there is
+no built-in serializer of a declared type, registers the rules when it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from headgate.common.errors import InternalError
+from headgate.serde.compatibility import Compatibility
+from headgate.serde.serializer import TypeSerializer
+
+
+class Rules(Protocol):
+    """What is known of values by their stored description: kind, version and parameters."""
+
+    def serializer_of(self, description: Mapping[str, Any]) -> TypeSerializer[Any]:
+        """A serializer of the described type, whose classes are looked up by their names.
+
+        Raises:
+            UsageError: the type cannot be found, or is not known any more.
+        """
+        ...
+
+    def reading(self, description: Mapping[str, Any], new: TypeSerializer[Any]) -> TypeSerializer[Any]:
+        """What reads described values as those of another built-in serializer.
+
+        Raises:
+            UsageError: they are incompatible; says why.
+        """
+        ...
+
+    def judge(self, description: Mapping[str, Any], new: TypeSerializer[Any]) -> Compatibility:
+        """Whether described values can become those of another built-in serializer.
+
+        Raises:
+            StorageError: the description is damaged.
+        """
+        ...
+
+
+_registered: list[Rules] = []
+
+
+def register(rules: Rules) -> None:
+    """Take the rules in; the last ones count."""
+    _registered[:] = [rules]
+
+
+def rules() -> Rules:
+    """The rules.
+
+    Raises:
+        InternalError: what registers them was not loaded.
+    """
+    if not _registered:
+        raise InternalError("the rules for described values are not loaded; import headgate.serde.resolve")
+    return _registered[0]
