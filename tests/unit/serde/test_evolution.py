@@ -396,9 +396,9 @@ def test_renamed_classes_say_so() -> None:
 @pytest.mark.parametrize("names", [(), ("",), (1,)])
 def test_earlier_names_are_text(names: Any) -> None:
     """Both marks refuse what is no name."""
-    with pytest.raises(UsageError, match=r"hg\.alias got"):
+    with pytest.raises(UsageError, match=r"alias.* got"):
         hg.alias(*names)
-    with pytest.raises(UsageError, match=r"hg\.formerly got"):
+    with pytest.raises(UsageError, match=r"formerly.* got"):
         hg.formerly(*names)
 
 
