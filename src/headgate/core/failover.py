@@ -162,6 +162,15 @@ class RestartStrategy(ABC):
     def _decide(self, now_ms: int) -> Decision:
         """Answer a failure that counts."""
 
+    def describe(self, now_ms: int) -> tuple[object, ...]:
+        """What it remembers, with times counted from `now_ms`, as plain values."""
+        due = self._restart_at_ms
+        return (None if due is None or due <= now_ms else due - now_ms, *self._remembers(now_ms))
+
+    def _remembers(self, now_ms: int) -> tuple[object, ...]:
+        """What one kind of strategy remembers beside the scheduled restart."""
+        return ()
+
 
 class _NoRestartStrategy(RestartStrategy):
     def _decide(self, now_ms: int) -> Decision:
@@ -181,6 +190,9 @@ class _FixedDelayStrategy(RestartStrategy):
         self._failures += 1
         return Decision(True, self._spec.delay_ms, False, f"restart {self._failures} of {allowed}")
 
+    def _remembers(self, now_ms: int) -> tuple[object, ...]:
+        return (self._failures,)
+
 
 class _FailureRateStrategy(RestartStrategy):
     def __init__(self, spec: FailureRate) -> None:
@@ -196,6 +208,9 @@ class _FailureRateStrategy(RestartStrategy):
             return Decision(False, 0, False, why)
         self._failures_ms.append(now_ms)
         return Decision(True, spec.delay_ms, False, f"at most {spec.max_failures} per {spec.interval_ms} ms")
+
+    def _remembers(self, now_ms: int) -> tuple[object, ...]:
+        return tuple(time_ms - now_ms for time_ms in self._failures_ms)
 
 
 class _ExponentialDelayStrategy(RestartStrategy):
@@ -222,6 +237,9 @@ class _ExponentialDelayStrategy(RestartStrategy):
         delay_ms = self._with_jitter(self._backoff_ms)
         self._resumed_at_ms = now_ms + delay_ms
         return Decision(True, delay_ms, False, f"failure {self._failures} since the last quiet time")
+
+    def _remembers(self, now_ms: int) -> tuple[object, ...]:
+        return (self._failures, self._backoff_ms, self._resumed_at_ms - now_ms)
 
     def _with_jitter(self, backoff_ms: float) -> int:
         spread = backoff_ms * self._spec.jitter

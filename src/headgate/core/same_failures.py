@@ -91,3 +91,7 @@ class SameFailures:
         self._since = checkpoint
         self._times.clear()
         self.repeating = None
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that decides, as plain values."""
+        return self._since, self.repeating, tuple(sorted(self._times.items(), key=str))

@@ -1,0 +1,142 @@
+"""The gang of workers in a job's life: who registers, who is lost, how workers stop, leave or are cancelled.
+
+::
+
+    asked      of                           until                      then
+    STOP       a usable gang                the redeploy timeout       DIE
+    LEAVE      a usable gang                10 s                       DIE
+    DIE        any gang, once               15 s                       it is taken for gone
+
+A gang that was asked to leave or to die is asked for nothing milder any more, and for the same thing once.
+"""
+
+from __future__ import annotations
+
+from headgate.core.job import effects as e
+from headgate.core.job import events as v
+from headgate.core.job.state import FINISH_MS, GANG_EXIT_MS, Asked, Gang, Job
+from headgate.core.job.table import Phase, Row
+
+
+def submit(job: Job) -> e.SubmitGang:
+    """A new gang for the present plan; the one before is gone."""
+    job.gangs += 1
+    job.gang = Gang(job.gangs, job.plan.slots)
+    return e.SubmitGang(job.gangs, job.plan.slots)
+
+
+def register(job: Job, event: v.Registered, now_ms: int) -> e.AdmitWorker | e.CloseLink:
+    """A worker is there: of a free slot of the present gang, or a stranger."""
+    gang = job.gang
+    fits = gang is not None and gang.number == event.gang and 0 <= event.slot < gang.slots
+    free = gang is not None and event.slot not in gang.registered and not gang.lost
+    if gang is None or not fits or not free or gang.asked is not Asked.NOTHING:
+        job.take(Row.STRANGER, f"link {event.link}")
+        return e.CloseLink(event.link)
+    job.take(Row.REGISTERED, f"slot {event.slot}")
+    gang.registered[event.slot] = event.link
+    job.monitor.watch(event.slot, now_ms)
+    return e.AdmitWorker(event.gang, event.slot, event.link)
+
+
+def lose(job: Job, slot: int) -> list[e.Effect]:
+    """A worker of the present gang is gone for good, or as good as gone."""
+    gang = job.gang
+    assert gang is not None
+    link = gang.registered.pop(slot)
+    gang.lost.add(slot)
+    job.monitor.forget(slot)
+    return [e.CloseLink(link)]
+
+
+def is_member(job: Job, gang: int, slot: int) -> bool:
+    """Whether this is a worker of the present gang that was not lost."""
+    return job.gang is not None and job.gang.number == gang and slot in job.gang.registered
+
+
+def exited(job: Job) -> None:
+    """All workers of the present gang are gone."""
+    _forget_beats(job)
+    job.gang = None
+
+
+def free(job: Job, now_ms: int, *, leave: bool = False) -> list[e.Effect]:
+    """Have the gang drop its attempt, if the next one can run in it; else have it go.
+
+    Args:
+        job: whose gang; its plan is that of the next attempt.
+        now_ms: monotonic clock.
+        leave: whether the workers of a gang of another size may leave in order.
+    """
+    gang, attempt = job.gang, job.attempt
+    if gang is None or gang.asked >= Asked.LEAVE:
+        return []
+    if gang.usable and gang.slots == job.plan.slots:
+        if attempt is None or gang.asked is Asked.STOP or job.gang_is_idle:
+            return []
+        _ask(gang, Asked.STOP, now_ms + job.limits.redeploy_ms, now_ms)
+        return [e.Stop(gang.number, attempt.number)]
+    return _let_leave(job, gang, now_ms) if leave and gang.usable else cancel(job, now_ms)
+
+
+def dismiss(job: Job, now_ms: int) -> list[e.Effect]:
+    """The workers are not needed any more."""
+    gang = job.gang
+    if gang is None or gang.asked >= Asked.LEAVE:
+        return []
+    return _let_leave(job, gang, now_ms) if gang.usable else cancel(job, now_ms)
+
+
+def cancel(job: Job, now_ms: int) -> list[e.Effect]:
+    """End the gang by force, unless that was begun before."""
+    gang = job.gang
+    if gang is None or gang.asked is Asked.DIE:
+        return []
+    _ask(gang, Asked.DIE, now_ms + GANG_EXIT_MS, now_ms)
+    _forget_beats(job)
+    gang.registered.clear()
+    return [e.CancelGang(gang.number)]
+
+
+def overdue(job: Job, now_ms: int) -> list[e.Effect]:
+    """What the gang was asked for has taken too long: cancel it, or take it for gone."""
+    gang = job.gang
+    if gang is None or gang.due_ms is None or now_ms < gang.due_ms:
+        return []
+    if gang.asked is not Asked.DIE:
+        job.take(Row.OVERDUE, f"gang {gang.number} was to {gang.asked.name.lower()}")
+        return cancel(job, now_ms)
+    job.take(Row.TAKEN_FOR_GONE, f"gang {gang.number}")
+    exited(job)
+    return []
+
+
+def rested(job: Job) -> None:
+    """Every worker has dropped the last attempt: the gang did what it was asked for."""
+    if job.gang is not None:
+        job.gang.asked, job.gang.due_ms = Asked.NOTHING, None
+
+
+def beat(job: Job, event: v.Beat, now_ms: int) -> list[e.Effect]:
+    """A heartbeat came: it is answered unless its worker was given up."""
+    if not is_member(job, event.gang, event.slot):
+        return []
+    if not job.monitor.beat(event.slot, event.progress, now_ms):
+        return []
+    if job.phase is not Phase.OVER:
+        job.taken.append(Row.BEAT)  # not a move: the trace is for what changes something
+    return [e.AnswerBeat(event.gang, event.slot)]
+
+
+def _let_leave(job: Job, gang: Gang, now_ms: int) -> list[e.Effect]:
+    _ask(gang, Asked.LEAVE, now_ms + FINISH_MS, now_ms)
+    return [e.LetLeave(gang.number, 0 if job.attempt is None else job.attempt.number)]
+
+
+def _ask(gang: Gang, asked: Asked, due_ms: int, now_ms: int) -> None:
+    gang.asked, gang.due_ms = asked, max(due_ms, now_ms + 1)
+
+
+def _forget_beats(job: Job) -> None:
+    for slot in job.monitor.watched:
+        job.monitor.forget(slot)

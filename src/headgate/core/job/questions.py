@@ -1,0 +1,175 @@
+"""What may be asked of a job's machine at any time: public state, figures, all facts, whether it is sound."""
+
+from __future__ import annotations
+
+from headgate.common.errors import InternalError
+from headgate.core.execution import JobState
+from headgate.core.job.state import Cause, Job, Outcome, OutcomeKind, Plan, PointId
+from headgate.core.job.table import Phase, Row
+from headgate.core.job.validate import broken
+from headgate.core.same_failures import SameFailure
+
+_WORDS = {
+    Phase.CREATED: JobState.CREATED,
+    Phase.STARTING: JobState.STARTING,
+    Phase.DEPLOYING: JobState.DEPLOYING,
+    Phase.RUNNING: JobState.RUNNING,
+}
+_BETWEEN = {Cause.FIRST: JobState.STARTING, Cause.RESCALE: JobState.RESCALING}
+_LEAVING = {
+    OutcomeKind.FINISHED: JobState.FINISHING,
+    OutcomeKind.FAILED: JobState.FAILING,
+    OutcomeKind.CANCELLED: JobState.CANCELLING,
+}
+_OVER = {
+    OutcomeKind.FINISHED: JobState.FINISHED,
+    OutcomeKind.FAILED: JobState.FAILED,
+    OutcomeKind.CANCELLED: JobState.CANCELLED,
+}
+
+
+class Questions:
+    """A job's facts, read only; none of its methods changes anything.
+
+    Args:
+        job: the facts.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    @property
+    def phase(self) -> Phase:
+        """Where the job is in its life."""
+        return self._job.phase
+
+    @property
+    def state(self) -> JobState:
+        """The public word for where the job is: it follows from phase, cause and outcome."""
+        job = self._job
+        if job.outcome is not None:
+            return (_OVER if job.phase is Phase.OVER else _LEAVING)[job.outcome.kind]
+        return _WORDS.get(job.phase) or _BETWEEN.get(job.cause, JobState.RECOVERING)
+
+    @property
+    def attempt(self) -> int:
+        """Number of the latest attempt; 0 before the first."""
+        return self._job.attempts
+
+    @property
+    def restarts(self) -> int:
+        """Attempts that began because of a failure."""
+        return self._job.restarts
+
+    @property
+    def plan(self) -> Plan:
+        """What the present attempt runs, or the next one."""
+        return self._job.plan
+
+    @property
+    def point(self) -> PointId | None:
+        """Where the present attempt began, or the next one begins."""
+        return self._job.point
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the job ends; None: it goes on."""
+        return self._job.outcome
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a job that is over here goes on, or may go on, under another driver."""
+        outcome = self._job.outcome
+        if outcome is None:
+            return False
+        if outcome.kind is OutcomeKind.FAILED:
+            return outcome.fenced or self._job.limits.has_successor
+        return outcome.kind is OutcomeKind.CANCELLED and (outcome.handed_over or outcome.fenced)
+
+    @property
+    def repeating(self) -> SameFailure | None:
+        """The failure that keeps coming; None: none does."""
+        return self._job.same.repeating
+
+    @property
+    def stopping(self) -> bool:
+        """Whether somebody waits for the job to end with a savepoint."""
+        return bool(self._job.stops)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Rows of the table that the last call took."""
+        return tuple(self._job.taken)
+
+    @property
+    def trace(self) -> tuple[str, ...]:
+        """The last moves, oldest first."""
+        return self._job.life.history
+
+    def hears(self, attempt: int) -> bool:
+        """Whether messages of this attempt's subtasks count: it deploys or runs, and is the latest."""
+        living = self._job.phase in (Phase.DEPLOYING, Phase.RUNNING)
+        return living and attempt == self._job.attempts
+
+    def counts(self, attempt: int) -> bool:
+        """Whether running totals of this attempt are those of the plan that the job has now."""
+        latest = self._job.attempt
+        return latest is not None and latest.number == attempt and latest.plan == self._job.plan
+
+    def next_wakeup(self) -> int | None:
+        """When `tick` must be called at the latest (monotonic ms); None when nothing is due."""
+        job = self._job
+        times = [job.monitor.next_wakeup(), job.pause_until_ms]
+        if job.attempt is not None and job.attempt.suspicion is not None:
+            times.append(job.attempt.suspicion.due_ms)
+        if job.rescale is not None:
+            times.append(job.rescale.due_ms)
+        if job.gang is not None:
+            times.append(job.gang.due_ms)
+        return min((time for time in times if time is not None), default=None)
+
+    def validate(self) -> None:
+        """Check the invariants that hold between any two calls.
+
+        Raises:
+            InternalError: one of them does not hold; the message names it, with the trace.
+        """
+        found = broken(self._job, self.next_wakeup())
+        if found:
+            raise InternalError(self._job.life.explain(f"broke: {'; '.join(found)}"))
+
+    def describe(self, now_ms: int = 0) -> tuple[object, ...]:
+        """Everything that decides, as plain values, with deadlines counted from `now_ms`: for searches."""
+        job = self._job
+
+        def left(due_ms: int | None) -> int | None:
+            return None if due_ms is None else due_ms - now_ms
+
+        attempt, gang, rescale, outcome = job.attempt, job.gang, job.rescale, job.outcome
+        return (
+            (job.phase, job.cause, job.work, job.storage, left(job.pause_until_ms)),
+            (job.plan, job.initial, job.point, job.attempts, job.gangs, job.restarts),
+            attempt
+            and (
+                (attempt.number, attempt.cause, attempt.gang, attempt.plan, attempt.point),
+                (attempt.ended, attempt.reverted),
+                frozenset(attempt.idle)
+                if attempt.ended
+                else (frozenset(attempt.deployed), frozenset(attempt.data_ended)),
+                attempt.suspicion and (attempt.suspicion.failure, left(attempt.suspicion.due_ms)),
+            ),
+            gang
+            and (
+                (gang.number, gang.slots, gang.asked, left(gang.due_ms)),
+                (tuple(sorted(gang.registered.items())), frozenset(gang.lost)),
+            ),
+            rescale
+            and (
+                (rescale.ticket, rescale.parallelism, rescale.from_last, rescale.saved),
+                (rescale.step, rescale.plan, rescale.before, left(rescale.due_ms)),
+            ),
+            outcome
+            and (outcome.kind, outcome.failure, outcome.savepoint, outcome.handed_over, outcome.fenced),
+            (frozenset(job.stops), job.same.describe(), job.strategy.describe(now_ms)),
+            job.monitor.describe(now_ms),
+        )
