@@ -41,6 +41,16 @@ def in_ranges(
     return ranges.sortWithinPartitions(f.col(GROUP), *(_sortable(frame, name) for name in (*keys, *then)))
 
 
+def quoted(name: str) -> str:
+    """Return the name of a column as Spark's functions take it: dots and backticks in it mean nothing.
+
+    Example:
+        >>> quoted("user.name"), quoted("a`b")
+        ('`user.name`', '`a``b`')
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
 def with_key_group(frame: DataFrame, keys: Sequence[str], max_parallelism: int) -> DataFrame:
     """The DataFrame with the column :data:`GROUP`; of a key that is none it is anything."""
     from pyspark.sql import functions as f
@@ -66,7 +76,7 @@ def _hash(frame: DataFrame, name: str) -> Column:
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
 
-    column, kind = f.col(f"`{name}`"), frame.schema[name].dataType
+    column, kind = f.col(quoted(name)), frame.schema[name].dataType
     if isinstance(kind, (t.StringType, t.BinaryType)):
         return f.crc32(column.cast("binary"))
     if isinstance(kind, (t.ByteType, t.ShortType, t.IntegerType)):
@@ -151,5 +161,5 @@ def _sortable(frame: DataFrame, name: str) -> Column:
     from pyspark.sql import functions as f
     from pyspark.sql.types import StringType
 
-    column = f.col(f"`{name}`")
+    column = f.col(quoted(name))
     return column.cast("string") if isinstance(frame.schema[name].dataType, StringType) else column

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from headgate.common.errors import UsageError
 from headgate.common.keygroups import check_parallelism
 from headgate.state.canonical.layout import TIMERS
+from headgate.stateprocessor.ranges import quoted
 from headgate.stateprocessor.writing_declared import check_keys, descriptor_of, outputs_of, shipped
 from headgate.stateprocessor.writing_rows import Convert, KeyRows, TimerColumn
 from headgate.stateprocessor.writing_tables import RowColumn
@@ -151,7 +152,7 @@ class SavepointWriter:
         keys, types = _columns(frame, key, names)
         outputs = outputs_of(descriptor_of(declared, state), value, types, convert, written_at)
         check_keys(declared, uid, KeyRows(keys, [types[name] for name in keys]).shape)
-        chosen = frame.select(*map(_quoted, dict.fromkeys([*keys, *names])))
+        chosen = frame.select(*map(quoted, dict.fromkeys([*keys, *names])))
         return self._adding(uid, state, NewState(chosen, keys, [types[name] for name in keys], outputs))
 
     def with_operator(
@@ -210,7 +211,7 @@ class SavepointWriter:
         if domain not in DOMAINS:
             raise UsageError(f"timers have no domain {domain!r}; expected {' or '.join(map(repr, DOMAINS))}")
         keys, types = _columns(frame, key, [timestamp])
-        chosen = frame.select(*map(_quoted, [*keys, timestamp])).withColumn(_DOMAIN, f.lit(domain))
+        chosen = frame.select(*map(quoted, [*keys, timestamp])).withColumn(_DOMAIN, f.lit(domain))
         before = self.states.get((uid, TIMERS))
         if before is not None:
             chosen = _together(before, chosen, [types[name] for name in keys], uid)
@@ -307,7 +308,7 @@ def _columns(
             f"the DataFrame has no column {missing[0] if missing else 'for keys'!r}; it has "
             f"{', '.join(frame.columns)}"
         )
-    schema = to_arrow_schema(frame.select(*map(_quoted, wanted)).schema, timezone="UTC")
+    schema = to_arrow_schema(frame.select(*map(quoted, wanted)).schema, timezone="UTC")
     types = {name: schema.field(name).type for name in wanted}
     KeyRows(keys, [types[name] for name in keys])
     return keys, types
@@ -321,7 +322,3 @@ def _together(before: NewState, chosen: DataFrame, key_types: Sequence[Any], uid
             "same names and types"
         )
     return before.frame.unionByName(chosen)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

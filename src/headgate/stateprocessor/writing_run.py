@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,7 @@ from headgate.stateprocessor.writing_tables import RESULT, Place, TableTask
 from headgate.stateprocessor.writing_transforms import Transform, TransformTask
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
     from pyspark.sql import DataFrame
 
     from headgate.stateprocessor.writing import NewState, SavepointWriter, WrittenSavepoint
@@ -204,7 +205,7 @@ class _Writing:
         from pyspark.errors import PySparkException
 
         try:
-            found = [row.asDict() for row in rows.mapInArrow(lambda batches: task(batches), RESULT).collect()]
+            found = [row.asDict() for row in _mapped(rows, task).collect()]
         except PySparkException as error:
             raise OperatingError(
                 f"Spark could not compute the state of operator {uid!r}: {told(error)}"
@@ -239,6 +240,19 @@ class _Writing:
             operators={**made.operators, uid: changed},
             parallelism={**made.parallelism, uid: parallelism},
         )
+
+
+def _mapped(rows: DataFrame, task: Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]) -> DataFrame:
+    """What a task makes of the rows; it gets the columns under their names, whatever these are.
+
+    PySpark looks for each column by its name, as if a dot led into a struct and a backtick quoted.
+    """
+    names = rows.columns
+
+    def named(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        return task(batch.rename_columns(names) for batch in batches)
+
+    return rows.toDF(*(f"_{place}" for place in range(len(names)))).mapInArrow(named, RESULT)
 
 
 def _keyed(

@@ -172,6 +172,19 @@ def test_what_is_no_state_leaves_nothing(spark: SparkSession, tmp_path: Path) ->
         assert not [file for file in (tmp_path / "none").rglob("*") if file.is_file()]
 
 
+def test_columns_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    """Dots and backticks, too, which mean something to Spark where a column is asked for by its name."""
+    users = spark.range(USERS).selectExpr("concat('user', id) AS `user.name`", "cast(id AS int) AS `a``b.c`")
+    stamped = users.selectExpr("`user.name`", "`a``b.c` * 1000L AS `t.``s`").where("`a``b.c` < 2")
+    writer = SavepointWriter.new(GROUPS, 2)
+    writer = writer.with_state("visits", "count", users, key="user.name", value="a`b.c", declared=Visits)
+    made = writer.with_timers("visits", stamped, key="user.name", timestamp="t.`s").write(str(tmp_path / "s"))
+    assert made.entries["visits"]["count"] == USERS
+    expected = [[user, int(user[4:]), None, [], {}] for user in ASKED[:-1]]
+    expected += [["user1000", 0, None, [], {}], *timers_of(range(2))]
+    assert restored(made.uri, 2, "hashmap") == sorted(expected, key=str)
+
+
 def test_what_spark_says_of_a_failed_column_is_told_whole(spark: SparkSession, tmp_path: Path) -> None:
     """An error of the frame's own Python function and one of Spark's: the cause comes first."""
     from pyspark.sql.functions import udf
