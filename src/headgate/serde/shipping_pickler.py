@@ -2,11 +2,13 @@
 
 Classes and functions of the running script travel by value, as the workers have no module to import them
 from. This pickler keeps what cloudpickle drops or refuses: resolved annotations, the name of the class in
-stored data, slots, aliases of enumerations, fields of ``msgspec.Struct``, cached functions, and ``NewType``.
+stored data, slots, aliases of enumerations, fields of ``msgspec.Struct``, which fields of a dataclass have no
+default, cached functions, and ``NewType``.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import inspect
@@ -32,7 +34,9 @@ def shipping_pickler(pickler: Any) -> Any:
         """See the module."""
 
         def reducer_override(self, obj: Any) -> Any:
-            """Reduce classes and cached functions that travel by value; see `pickle.Pickler`."""
+            """Reduce classes and cached functions that travel by value, and marks; see `pickle.Pickler`."""
+            if isinstance(obj, _MARK_TYPES) and obj in _MARKS:
+                return _MARKS[obj]
             if isinstance(obj, type) and not isinstance(obj, _GENERIC_ALIAS):
                 if obj.__module__ == "__main__" or "<locals>" in obj.__qualname__:
                     _resolve_annotations(obj)
@@ -51,6 +55,15 @@ def shipping_pickler(pickler: Any) -> Any:
     return ShippingPickler
 
 
+_MARKS: Final[dict[Any, str]] = {
+    getattr(dataclasses, name): name
+    for name in ("MISSING", "KW_ONLY", "_HAS_DEFAULT_FACTORY")
+    if hasattr(dataclasses, name)
+}
+"""Marks that `dataclasses` compares by identity, and the names under which it has them: a copy of one is
+another default."""
+
+_MARK_TYPES: Final = tuple(map(type, _MARKS))
 _CACHED: Final = type(functools.lru_cache(lambda: None))
 _GENERIC_ALIAS: Final = type(list[int])
 

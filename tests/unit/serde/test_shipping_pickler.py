@@ -267,6 +267,65 @@ CASES = {
         def report():
             return msgspec.json.decode(text, type=Commit), Kind["MEND"].name
     """,
+    "fields without a default, and with one that is made": """
+        import dataclasses, inspect
+        from dataclasses import dataclass, field
+        import msgspec
+        from headgate.serde.defaults import defaults_of
+        @dataclass
+        class Commit:
+            sha: str
+            files: "list[str]" = field(default_factory=list)
+            size: int = 3
+        @dataclass(kw_only=True, slots=True)
+        class Signed(Commit):
+            by: str
+            keys: "dict[str, int]" = field(default_factory=dict)
+        def report():
+            @dataclass
+            class Later(Commit):
+                more: "set[int]" = dataclasses.field(default_factory=set)
+            marks = [
+                (f.name, f.default is dataclasses.MISSING, f.default_factory is dataclasses.MISSING)
+                for cls in (Commit, Signed) for f in dataclasses.fields(cls)
+            ]
+            arguments = inspect.signature(Commit).parameters
+            without = [name for name, one in arguments.items() if one.default is one.empty]
+            made = {"sha", "files", "size"} - defaults_of("dataclass", Commit).keys()
+            read = msgspec.json.decode(b'{"sha": "a"}', type=Commit)
+            signed = msgspec.json.decode(b'{"sha": "a", "by": "b"}', type=Signed)
+            try:
+                msgspec.json.decode(b'{"size": 1}', type=Commit)
+            except msgspec.ValidationError as error:
+                refused = str(error)
+            return marks, without, made, read, signed, refused, Later("c")
+    """,
+    "fields of other kinds of records with a default that is made": """
+        from typing import NamedTuple
+        import attrs, msgspec, pydantic
+        from headgate.serde.defaults import defaults_of
+        @attrs.define
+        class Commit:
+            sha: str
+            files: "list[str]" = attrs.Factory(list)
+        class Struct(msgspec.Struct):
+            sha: str
+            files: "list[str]" = msgspec.field(default_factory=list)
+        class Optional(msgspec.Struct):
+            sha: str
+            size: int | msgspec.UnsetType = msgspec.UNSET
+        class Model(pydantic.BaseModel):
+            sha: str
+            files: list[str] = pydantic.Field(default_factory=list)
+        def report():
+            unset = msgspec.json.decode(b'{"sha": "a"}', type=Optional)
+            return (
+                msgspec.json.decode(b'{"sha": "a"}', type=Commit), [*defaults_of("attrs", Commit)],
+                msgspec.json.decode(b'{"sha": "a"}', type=Struct), [*defaults_of("struct", Struct)],
+                unset, unset.size is msgspec.UNSET, repr(Model(sha="a")),
+                Model.model_fields["sha"].is_required(),
+            )
+    """,
     "a pydantic model": """
         import pydantic
         class Inner(pydantic.BaseModel):
