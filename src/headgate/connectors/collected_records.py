@@ -54,7 +54,7 @@ class RecordPacker:
 
     def __init__(self, verb: str = "collect") -> None:
         self._verb = verb
-        self._serializers: dict[type, tuple[bytes, TypeSerializer[Any]] | None] = {}
+        self._serializers: dict[type, tuple[bytes, TypeSerializer[Any]] | str] = {}
 
     def pack(self, value: Any) -> Any:
         """The packed form of one record.
@@ -83,33 +83,36 @@ class RecordPacker:
 
     def _other(self, value: Any, kind: type) -> Any:
         known = self._serializer_of(kind)
-        if known is not None:
+        reason = known if isinstance(known, str) else ""
+        if not isinstance(known, str):
             name, serializer = known
             try:
                 return _Ext(_RECORD, _NAME.pack(len(name)) + name + serializer.encode_checked([value]))
-            except UsageError:
-                pass  # a field holds something else than its annotation says
+            except UsageError as error:
+                reason = str(error)  # a field holds something else than its annotation says
         as_dict = getattr(kind, "as_dict", None)
         if as_dict is not None:
             return self._dict(as_dict(value))
         try:
             return _Ext(_PLAIN, encode_tagged(value))
         except UsageError:
-            raise _not_collectable(value, self._verb) from None
+            raise _not_collectable(value, self._verb, reason) from None
 
-    def _serializer_of(self, kind: type) -> tuple[bytes, TypeSerializer[Any]] | None:
+    def _serializer_of(self, kind: type) -> tuple[bytes, TypeSerializer[Any]] | str:
         if kind not in self._serializers:
             self._serializers[kind] = _serializer_of(kind)
         return self._serializers[kind]
 
 
-def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | None:
+def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | str:
+    """The logical name of a class and its serializer; or why records with fields have none, else nothing."""
     if kind.__module__ in ("datetime", "decimal", "uuid") or hasattr(kind, "as_dict"):
-        return None
+        return ""
     try:
-        return logical_name(kind).encode(), serializer_for(kind)
-    except HeadgateError:
-        return None
+        return logical_name(kind).encode(), serializer_for(kind, "it")
+    except HeadgateError as error:
+        why = str(error).removeprefix(f"it is declared as {kind.__qualname__}: ").partition("; use None")[0]
+        return "" if why == f"no serializer is known for {kind.__qualname__}" else why
 
 
 def packed_bytes(packed: Sequence[Any], verb: str = "collect") -> bytes:
@@ -166,11 +169,14 @@ def unpacked(data: bytes, class_of: Callable[[str], type] | None) -> list[Any]:
     return decoder.decode(data)
 
 
-def _not_collectable(value: Any, verb: str) -> UsageError:
+def _not_collectable(value: Any, verb: str, reason: str) -> UsageError:
     shown = repr(value)
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    got = f"{verb}() got a value of type {type(value).__qualname__} ({shown}), which"
+    if reason:
+        return UsageError(f"{got} cannot be brought by its fields: {reason}; or map it to plain values first")
     return UsageError(
-        f"{verb}() got a value of type {type(value).__qualname__} ({shown}), which no serializer knows; "
+        f"{got} no serializer knows; "
         "expected plain values or records of them (dataclass, NamedTuple, msgspec.Struct, attrs class, "
         "pydantic model, Enum): map the records to these first"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,47 @@ def test_a_record_that_cannot_come_is_told_under_the_verb_that_asked(verb: str) 
     stream = env.from_collection([1]).map(lambda n: (n for _ in range(n)))
     with pytest.raises(hg.HeadgateError, match=rf"{verb}\(\) got a value of type generator"):
         getattr(stream, verb)(*([] if verb == "collect" else [1]))
+
+
+@dataclass
+class Nested:
+    n: int
+    inner: Nested | None = None
+
+
+@dataclass
+class Odd:
+    n: complex
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (Nested(1), "Nested contains itself; store it flat"),
+        (Odd(1j), "no serializer is known for complex"),
+        (Odd("a"), "no serializer is known for complex"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_record_whose_class_cannot_come_is_told_with_the_reason(record: Any, said: str) -> None:
+    """A dataclass is not told to be a dataclass; the field is named that no serializer is known for."""
+    env = hg.Environment(parallelism=1, executor=MiniCluster())
+    with pytest.raises(hg.HeadgateError, match=said) as caught:
+        env.from_collection([0]).map(lambda n: record).collect()
+    assert "expected plain values or records" not in str(caught.value)
+
+
+@dataclass
+class Counted:
+    name: str
+    value: int
+
+
+def test_a_record_with_another_value_than_declared_is_told_with_the_reason() -> None:
+    """Where the value is one that no plain form holds either."""
+    env = hg.Environment(parallelism=1, executor=MiniCluster())
+    stream = env.from_collection([0]).map(lambda n: Counted("a", 1j))  # type: ignore[arg-type]
+    with pytest.raises(hg.HeadgateError, match=r"collect\(\) got .*Counted.*complex"):
+        stream.collect()
 
 
 @pytest.mark.parametrize("verb", ["take", "preview", "collect"])
