@@ -70,7 +70,7 @@ class Envelope:
         >>> notes.open(data[:-1] + b"!", "file:///note", [1])
         Traceback (most recent call last):
             ...
-        headgate.common.errors.DamagedFileError: file:///note is damaged: bytes 16 to 21 do not match ...
+        headgate.common.errors.DamagedFileError: file:///note is damaged: the checksum in bytes 12 to ...
     """
 
     def __init__(
@@ -203,8 +203,11 @@ class Envelope:
             wrong = self._bytes_of(_SHA256 if fits[0] else _CRC32, begins)
             return f"the checksum in {wrong} is not that of the other bytes"
         start = begins + self.size
-        checksums = "their checksums" if len(fits) > 1 else "their checksum"
-        return f"bytes {start} to {start + head.length} do not match {checksums}"
+        body_bytes = f"bytes {start} to {start + head.length}"
+        if head.sha256 is None:
+            before = f"bytes {begins} to {self._places[_CRC32][0] + begins} and " if self._covers_head else ""
+            return f"the checksum in {self._bytes_of(_CRC32, begins)} is not that of {before}{body_bytes}"
+        return f"{body_bytes} do not match their checksums"
 
     def _bytes_of(self, field: int, begins: int) -> str:
         start, stop = self._places[field]

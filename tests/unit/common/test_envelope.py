@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from hashlib import sha256
@@ -85,6 +86,19 @@ def test_every_bit_and_every_length_is_refused(envelope: Envelope, stored: bytes
 
 
 @every_kind
+def test_the_bytes_that_a_refusal_names_hold_the_damage(envelope: Envelope, stored: bytes) -> None:
+    """Whichever byte it is, also one of a checksum."""
+    for at in range(len(stored)):
+        damaged = stored[:at] + bytes((stored[at] ^ 0x10,)) + stored[at + 1 :]
+        with pytest.raises(DamagedFileError) as caught:
+            envelope.open(damaged, "file", [1])
+        text = str(caught.value)
+        ranges = [(int(a), int(b)) for a, b in re.findall(r"bytes (\d+) to (\d+)", text)]
+        single = [int(found) for found in re.findall(r"byte (\d+)", text)]
+        assert at in single or any(first <= at < stop for first, stop in ranges), text
+
+
+@every_kind
 def test_the_refusal_says_which_bytes_are_wrong(envelope: Envelope, stored: bytes) -> None:
     """Of the magic, the version, the length, a checksum, the body; counted from where the envelope begins."""
     end = len(envelope.magic)
@@ -93,7 +107,7 @@ def test_the_refusal_says_which_bytes_are_wrong(envelope: Envelope, stored: byte
         3: rf"is no {envelope.name}: .*differs at byte 103 ",
         end: rf"has format version .*bytes {100 + end} to {100 + end + version} are damaged",
         end + version: rf"by its bytes {100 + end + version} to {100 + end + version + length};",
-        len(stored) - 1: rf"bytes {100 + envelope.size} to {100 + len(stored)} do not match their checksum",
+        len(stored) - 1: rf"bytes {100 + envelope.size} to {100 + len(stored)}( do not match|;)",
     }
     for place, words in starts.items():
         damaged = stored[:place] + bytes((stored[place] ^ 0x80,)) + stored[place + 1 :]
