@@ -259,7 +259,7 @@ def test_under_faults(function: type[Judge], unaligned: bool) -> None:
         # How often a rule comes depends on the parallelism, which is drawn, too.
         judged.filter(lambda record: record[0] != "rule").collect_later(uid="out")
 
-    report = simulate(build, seeds=range(3), config={UNALIGNED: unaligned})
+    report = simulate(build, seeds=range(6), config={UNALIGNED: unaligned})
     assert report.faults > 0
     assert report.restarts > 0
     assert report.checkpoints > 0

@@ -138,3 +138,70 @@ def test_a_job_that_gets_further_between_failures_is_not_told(tmp_path: Path) ->
         env.execute("moving")
     assert len(notes.failures) == 8
     assert notes.repeating == []
+
+
+class Untrue(hg.KeyedProcessFunction[Any, Any, Any]):
+    """Keeps what its state cannot."""
+
+    last: hg.ValueState[int] = hg.value_state(default=0)
+
+    def process(self, record: Any, ctx: Any) -> None:
+        self.last.value = "seven"  # type: ignore[assignment]
+
+
+class Full(hg.Sink[Any]):
+    """Cannot publish."""
+
+    def create_writer(self, context: Any, restored: Any) -> hg.SinkWriter[Any]:
+        return FullWriter()
+
+    def create_committer(self) -> hg.SinkCommitter:
+        return FullCommitter()
+
+
+class FullWriter(hg.SinkWriter[Any]):
+    def write(self, records: Any) -> None:
+        pass
+
+    def prepare_commit(self) -> list[Any]:
+        return ["it"]
+
+
+class FullCommitter(hg.SinkCommitter):
+    def commit(self, committables: Any) -> None:
+        raise hg.StorageError("no room for 1 more")
+
+
+def unstorable(env: hg.Environment) -> None:
+    """A state of another type than declared."""
+    env.from_collection([7], uid="in").key_by(lambda r: r).process(Untrue(), uid="untrue").collect_later()
+
+
+def unpublished(env: hg.Environment) -> None:
+    """A sink that refuses."""
+    env.from_collection([7], uid="in").sink_to(Full(), uid="full")
+
+
+@pytest.mark.parametrize(
+    ("build", "kind", "said"),
+    [
+        (unstorable, "StorageError", "'Untrue' (uid 'untrue')"),
+        (unpublished, "StorageError", "no room for N more"),
+    ],
+)
+def test_failures_of_checkpoints_and_sinks_have_a_fingerprint(
+    tmp_path: Path, build: Any, kind: str, said: str
+) -> None:
+    """What differs in their texts is the number of the checkpoint; no message has pairs of numbers."""
+    notes = Notes()
+    config = {**OFTEN, **ENDS, "execution.checkpointing.tolerable-failed-checkpoints": 0}
+    env = hg.Environment(executor=MiniCluster(notes), config=config)
+    env.checkpoints("5ms", storage=str(tmp_path / "checkpoints"))
+    build(env)
+    with pytest.raises(hg.HeadgateError):
+        env.execute("always")
+    assert [failure.times for _, failure in notes.repeating] == [3]
+    told = notes.repeating[0][1]
+    assert told.kind == kind
+    assert said in told.text
+    assert not any("task (" in str(failure) for failure in notes.failures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -58,6 +59,130 @@ def test_a_field_that_holds_a_list_is_named(parallelism: int) -> None:
     error = refused(lambda e: e.from_collection([{"k": [1]}]).key_by("k").process(Count()), parallelism)
     assert "key_by('k')" in str(error)
     assert "give a tuple" in str(error)
+
+
+class Stateless(hg.KeyedProcessFunction[Any, Any, Any]):
+    """Needs no state, so that nobody looks its keys up."""
+
+    def process(self, record: Any, ctx: Any) -> Iterator[Any]:
+        yield ctx.key
+
+
+@dataclass(frozen=True)
+class Place:
+    """It can be looked up in a dict, and is no key all the same."""
+
+    x: int
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("selector", [listed, lambda record: (1, [record]), lambda record: Place(record)])
+def test_it_is_none_without_state_as_well(selector: Any, parallelism: int) -> None:
+    """A program that runs at parallelism 1 runs at every other, too."""
+
+    def build(env: hg.Environment) -> Any:
+        return env.from_collection([5]).key_by(selector).process(Stateless(), uid="c")
+
+    told = str(refused(build, parallelism))
+    assert "key selector of operator 'Stateless' (uid 'c')" in told
+    assert "for record 5" in told
+
+
+def test_a_key_selector_that_raises_is_told_once() -> None:
+    """The traceback has the error, and not that it was met a second time."""
+    error = refused(lambda e: e.from_collection([0]).key_by(lambda r: 1 // r).process(Count(), uid="c"))
+    assert isinstance(error, hg.UserFunctionError)
+    assert error.traceback_text.count("ZeroDivisionError") == 1
+
+
+# -- functions that take something else
+
+
+class Short(hg.ProcessFunction[Any, Any]):
+    """Forgets the context."""
+
+    def process(self, record: Any) -> Any:  # type: ignore[override]
+        return [record]
+
+
+class Shut(hg.KeyedProcessFunction[Any, Any, Any]):
+    """Takes nothing where it is given something."""
+
+    def open(self) -> None:  # type: ignore[override]
+        pass
+
+    def process(self, record: Any, ctx: Any) -> Any:
+        return [record]
+
+
+class NoContext(hg.Source[int]):
+    """Makes its reader of nothing."""
+
+    def create_enumerator(self, restored: Any) -> hg.SplitEnumerator:
+        raise NotImplementedError
+
+    def create_reader(self) -> hg.SourceReader[int]:  # type: ignore[override]
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda e: e.generate(lambda: 5, count=1), "expected a function of an index"),
+        (lambda e: e.from_collection([1]).map(lambda: 5), "map() ("),
+        (lambda e: e.from_collection([1]).map(lambda a, b: 5), "which takes (a, b)"),
+        (lambda e: e.from_collection([1]).filter(lambda: 5), "expected a function of one record"),
+        (lambda e: e.from_collection([1]).flat_map(lambda: 5), "flat_map() ("),
+        (lambda e: e.from_collection([1]).key_by(lambda: 5).process(Count()), "key_by() ("),
+        (lambda e: e.from_collection([1]).with_event_time(lambda: 5), "with_event_time() ("),
+        (lambda e: e.from_collection([1]).process(Short()), "process() of Short takes (record)"),
+        (lambda e: e.from_collection([1]).key_by(str).process(Shut()), "open() of Shut takes ()"),
+        (lambda e: e.from_source(NoContext()), "create_reader() of NoContext takes ()"),
+    ],
+)
+def test_a_function_that_takes_something_else_is_refused(build: Any, said: str) -> None:
+    """Before anything starts, with what it takes and what it will get."""
+    error = refused(build)
+    assert isinstance(error, hg.PlanError)
+    assert said in str(error)
+    assert "test_told_in_a_sentence.py:" in str(error)
+
+
+def test_whatever_can_be_called_with_a_record_is_taken() -> None:
+    """More arguments with defaults, classes, built-in functions, partial ones."""
+    numbers = environment(1).from_collection([1, 2])
+    assert numbers.map(lambda r, by=2: r * by).collect() == [2, 4]
+    assert numbers.map(str).map(Place).map(lambda p: p.x).collect() == ["1", "2"]
+    assert numbers.map(functools.partial(pow, 2)).collect() == [2, 4]
+
+
+# -- something else in the place of a state
+
+
+class Replacing(hg.KeyedProcessFunction[Any, Any, Any]):
+    """Forgets `.value`."""
+
+    count: hg.ValueState[int] = hg.value_state(default=0)
+    items: hg.ListState[int] = hg.list_state()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def process(self, record: Any, ctx: Any) -> None:
+        setattr(self, self.name, record)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [("count", "write self.count.value = ..."), ("items", "by the methods of self.items")]
+)
+def test_a_state_cannot_be_replaced(name: str, how: str) -> None:
+    """What is assigned to the attribute would live in this process only, and be lost in silence."""
+    error = refused(lambda e: e.from_collection([7]).key_by(str).process(Replacing(name), uid="r"))
+    assert isinstance(error, hg.PlanError)
+    for word in (f"Replacing assigns 7 to its state {name!r}", "test_told_in_a_sentence.py:", how):
+        assert word in str(error), error
+    with pytest.raises(hg.PlanError, match="no longer be stored"):
+        OperatorHarness(Replacing(name), key=str).process(7)
 
 
 # -- keyed state in open()
@@ -153,6 +278,27 @@ def test_a_timer_without_event_time_says_what_is_missing(ahead: int | None) -> N
     headline = str(error).partition("\n")[0]
     assert "the stream has no event time" in headline
     assert "with_event_time()" in headline
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_timers_of_a_stream_without_event_time_are_told_once(
+    caplog: pytest.LogCaptureFixture, timed: bool
+) -> None:
+    """They fire at the end of the input, as all do that are left then; nothing else brings them there."""
+
+    class Late(hg.KeyedProcessFunction[Any, Any, Any]):
+        def process(self, record: Any, ctx: Any) -> None:
+            ctx.timers.register_event_time(record + 5)
+
+        def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+            yield timestamp
+
+    stream: Any = environment(1).from_collection([1, 2, 3])
+    stream = stream.with_event_time(lambda r: r) if timed else stream
+    assert stream.key_by(lambda r: r).process(Late(), uid="late").collect() == [6, 7, 8]
+    told = [text for text in caplog.messages if "registers timers in event time" in text]
+    assert len(told) == (0 if timed else 1)
+    assert all("(uid 'late')" in text and "call with_event_time()" in text for text in told)
 
 
 def test_other_wrong_nones_are_not_blamed_on_time() -> None:

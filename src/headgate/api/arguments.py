@@ -29,6 +29,39 @@ def check_callable(verb: str, function: object) -> None:
             f"{verb}() ({user_site()}) got {function!r} of type {type(function).__name__}; "
             "expected a function of one record"
         )
+    refuse_arity(f"{verb}() ({user_site()})", function, "one record")
+
+
+def refuse_arity(what: str, function: Callable[..., object], *arguments: str) -> None:
+    """Refuse a function that cannot be called with what it is going to get.
+
+    Args:
+        what: who is given the function.
+        function: which; one that does not say what it takes is let pass.
+        arguments: what it will be called with, by place, in words.
+
+    Raises:
+        PlanError: it takes fewer or more arguments.
+
+    Example:
+        >>> refuse_arity("map()", lambda: 5, "one record")
+        Traceback (most recent call last):
+        headgate.common.errors.PlanError: map() got <lambda>, which takes (); expected a function of ...
+    """
+    import inspect
+
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # built in
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        name = getattr(function, "__name__", None) or type(function).__name__
+        takes, wanted = ", ".join(signature.parameters), " and ".join(arguments)
+        raise PlanError(
+            f"{what} got {name}, which takes ({takes}); expected a function of {wanted}"
+        ) from None
 
 
 def refuse_blocking(verb: str, function: object) -> None:
@@ -140,6 +173,8 @@ def check_timestamp(timestamp: object) -> None:
             f"timestamp of with_event_time() ({user_site()}) is {timestamp!r}; expected the name of a "
             "field or a function of the record"
         )
+    if callable(timestamp):
+        refuse_arity(f"with_event_time() ({user_site()})", timestamp, "one record")
 
 
 def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], bool]) -> None:

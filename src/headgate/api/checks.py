@@ -7,7 +7,9 @@ workers reach) is the executor's to check.
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from collections.abc import Iterable, Sequence
+from types import FunctionType
 from typing import Any
 
 from headgate.api.arguments import under_verb
@@ -16,6 +18,7 @@ from headgate.api.declarations import Declaration, declarations
 from headgate.api.functions import KeyedProcessFunction, ProcessFunction, RichFunction
 from headgate.api.operator_state import BROADCAST, OperatorStateDescriptor, declared_operator_state
 from headgate.api.sink import Sink
+from headgate.api.source import Source
 from headgate.api.state import StateDescriptor, declared_state
 from headgate.common import options as o
 from headgate.common.config import Config
@@ -35,6 +38,7 @@ def check_program(nodes: Sequence[Node], config: Config) -> None:
     check_ends(nodes)
     check_unique_uids(nodes)
     states_of(nodes)
+    check_methods(nodes)
     check_serializers(nodes)
     if config.get(o.CHECKPOINTING_INTERVAL) is not None:
         check_uids_given(nodes)
@@ -120,6 +124,45 @@ def states_of(nodes: Iterable[Node]) -> dict[int, list[StateFact]]:
         elif own:
             found[node.id] = own
     return found
+
+
+def check_methods(nodes: Iterable[Node]) -> None:
+    """Refuse a function, source or sink with a method that cannot be called with what it is going to get.
+
+    Raises:
+        PlanError: naming the operator and the method.
+    """
+    for node in nodes:
+        for part in ("function", "source", "sink"):
+            thing: Any = getattr(node, part, None)
+            if isinstance(thing, RichFunction | Source | Sink):
+                for name, expected in _contract(type(thing)):
+                    what = f"operator {place(node)}: {name}() of {type(thing).__name__}"
+                    _refuse_signature(what, getattr(thing, name), expected)
+
+
+def _contract(cls: type) -> Iterable[tuple[str, list[str]]]:
+    """The methods that a class of the program's implements, with the arguments that they will get."""
+    ours = [base for base in cls.__mro__ if base.__module__.startswith("headgate.api.")]
+    for name, member in ((name, member) for base in ours for name, member in vars(base).items()):
+        own = isinstance(member, FunctionType) and getattr(cls, name, member) is not member
+        if own and not name.startswith("_"):
+            parameters = list(inspect.signature(member).parameters.values())[1:]
+            yield name, [p.name for p in parameters if p.default is p.empty]
+
+
+def _refuse_signature(what: str, method: Any, expected: list[str]) -> None:
+    try:
+        signature = inspect.signature(method)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*expected)
+    except TypeError:
+        names = ", ".join(signature.parameters)
+        raise PlanError(
+            f"{what} takes ({names}); expected ({', '.join(expected)}), which it will be called with"
+        ) from None
 
 
 def check_serializers(nodes: Iterable[Node]) -> None:

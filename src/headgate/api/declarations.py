@@ -9,18 +9,42 @@ from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 from headgate.api.site import user_site
 from headgate.common import calls
 from headgate.common.errors import PlanError
+from headgate.common.texts import shortened
+from headgate.common.users_frames import calling_line
 
 _NOTES = "__headgate_declared_states__"
 
 
 class Declaration:
-    """The class attribute that declares a state; replaced by a live handle on the instance.
+    """The class attribute that declares a state; the live handle lies beside it, in the instance's own dict.
 
     Attributes:
         site: file and line, for errors.
     """
 
     site: str = ""
+
+    def __set__(self, function: object, value: object) -> None:
+        """Refuse to put something else in the place of a state: nothing would be stored.
+
+        Raises:
+            PlanError: it is no declaration either.
+        """
+        cls = type(function)
+        name = next((n for c in cls.__mro__ for n, v in vars(c).items() if v is self), "state")
+        if isinstance(value, Declaration):  # which is refused with the whole program
+            vars(function)[name] = value
+            return
+        how = (
+            f"write self.{name}.value = ..."
+            if getattr(self, "kind", "") == "value"
+            else f"change what it holds by the methods of self.{name}"
+        )
+        raise PlanError(
+            f"{cls.__qualname__} assigns {shortened(repr(value), 80)} to its state {name!r} "
+            f"({calling_line() or self.site}), so that it would no longer be stored; {how}, or give the "
+            "attribute another name"
+        )
 
 
 D = TypeVar("D", bound=Declaration)

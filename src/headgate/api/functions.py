@@ -72,7 +72,8 @@ class TimerService(Protocol):
 
         One timer per key and timestamp. A timer at or behind the current watermark fires right
         after the present call returns. At the end of a bounded input all timers fire; an
-        `on_timer` that registers the next one for ever is refused there.
+        `on_timer` that registers the next one for ever is refused there. Where the stream has no event
+        time, nothing else fires them, which a warning says once.
         """
         ...
 

@@ -19,6 +19,7 @@ from headgate.api.arguments import (
     check_timestamp,
     made_by,
     path_uid,
+    refuse_arity,
     refuse_blocking,
 )
 from headgate.api.functions import OutputTag, ProcessFunction, is_blocking
@@ -321,6 +322,8 @@ class DataStream(Operator, Generic[T]):
             check_columns("key_by", (key, *more))
             refuse_unknown_fields("key_by", (key, *more), self._environment.program, self._number)
             selector = (key, *more) if more else key
+        else:
+            refuse_arity(f"key_by() ({user_site()})", key, "one record")
         refuse_blocking("key_by", key)
         refuse_impossible_key(key)
         stream = self._travel("key_by", ByKeyGroup(selector))

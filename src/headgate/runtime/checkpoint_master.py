@@ -187,9 +187,17 @@ class CheckpointMaster:
                 (message.vertex, message.subtask),
                 reason,
                 self._clock.monotonic_ms(),
-                message.detail,
+                f"{self._named(message)}{f': {message.detail}' if message.detail else ''}",
             )
         )
+
+    def _named(self, message: m.Decline) -> str:
+        """Whose message it is, in the program's words."""
+        for vertex in self._contents.plan.vertices:
+            if vertex.id == message.vertex:
+                labels = [f"{node.name!r} (uid {node.uid!r})" for node in vertex.chain]
+                return f"operator{'s' * (len(labels) > 1)} {', '.join(labels)}, subtask {message.subtask}"
+        return f"subtask {message.subtask} of an operator that the program no longer has"
 
     def _align_from_now_on(self, why: str) -> None:
         """Records are of a kind that no checkpoint can take along: barriers stay behind them."""

@@ -17,6 +17,9 @@ from headgate.runtime.memory_facts import oom_kills
 from headgate.runtime.roster import Member
 
 _SLOT: Final = re.compile(r"\b(?:slot|worker) (\d+)\b")
+ENDED_WHERE: Final = "where it ended, innermost first:"
+"""Heading of the stack in what is told of a lost worker."""
+
 WORDS_WAIT_S: Final = 1.5
 """How long a process that is reported lost, and lives, may take to say why it ends."""
 REASON_WAIT_MS: Final = 2_000
@@ -137,7 +140,7 @@ def told_death(
     if member is not None and member.rss_bytes:
         told.append(f"at its last heartbeat it used {member.rss_bytes / 2**20:,.0f} MB of memory")
     parts = ["; ".join(told)]
-    parts += [f"where it ended, innermost first:\n{stack}"] if stack else []
+    parts += [f"{ENDED_WHERE}\n{stack}"] if stack else []
     parts += [f"its last lines on standard error:\n{remains.errors}"] if remains.errors else []
     return "\n".join(parts)
 

@@ -421,7 +421,7 @@ class JobMaster:
             self.ports.listener.note(f"also: {cause}")
         else:
             decision = self._strategy.on_failure(self.ports.clock.monotonic_ms())
-            ends = self._same.on_failure(fingerprint_of(cause)) and self._ends_for_being_the_same()
+            ends = self._is_the_same_and_ends(cause)
             if decision.can_restart and not ends:
                 self.ports.listener.failed(self.attempt, cause, decision.delay_ms)
                 self._begin_recovery(cause, decision.delay_ms, after_failure=True)
@@ -434,8 +434,10 @@ class JobMaster:
         same = self._same.repeating
         return None if same is None else told(same, self.settings.same_failure)
 
-    def _ends_for_being_the_same(self) -> bool:
-        """Tell that the failure is always the same; True: that ends the job."""
+    def _is_the_same_and_ends(self, cause: HeadgateError) -> bool:
+        """Count a failure, and report one that is always the same; True: that ends the job."""
+        if not self._same.on_failure(fingerprint_of(cause)):
+            return False
         repeating = self.repeating
         if repeating is not None:
             self.ports.listener.repeats(repeating)
@@ -459,7 +461,8 @@ class JobMaster:
             self._rescaling.put_back(cause)
             self._life.move(JobEvent.FAIL)
         decision = self._strategy.on_failure(self.ports.clock.monotonic_ms())
-        if not decision.can_restart or not restart_may_help(cause):
+        ends = self._is_the_same_and_ends(cause)
+        if ends or not decision.can_restart or not restart_may_help(cause):
             self._give_up(cause)
             return
         self.ports.listener.note(f"recovery failed and is tried again in {decision.delay_ms} ms: {error}")

@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from headgate.api.executor import RepeatingFailure
-from headgate.common.errors import BadRecordError, HeadgateError, UserFunctionError
+from headgate.common.errors import (
+    BadRecordError,
+    FencedError,
+    HeadgateError,
+    JobFailedError,
+    OperatingError,
+    ProtocolError,
+    UserFunctionError,
+)
 from headgate.common.failure_options import SAME_FAILURE_ACTION, SameFailureAction
 from headgate.core.same_failures import Fingerprint, SameFailure
+from headgate.runtime.deaths import ENDED_WHERE
+
+_NUMBERS: Final = re.compile(r"\d+")
 
 
 def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
-    """What tells this failure from others; None where nothing does, as of a worker that was lost.
+    """What tells this failure from others; None where nothing does, as of a worker that was killed.
+
+    Numbers in the texts of failures, such as a checkpoint's, differ each time and are left out.
 
     Example:
         >>> error = UserFunctionError("operator 'map' (uid 'm')", "7", "...", 1, "ValueError", "job.py:7")
         >>> fingerprint_of(error)
         Fingerprint(operator="operator 'map' (uid 'm')", kind='ValueError', line='job.py:7')
+        >>> from headgate.common.errors import StorageError
+        >>> fingerprint_of(StorageError("checkpoint 3 failed (state 'n' cannot be stored)")).line
+        "checkpoint N failed (state 'n' cannot be stored)"
     """
     if isinstance(error, UserFunctionError):
         return Fingerprint(error.operator, error.kind, error.line)
     if isinstance(error, BadRecordError):  # its text names file and line of the input
         return Fingerprint("", type(error).__name__, str(error).partition("\n")[0])
-    return None
+    if isinstance(error, FencedError | ProtocolError | JobFailedError):
+        return None
+    text, _, stack = str(error).partition(ENDED_WHERE)
+    if type(error) is OperatingError:  # of a worker, of which only some tell where they ended
+        cause = text.partition(" was lost: ")[2].partition("\n")[0]
+        return Fingerprint("", _NUMBERS.sub("N", cause), stack.strip().partition("\n")[0]) if stack else None
+    return Fingerprint("", type(error).__name__, _NUMBERS.sub("N", text.strip().rpartition("\n")[2]))
 
 
 def told(same: SameFailure, action: SameFailureAction) -> RepeatingFailure:

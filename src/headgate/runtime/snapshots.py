@@ -110,7 +110,7 @@ class SnapshotWriter:
         limit = self._memory_max if self._disk is None else self._inline_max if inline else -1
         rest, small = little_of(limit, sections)
         if self._disk is None and rest is not None:
-            raise too_large(f"subtask {subtask.subtask} of vertex {subtask.vertex}", self._memory_max or 0)
+            raise too_large("this subtask", self._memory_max or 0)
         if self._disk is None or rest is None:
             return [Inline(b"".join(parts)) for parts in small]
         fence = self._fence

@@ -262,7 +262,7 @@ class CheckpointCoordinator(Questions[S]):
             return []
         if attempt != pending.attempt or not pending.takes_part(task):
             return []
-        says = f"task {tuple(task)}: {detail}" if detail else f"task {tuple(task)}"
+        says = detail or f"task {tuple(task)}"
         # Whatever the reason: a task has heard of it, so the sources of a stop may have stopped.
         return self._then_admit(self._fail(pending, reason, says, now_ms, heard=True), now_ms)
 

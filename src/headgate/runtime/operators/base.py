@@ -267,6 +267,14 @@ class NoRecord(str):
         return f"none ({self})"
 
 
+def give_handles(function: object, handles: Mapping[str, Any]) -> None:
+    """Make live handles the attributes of a function that declares their states.
+
+    They go past the declarations, which refuse whatever a program assigns to a state.
+    """
+    vars(function).update(handles)
+
+
 @contextmanager
 def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
     """Run code that is the user's or a connector's: an error out of the user's own frames names the operator.

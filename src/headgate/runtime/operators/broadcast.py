@@ -60,7 +60,9 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
     ) -> None:
         super().__init__(context, cast(Any, function), key, keys)
         self._process_broadcast = function.process_broadcast
-        self._broadcast_ctx = BroadcastSideContext(self._side, context.clock, self._apply_to_all_keys)
+        self._broadcast_ctx = BroadcastSideContext(
+            self._side, context.clock, context.label, self._apply_to_all_keys
+        )
 
     def open(self) -> None:
         """See :class:`KeyedProcessOperator`."""
@@ -116,8 +118,10 @@ class BroadcastSideContext(KeyContext):
 
     __slots__ = ("_apply", "_current")
 
-    def __init__(self, side: SideBuffer, clock: Any, apply: Callable[[Any, Any], list[Any]]) -> None:
-        super().__init__(side, clock)
+    def __init__(
+        self, side: SideBuffer, clock: Any, label: str, apply: Callable[[Any, Any], list[Any]]
+    ) -> None:
+        super().__init__(side, clock, label)
         self._apply, self._current = apply, _NO_KEY
 
     @property

@@ -66,18 +66,23 @@ class KeyTypes:
         self._usual: Shape | None = None
         self._known, self._has_state = True, False
 
-    def look(self, keys: Sequence[Any]) -> None:
+    def look(self, keys: Sequence[Any]) -> bool:
         """Note the types of a batch's keys.
+
+        Returns:
+            whether one of them is new here; it may be of a type that cannot be a key.
 
         Raises:
             UsageError: a key is not of the declared type.
         """
         if self._usual is not None and all_of_shape(keys, self._usual):
-            return
+            return False
         shapes = shapes_of(keys)
-        if not shapes <= self._seen:
-            self._note(shapes - self._seen)
+        fresh = shapes - self._seen
+        if fresh:
+            self._note(fresh)
         self._usual = next(iter(shapes)) if len(shapes) == 1 else None
+        return bool(fresh)
 
     def _note(self, fresh: Iterable[Shape]) -> None:
         declared = self._declared

@@ -9,9 +9,10 @@ may be drawn, and a restored operator goes on where the snapshot was taken.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from headgate.runtime.operators.base import (
     Operator,
     OperatorContext,
     PendingState,
+    give_handles,
     has_user_frame,
     user_error,
 )
@@ -56,6 +58,8 @@ from headgate.runtime.operators.wrong_use import (
 from headgate.state.backend import MigrationProgress, StoredValue
 from headgate.state.ttl.expiry import TtlStatistics
 
+_LOG: Final = logging.getLogger(__name__)
+
 END_TIMERS_MAX = 1_000_000
 """Timers that may be registered in one subtask while the last ones fire at the end of the input."""
 
@@ -63,9 +67,10 @@ END_TIMERS_MAX = 1_000_000
 class Timers:
     """The `TimerService` of one operator."""
 
-    __slots__ = ("_clock", "_ctx", "current_watermark", "event", "processing")
+    __slots__ = ("_clock", "_ctx", "_label", "current_watermark", "event", "processing", "untimed")
 
-    def __init__(self, ctx: KeyContext, clock: Any) -> None:
+    def __init__(self, ctx: KeyContext, clock: Any, label: str) -> None:
+        self.untimed, self._label = False, label
         self.current_watermark = WATERMARK_MIN
         self.event: TimerQueue[Any] = TimerQueue()
         self.processing: TimerQueue[Any] = TimerQueue()
@@ -78,9 +83,23 @@ class Timers:
 
     def register_event_time(self, timestamp: int) -> None:
         """See `api.functions.TimerService`."""
+        if self._ctx.timestamp is None:
+            self._note_untimed(timestamp)
+        self.event.register(timestamp, self._ctx.key)
+
+    def _note_untimed(self, timestamp: int | None) -> None:
+        """A record without event time registers a timer for it: no watermark will ever reach it."""
         if timestamp is None:
             raise TypeError(f"a timer is registered for None: {NO_EVENT_TIME}")
-        self.event.register(timestamp, self._ctx.key)
+        if self.untimed:
+            return
+        self.untimed = True
+        _LOG.warning(
+            "%s registers timers in event time, and its stream has none, so they fire at the end of the "
+            "input, and never where it has no end; call with_event_time() before key_by(), or register them "
+            "in processing time",
+            self._label,
+        )
 
     def register_processing_time(self, timestamp: int) -> None:
         """See `api.functions.TimerService`."""
@@ -100,11 +119,11 @@ class KeyContext:
 
     __slots__ = ("_side", "key", "time_domain", "timers", "timestamp")
 
-    def __init__(self, side: SideBuffer, clock: Any) -> None:
+    def __init__(self, side: SideBuffer, clock: Any, label: str) -> None:
         self.key: Any = None
         self.timestamp: Any = None
         self.time_domain = "event"
-        self.timers = Timers(self, clock)
+        self.timers = Timers(self, clock, label)
         self._side = side
 
     def side_output(self, tag: Any, value: Any) -> None:
@@ -146,7 +165,7 @@ class KeyedProcessOperator(Operator):
         self._function, self._key = function, key
         self._key_types = KeyTypes(context, keys)
         self._side = SideBuffer()
-        self._ctx = KeyContext(self._side, context.clock)
+        self._ctx = KeyContext(self._side, context.clock, context.label)
         self._timers = self._ctx.timers
         self._mark = WATERMARK_MIN
         self._firing: Firing | None = None
@@ -165,8 +184,7 @@ class KeyedProcessOperator(Operator):
         self._timers.event = self._backend.event_timers
         self._timers.processing = self._backend.processing_timers
         self._eager, self._bound = split_handles(self._backend)
-        for name, handle in self._backend.handles.items():
-            setattr(self._function, name, handle)
+        give_handles(self._function, self._backend.handles)
         self._own = self._state_type(where, self._function)
         self._restore_time()
         with before_any_key(where, self._function, self._backend.handles):
@@ -483,7 +501,9 @@ class _Run:
         keys = keys_blamed(operator.context, batch, operator._key, lambda: batch.keys(operator._key))
         # All keys of a column are of one type.
         one_type = columnar and not callable(operator._key)
-        operator._key_types.look(keys[:1] if one_type else keys)
+        if operator._key_types.look(keys[:1] if one_type else keys):
+            # Where the keys of all records are in one subtask, nobody else has looked at them.
+            refuse_keys(operator.context, operator._key, batch.rows())
         operator._backend.prefetch(keys)
         self._arguments = (
             keys,

@@ -9,7 +9,13 @@ import msgspec
 
 from headgate.api.operator_state import declared_operator_state
 from headgate.checkpoint.data_files import read_handle
-from headgate.runtime.operators.base import OperatorContext, PendingState, ReadyState, StateFiles
+from headgate.runtime.operators.base import (
+    OperatorContext,
+    PendingState,
+    ReadyState,
+    StateFiles,
+    give_handles,
+)
 from headgate.state.operator_state import OperatorStateBackend, PendingOperatorState
 from headgate.state.snapshots import OperatorSubtaskState
 
@@ -38,8 +44,7 @@ class FunctionState:
             declared = declared_operator_state(function)
             restored = [stored for stored in restored if stored.name in declared]
         self._backend.restore((stored, read_handle(context.disk, stored.handle)) for stored in restored)
-        for name, handle in self.handles.items():
-            setattr(function, name, handle)
+        give_handles(function, self.handles)
 
     def snapshot(self, rest: PendingState | None) -> PendingState | None:
         """What else the operator keeps, and its operator state; the synchronous part of both is done."""

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 from headgate.api.operator_state import BROADCAST, declared_operator_state
-from headgate.runtime.operators.base import OperatorContext
+from headgate.runtime.operators.base import OperatorContext, give_handles
 from headgate.runtime.operators.operator_state import FunctionState
 
 
@@ -31,16 +31,16 @@ class TwoSidedState(FunctionState):
         declared = declared_operator_state(function)
         self._live = {name: self.handles[name] for name in declared if declared[name].mode == BROADCAST}
         self._read_only = {name: ReadOnlyBroadcastState(name, live) for name, live in self._live.items()}
-        give(function, self._read_only)
+        give_handles(function, self._read_only)
 
     @contextmanager
     def broadcast_side(self) -> Iterator[None]:
         """Broadcast state may be changed under `with`."""
-        give(self._function, self._live)
+        give_handles(self._function, self._live)
         try:
             yield
         finally:
-            give(self._function, self._read_only)
+            give_handles(self._function, self._read_only)
 
 
 class KeyedSides:
@@ -58,11 +58,11 @@ class KeyedSides:
     @contextmanager
     def broadcast_side(self) -> Iterator[None]:
         """There is no key under `with`."""
-        give(self._function, self._guards)
+        give_handles(self._function, self._guards)
         try:
             yield
         finally:
-            give(self._function, self._handles)
+            give_handles(self._function, self._handles)
 
     @contextmanager
     def every_key(self, state: object) -> Iterator[str]:
@@ -74,11 +74,11 @@ class KeyedSides:
         name = next((name for name, guard in self._guards.items() if guard is state), None)
         if name is None:
             raise TypeError(self._not_a_state(state))
-        give(self._function, self._handles)
+        give_handles(self._function, self._handles)
         try:
             yield name
         finally:
-            give(self._function, self._guards)
+            give_handles(self._function, self._guards)
 
     def _not_a_state(self, state: object) -> str:
         if any(handle is state for handle in self._handles.values()):
@@ -185,12 +185,6 @@ def refuse_keyless(what: str) -> NoReturn:
         RuntimeError: always.
     """
     raise _keyless(what)
-
-
-def give(function: object, handles: Mapping[str, Any]) -> None:
-    """Make handles the attributes of a function."""
-    for name, handle in handles.items():
-        setattr(function, name, handle)
 
 
 def _keyless(what: str) -> RuntimeError:

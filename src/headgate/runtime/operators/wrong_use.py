@@ -17,7 +17,7 @@ from headgate.common.users_frames import calling_line
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
 from headgate.records.selectors import KeySelector
-from headgate.runtime.operators.base import OperatorContext, shorten, user_error
+from headgate.runtime.operators.base import OperatorContext, give_handles, shorten, user_error
 
 NO_EVENT_TIME: Final = (
     "the stream has no event time, so ctx.timestamp is None; call with_event_time() before key_by(), "
@@ -55,12 +55,13 @@ def keys_blamed(
         raise
     except BaseException as raised:
         let_pass(raised)
-        for record in batch.rows():
-            try:
-                field_getter(selector, record)(record)
-            except BaseException as error:
-                raise user_error(context, error, record) from None
-        raise
+        first = raised
+    for record in batch.rows():  # not while the first error is handled, or it would be told twice
+        try:
+            field_getter(selector, record)(record)
+        except BaseException as error:
+            raise user_error(context, error, record) from None
+    raise first
 
 
 def refuse_keys(context: OperatorContext, selector: KeySelector, records: Iterable[Any]) -> None:
@@ -109,14 +110,12 @@ def before_any_key(context: OperatorContext, function: object, handles: Mapping[
     Whoever keeps such a state, or a method of it, from then has the live one afterwards.
     """
     gate = _Gate(context)
-    for name, handle in handles.items():
-        setattr(function, name, _KeyedStateToBe(gate, name, handle))
+    give_handles(function, {name: _KeyedStateToBe(gate, name, handle) for name, handle in handles.items()})
     try:
         yield
     finally:
         gate.open = True
-        for name, handle in handles.items():
-            setattr(function, name, handle)
+        give_handles(function, handles)
 
 
 class _Gate:
