@@ -23,9 +23,9 @@ from headgate.api.state import StateDescriptor, declared_state
 from headgate.common import options as o
 from headgate.common.config import Config
 from headgate.common.errors import ConfigError, PlanError, UsageError
-from headgate.graph.explain import StateFact, type_text
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.rewrites import check_unique_uids, place
+from headgate.graph.type_text import StateFact, type_text
 
 
 def check_program(nodes: Sequence[Node], config: Config) -> None:

@@ -33,9 +33,9 @@ from headgate.common.calls import called
 from headgate.common.errors import PlanError
 from headgate.common.registry import Kind, load
 from headgate.graph import logical
-from headgate.graph.explain import type_text
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Rebalance
 from headgate.graph.rewrites import VIRTUAL
+from headgate.graph.type_text import type_text
 
 if TYPE_CHECKING:
     from headgate.api.connected import BroadcastConnectedStream, BroadcastStream

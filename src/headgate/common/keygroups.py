@@ -1,24 +1,21 @@
-"""A key's 32-bit hash, its key group, and which subtask owns the group.
+"""A key's key group, and which subtask owns the group.
 
-The result is part of the stored bytes: it is the same on every platform, version and process for
-ever. The scalar forms are written out here; those for whole batches live in
+The result is part of the stored bytes, like the hash that it is made of (`key_hashes`): it is the same on
+every platform, version and process for ever. The forms for whole batches live in
 :mod:`headgate.common.keygroups_vectorised`, which is imported when one is called, as it needs numpy.
-
-Keys that are equal in Python hash equal, because a dict holds them as one key: ``1``, ``1.0`` and
-``True`` are one key, so are ``0.0`` and ``-0.0``, and so are two aware datetimes of one instant.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import enum
-import struct
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.common.durable import crc32
 from headgate.common.errors import UsageError
+from headgate.common.key_hashes import ALLOWED_KEYS as ALLOWED_KEYS
+from headgate.common.key_hashes import combine as combine
+from headgate.common.key_hashes import key_hash as key_hash
+from headgate.common.key_hashes import shortened as shortened
+from headgate.common.key_hashes import type_name as type_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,34 +28,7 @@ MAX_PARALLELISM_LIMIT: Final = 1 << 15
 DEFAULT_MAX_PARALLELISM_MIN: Final = 1 << 7
 """Fewest key groups that a job gets unless it says otherwise."""
 
-ALLOWED_KEYS: Final = "int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these"
-
 _MASK: Final = 0xFFFFFFFF
-_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - wall clocks are subtracted from it
-_EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
-_MICROSECOND: Final = dt.timedelta(microseconds=1)
-
-
-def key_hash(key: Any) -> int:
-    """The stable hash of a key, as an unsigned 32-bit number.
-
-    Args:
-        key: int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these.
-
-    Raises:
-        UsageError: the key is None, NaN, or of another type (subclasses included, as they would
-            not come back from a checkpoint as what they were).
-
-    Example:
-        >>> key_hash(42), key_hash(42.0), key_hash("flink"), key_hash((1, 2))
-        (42, 42, 3350737693, 994)
-    """
-    hasher = _HASHERS.get(type(key))
-    if hasher is None:
-        raise UsageError(
-            f"a key is {shortened(key)} of type {type_name(key)}; expected {ALLOWED_KEYS}{_plain_form(key)}"
-        )
-    return hasher(key)
 
 
 def key_group(key: Any, max_parallelism: int) -> int:
@@ -221,87 +191,3 @@ def check_parallelism(max_parallelism: int, parallelism: int) -> None:
         raise UsageError(
             f"parallelism is {parallelism}; expected 1 to {max_parallelism}, its max parallelism"
         )
-
-
-def combine(total: int, element: int) -> int:
-    """Add an element's hash to that of the tuple before it; an empty tuple's is 1."""
-    return (31 * total + element) & _MASK
-
-
-def shortened(key: object, limit: int = 60) -> str:
-    """A key's repr for a message, cut at `limit` characters."""
-    text = repr(key)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def type_name(value: object) -> str:
-    """A value's type for a message, with its module unless it is built in."""
-    cls = type(value)
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-
-
-def _plain_form(key: object) -> str:
-    """What helps with None, and with a key of a subclass of an allowed type."""
-    if key is None:
-        return "; fill or filter records without a key before key_by"
-    if isinstance(key, enum.Enum):
-        return "; make the key selector give the member's value"
-    return "; make the key selector give tuple(...) of it" if isinstance(key, tuple) else ""
-
-
-def _hash_int(key: int) -> int:
-    if -0x80000000 <= key <= 0x7FFFFFFF:
-        return key & _MASK
-    if -0x8000000000000000 <= key <= 0x7FFFFFFFFFFFFFFF:
-        return (key ^ (key >> 32)) & _MASK
-    return crc32(key.to_bytes(key.bit_length() // 8 + 1, "big", signed=True))
-
-
-def _hash_float(key: float) -> int:
-    if key.is_integer():
-        return _hash_int(int(key))
-    if key != key:
-        raise UsageError("a key is NaN, which equals nothing, not even itself; drop or replace such records")
-    bits: int = struct.unpack("<Q", struct.pack("<d", key))[0]
-    return (bits ^ (bits >> 32)) & _MASK
-
-
-def _hash_str(key: str) -> int:
-    return crc32(key.encode("utf-8", "surrogatepass"))
-
-
-def _hash_tuple(key: tuple[Any, ...]) -> int:
-    total = 1
-    for element in key:
-        total = combine(total, key_hash(element))
-    return total
-
-
-def _hash_datetime(key: dt.datetime) -> int:
-    micros = (key.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
-    if key.tzinfo is not None:
-        # Equality within one zone looks at the wall clock alone, so both folds must give one hash.
-        # On integers, as an instant near year 1 or 9999 may have no UTC datetime.
-        micros -= (key.replace(fold=0).utcoffset() or dt.timedelta()) // _MICROSECOND
-    return _hash_int(micros)
-
-
-def _hash_date(key: dt.date) -> int:
-    return (key.toordinal() - _EPOCH_DAY) & _MASK
-
-
-def _hash_uuid(key: uuid.UUID) -> int:
-    return crc32(key.bytes)
-
-
-_HASHERS: Final[dict[type, Callable[[Any], int]]] = {
-    int: _hash_int,
-    bool: _hash_int,
-    str: _hash_str,
-    bytes: crc32,
-    float: _hash_float,
-    tuple: _hash_tuple,
-    dt.datetime: _hash_datetime,
-    dt.date: _hash_date,
-    uuid.UUID: _hash_uuid,
-}

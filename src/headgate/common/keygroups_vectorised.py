@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headgate.common.durable import crc32
 from headgate.common.errors import UsageError
-from headgate.common.keygroups import key_hash
+from headgate.common.key_hashes import key_hash
 
 if TYPE_CHECKING:
     import pyarrow as pa

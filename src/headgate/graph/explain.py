@@ -7,8 +7,7 @@ per-record function turns them into rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headgate.graph.guarantees import NO_CHECKPOINTS, Checkpointing, always_aligned, sink_guarantees
@@ -26,35 +25,8 @@ from headgate.graph.logical import (
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Partitioner, Rebalance
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.graph.rewrites import TWO_SIDED
+from headgate.graph.type_text import COLUMNS, MIXED, ROWS, StateFact, States, type_text
 from headgate.records.selectors import KeySelector
-
-COLUMNS, ROWS, MIXED = "columns", "rows", "rows or columns"
-
-
-@dataclass(frozen=True, slots=True)
-class StateFact:
-    """A declared state, as text.
-
-    Attributes:
-        name: of the state.
-        kind: "value", "list", "map", "reducing" or "aggregating"; of operator state "split list",
-            "union list" or "broadcast".
-        types: of what is stored.
-        serializers: declared ones, for each of `types` one or None; empty where there are none at all.
-    """
-
-    name: str
-    kind: str
-    types: tuple[str, ...]
-    serializers: tuple[Any, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.kind}[{', '.join(self.types)}]"
-
-
-States = Mapping[int, Sequence[StateFact]]
-"""Node id -> the states its function declares."""
-
 
 Guarantees = Mapping[int, str]
 """Sink's node id -> what it may promise, in words."""
@@ -108,37 +80,6 @@ def render(facts: Mapping[str, Any]) -> str:
     for vertex in facts["vertices"]:
         lines += _vertex_lines(vertex, facts["edges"])
     return "\n".join(lines)
-
-
-class TypeText(str):
-    """A type as text that still knows the type, for who asks more of it than its name.
-
-    Attributes:
-        hint: what the text shows.
-    """
-
-    __slots__ = ("hint",)
-    hint: Any
-
-
-def type_text(hint: Any) -> TypeText:
-    """A type as a program would write it.
-
-    Example:
-        >>> type_text(int), type_text(dict[str, int]), type_text(None), type_text(int | None)
-        ('int', 'dict[str, int]', 'unknown', 'int | None')
-    """
-    text = TypeText(_type_name(hint))
-    text.hint = hint
-    return text
-
-
-def _type_name(hint: Any) -> str:
-    if hint is None:
-        return "unknown"
-    if isinstance(hint, type) and not hasattr(hint, "__args__"):
-        return hint.__name__
-    return str(hint).replace("typing.", "")
 
 
 def key_text(key: KeySelector) -> str:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from headgate.common.errors import UsageError
 from headgate.common.key_types import hint_words
-from headgate.graph.explain import COLUMNS, StateFact, States, TypeText, type_text
 from headgate.graph.guarantees import always_aligned
 from headgate.graph.logical import (
     FilterNode,
@@ -28,6 +27,7 @@ from headgate.graph.logical import (
 )
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.graph.plan import edge_record_types
+from headgate.graph.type_text import COLUMNS, StateFact, States, TypeText, type_text
 from headgate.serde.descriptions import parts_of
 from headgate.serde.pickled_values import holds_pickle
 from headgate.serde.resolve import record_serializer, serializer_for

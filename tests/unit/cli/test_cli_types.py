@@ -20,10 +20,10 @@ from headgate.cli.main import app
 from headgate.cli.types import render
 from headgate.common.errors import UsageError
 from headgate.common.ids import VertexId
-from headgate.graph.explain import StateFact, type_text
 from headgate.graph.logical import KeyedProcessNode
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.graph.type_facts import NO, PLAIN_ONLY, YES, record_serializer, storable, type_rows
+from headgate.graph.type_text import StateFact, type_text
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.codec import ElementCodec
 

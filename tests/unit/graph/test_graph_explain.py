@@ -9,11 +9,12 @@ import pytest
 from graph_samples import Sketch
 
 from headgate.common.options import CheckpointingMode
-from headgate.graph.explain import StateFact, describe, key_text, partitioner_text, render, type_text
+from headgate.graph.explain import describe, key_text, partitioner_text, render
 from headgate.graph.guarantees import Checkpointing
 from headgate.graph.logical import MapNode, SelectNode
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Rebalance
 from headgate.graph.plan import physical_plan
+from headgate.graph.type_text import StateFact, type_text
 
 
 def explained(

@@ -1,0 +1,65 @@
+"""Types of streams and states as text: what plans show, and what is asked of them for the table of types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+COLUMNS, ROWS, MIXED = "columns", "rows", "rows or columns"
+
+
+@dataclass(frozen=True, slots=True)
+class StateFact:
+    """A declared state, as text.
+
+    Attributes:
+        name: of the state.
+        kind: "value", "list", "map", "reducing" or "aggregating"; of operator state "split list",
+            "union list" or "broadcast".
+        types: of what is stored.
+        serializers: declared ones, for each of `types` one or None; empty where there are none at all.
+    """
+
+    name: str
+    kind: str
+    types: tuple[str, ...]
+    serializers: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.kind}[{', '.join(self.types)}]"
+
+
+States = Mapping[int, Sequence[StateFact]]
+"""Node id -> the states its function declares."""
+
+
+class TypeText(str):
+    """A type as text that still knows the type, for who asks more of it than its name.
+
+    Attributes:
+        hint: what the text shows.
+    """
+
+    __slots__ = ("hint",)
+    hint: Any
+
+
+def type_text(hint: Any) -> TypeText:
+    """A type as a program would write it.
+
+    Example:
+        >>> type_text(int), type_text(dict[str, int]), type_text(None), type_text(int | None)
+        ('int', 'dict[str, int]', 'unknown', 'int | None')
+    """
+    text = TypeText(_type_name(hint))
+    text.hint = hint
+    return text
+
+
+def _type_name(hint: Any) -> str:
+    if hint is None:
+        return "unknown"
+    if isinstance(hint, type) and not hasattr(hint, "__args__"):
+        return hint.__name__
+    return str(hint).replace("typing.", "")
