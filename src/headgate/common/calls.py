@@ -133,7 +133,7 @@ def _wrapped(function: F, verb: str, *, own: bool) -> Any:
     def call(*given: Any, **named: Any) -> Any:
         try:
             return checked(*given, **named)
-        except UsageError as error:
+        except (UsageError, KeyboardInterrupt) as error:
             if _is_all_ours(error):
                 error.__traceback__ = None  # the program's own line and the message say everything
             raise

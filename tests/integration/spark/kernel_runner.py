@@ -2,9 +2,10 @@
 
     python kernel_runner.py CELLS.json
 
-The file is a list of texts. What is printed is one JSON object per cell: `status` ("ok" or "error"),
-`streams` (what it wrote to each), `shown` (its displays and its result as they stood at the end, by type of
-content), `updates` (how often a display was drawn anew) and `traceback` (as the notebook shows it).
+The file is a list of texts; a cell that begins with `# stop after N s` is interrupted then. What is printed
+is one JSON object per cell: `status` ("ok" or "error"), `streams` (what it wrote to each), `shown` (its
+displays and its result as they stood at the end, by type), `updates` (how often a display was drawn
+anew) and `traceback` (as the notebook shows it).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,11 @@ from jupyter_client.manager import KernelManager
 CELL_S = 120
 
 
-def run(client: BlockingKernelClient, code: str) -> dict[str, Any]:
-    """Run a cell to its end; what it showed."""
+def run(kernel: KernelManager, client: BlockingKernelClient, code: str) -> dict[str, Any]:
+    """Run a cell to its end, or to its interruption; what it showed."""
+    stop = re.match(r"# stop after (\d+) s", code)
+    if stop is not None:
+        threading.Timer(int(stop[1]), kernel.interrupt_kernel).start()
     streams: dict[str, str] = {}
     shown: dict[str, dict[str, str]] = {}
     updates, traceback = 0, ""
@@ -80,7 +85,7 @@ def main() -> None:
         try:
             client.wait_for_ready(timeout=CELL_S)
             for cell in cells:
-                print(json.dumps(run(client, cell)), flush=True)
+                print(json.dumps(run(kernel, client, cell)), flush=True)
             kernel.shutdown_kernel()
         finally:
             client.stop_channels()
