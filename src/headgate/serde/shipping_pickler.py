@@ -13,7 +13,9 @@ import enum
 import functools
 import inspect
 import threading
-from typing import Any, Final, ForwardRef, NewType, get_type_hints
+import types
+import weakref
+from typing import Any, Final, ForwardRef, NewType, TypedDict, get_type_hints, is_typeddict
 
 from headgate.serde.logical_names import note_logical_name
 from headgate.serde.shipped_enums import MSGSPEC_CACHE, enum_reduction
@@ -48,6 +50,10 @@ def shipping_pickler(pickler: Any) -> Any:
             elif isinstance(obj, _CACHED) and not tools["_should_pickle_by_reference"](obj.__wrapped__):
                 limits = obj.cache_parameters()
                 return _make_cached, (limits,), obj.__wrapped__, None, None, _set_cached
+            elif isinstance(obj, weakref.WeakKeyDictionary):  # the cache of functools.singledispatch
+                return type(obj), (dict(obj),)
+            elif isinstance(obj, types.FunctionType):
+                _note_globals_of_classes(obj.__code__, tools["_extract_code_globals"](obj.__code__))
             elif isinstance(obj, NewType) and obj.__module__ == "__main__":
                 return _make_new_type, (obj.__name__, obj.__module__, obj.__supertype__)
             return super().reducer_override(obj)
@@ -76,6 +82,9 @@ def _class_reduction(cls: type, tools: dict[str, Any], usual: Any) -> Any:
     if not isinstance(usual, tuple) or usual[0] is not tools["_make_skeleton_class"]:
         return usual
     make, arguments, (attributes, slots), *rest = usual
+    if is_typeddict(cls) and "__orig_bases__" not in vars(cls):
+        # One that extends others is a dict, and has all of their fields; the base that makes it is nowhere.
+        arguments = (*arguments[:2], (TypedDict,), *arguments[3:])
     attributes = {name: value for name, value in attributes.items() if name != MSGSPEC_CACHE}
     declared = vars(cls).get("__slots__")
     if declared is not None and not hasattr(cls, "_fields"):  # a NamedTuple gets them from its own maker
@@ -127,6 +136,20 @@ def make_without_hooks(make: Any, arguments: tuple[Any, ...], hooked: tuple[type
 
 def _has_hook(base: type) -> bool:
     return "__init_subclass__" in vars(base)  # not yet, while a circle of classes is being made
+
+
+def _note_globals_of_classes(code: types.CodeType, names: dict[str, None]) -> None:
+    """Add the names that bodies of classes within a function load, to those of globals that travel with it.
+
+    Args:
+        code: of the function, or of a body or function in it.
+        names: what cloudpickle has found, and keeps for this function.
+    """
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            if not inner.co_flags & inspect.CO_OPTIMIZED:
+                names |= dict.fromkeys(inner.co_names)
+            _note_globals_of_classes(inner, names)
 
 
 def _make_new_type(name: str, module: str, supertype: Any) -> Any:

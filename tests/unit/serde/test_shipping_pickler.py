@@ -326,6 +326,66 @@ CASES = {
                 Model.model_fields["sha"].is_required(),
             )
     """,
+    "a TypedDict that extends another": """
+        from typing import Generic, NotRequired, Required, TypedDict, TypeVar, get_type_hints, is_typeddict
+        import msgspec
+        T = TypeVar("T")
+        class Base(TypedDict, total=False):
+            sha: Required[str]
+            note: str
+        class Sized(TypedDict):
+            size: int
+        class Commit(Base, Sized):
+            files: NotRequired["list[str]"]
+        class Held(TypedDict, Generic[T]):
+            item: T
+        class Named(Held[int]):
+            name: str
+        def report():
+            refused = []
+            for text in (b'{"sha": "a"}', b'{"size": 1}'):
+                try:
+                    msgspec.json.decode(text, type=Commit)
+                except msgspec.ValidationError as error:
+                    refused.append(str(error))
+            keys = [(sorted(c.__required_keys__), sorted(c.__optional_keys__)) for c in (Commit, Named)]
+            read = msgspec.json.decode(b'{"sha": "a", "size": 1, "files": ["b"]}', type=Commit)
+            hints = [sorted(get_type_hints(c).items(), key=str) for c in (Commit, Named)]
+            return keys, read, refused, hints, is_typeddict(Commit), Commit(sha="a", size=1)
+    """,
+    "functions that choose by type": """
+        import functools
+        @functools.singledispatch
+        def told(value):
+            return "any"
+        @told.register
+        def _(value: int):
+            return "int"
+        class Teller:
+            @functools.singledispatchmethod
+            def tell(self, value):
+                return "any"
+            @tell.register
+            def _(self, value: str):
+                return "str"
+        told(3)
+        def report():
+            return told(True), told("a"), Teller().tell("a"), Teller().tell(1), len(told.registry)
+    """,
+    "a class that a function defines": """
+        from dataclasses import dataclass, field
+        LIMIT = 3
+        def report():
+            @dataclass
+            class Later:
+                limit: int = LIMIT
+                files: "list[str]" = field(default_factory=list)
+                def more(self):
+                    class Inner:
+                        limit = LIMIT + 1
+                    return Inner.limit
+            return repr(Later().files), Later().limit, Later().more()
+    """,
     "a pydantic model": """
         import pydantic
         class Inner(pydantic.BaseModel):
