@@ -87,7 +87,7 @@ def check(request: UpgradeRequest, color: bool = False) -> tuple[str, int]:
 
 
 def exit_code(report: UpgradeReport, exact: bool = False) -> ExitCode:
-    """What the shell is told; see `docs/cli.md`."""
+    """What the shell is told; see `docs/cli-snapshots.md`."""
     if not report.restorable:
         return ExitCode.INCOMPATIBLE
     if exact and report.converts:

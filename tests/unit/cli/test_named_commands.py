@@ -72,6 +72,19 @@ def test_what_is_advised_exists(where: object) -> None:
     assert [f"{place}: {text!r}: {why}" for place, text in commands if (why := wrong(text)) is not None] == []
 
 
+def test_every_command_has_its_place_in_the_list() -> None:
+    """`docs/cli.md` begins with it."""
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    listed = " ".join(re.findall(r"^\| (`headgate .+?) \| ", page, re.MULTILINE))
+    root: Any = typer.main.get_command(app)
+    names = []
+    for name, command in root.commands.items():
+        within = getattr(command, "commands", None)
+        names += [name] if within is None else [f"{name} {one}" for one in within]
+    assert len(names) > 15
+    assert [name for name in names if f"headgate {name}" not in listed] == []
+
+
 def test_a_command_that_does_not_exist_is_found() -> None:
     """Of each kind."""
     assert wrong("savepoint clicks") == "savepoint has no command clicks"
