@@ -48,6 +48,12 @@ def test_every_page_is_found_from_the_index() -> None:
     assert "docs/index.md" in links_of(ROOT / "README.md")
 
 
+def test_every_page_leads_back_to_the_index() -> None:
+    """But for those that a program writes."""
+    pages = [page for page in DOCS.glob("*.md") if page.name not in ("index.md", "config.md", "types.md")]
+    assert [page.name for page in pages if "index.md" not in links_of(page)] == []
+
+
 def test_pages_that_the_readme_names_exist() -> None:
     """Between backticks."""
     named = set(re.findall(r"`(docs/[^`<>]+)`", (ROOT / "README.md").read_text()))
