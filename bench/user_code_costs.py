@@ -1,7 +1,7 @@
-"""What a realm costs: a call into it, and the first import of a package in it.
+"""What a namespace costs: a call into it, and the first import of a package in it.
 
     python -m bench.user_code_costs calls CALLS
-    python -m bench.user_code_costs import realm|plain MODULES
+    python -m bench.user_code_costs import namespace|plain MODULES
 
 A call is one of a batch, not of a record. The package is pure, of that many modules, with no bytecode
 compiled before; each kind of import is timed in a process of its own.
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.jobs.support import result
-from headgate.usercode.realm.code import RealmCode
-from headgate.usercode.realm.loader import Realm
+from headgate.usercode.namespaces.code import NamespaceCode
+from headgate.usercode.namespaces.loader import Namespace
 
 ROUNDS = 9
 
@@ -29,11 +29,11 @@ def calls(count: int) -> dict[str, Any]:
     """Microseconds of a bare call and of one through the border, in each round."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "own.py").write_text("def go(batch):\n    return batch\n")
-        realm = Realm("bench", [folder])
-        go = realm.import_module("own").go
-        call = RealmCode(realm, ()).call
+        namespace = Namespace("bench", [folder])
+        go = namespace.import_module("own").go
+        call = NamespaceCode(namespace, ()).call
         rounds = [(_micros(count, go), _micros(count, call, go)) for _ in range(ROUNDS)]
-        realm.close()
+        namespace.close()
     return {"bare_us": [bare for bare, _ in rounds], "through_us": [crossed for _, crossed in rounds]}
 
 
@@ -59,7 +59,7 @@ def first_import(kind: str, modules: int) -> dict[str, Any]:
             sys.path.insert(0, folder)
             load: Callable[[str], Any] = importlib.import_module
         else:
-            load = Realm("bench", [folder]).import_module
+            load = Namespace("bench", [folder]).import_module
         began = time.perf_counter()
         load("many")
         return {"seconds": time.perf_counter() - began, "kind": kind}

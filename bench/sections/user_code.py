@@ -1,4 +1,4 @@
-"""User code in realms: what a call through the border costs, and a first import, against the same without."""
+"""Isolated user code: what a call into its namespace costs, and a first import, against the same without."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def measure(plan: Plan, say: Say) -> dict[str, Any]:
     pairs = [
         tuple(
             child("user_code_costs", plan, say, "import", kind, plan.user_code_modules)
-            for kind in ("plain", "realm")
+            for kind in ("plain", "namespace")
         )
         for _ in range(plan.user_code_rounds)
     ]
@@ -47,11 +47,11 @@ def call_rows(told: dict[str, Any], smoke: bool) -> list[Row]:
 
 
 def import_rows(pairs: list[tuple[Run, ...]], modules: int) -> list[Row]:
-    """A first import in a realm, as a multiple of a plain one in the same round."""
+    """A first import in a namespace, as a multiple of a plain one in the same round."""
     told = [tuple(part.result.get("seconds") for part in pair) for pair in pairs]
-    times = [realm / plain for plain, realm in told if plain and realm]
+    times = [namespace / plain for plain, namespace in told if plain and namespace]
     found = middle(times)
     if found is None:
         return []
     shown = f"{found:.2f} x a plain import ({min(times):.2f} to {max(times):.2f})"
-    return [Row(f"first import of {modules} pure modules in a realm", found, shown)]
+    return [Row(f"first import of {modules} pure modules in a namespace", found, shown)]

@@ -21,8 +21,8 @@ OURS = {
     "core": ["common.ids", "common.errors", "common.time", "common.layered", "serde.compatibility"],
     "graph": ["common", "serde", "records"],
     "api": [
-        "common", "serde", "records", "graph", "usercode.brought", "usercode.errors", "usercode.isolation",
-        "usercode.release",
+        "common", "serde", "records", "graph", "usercode.errors", "usercode.isolation",
+        "usercode.program_code", "usercode.release",
     ],
     "state": ["common", "serde", "records", "metrics", "api.state", "api.operator_state", "core.timers"],
     "checkpoint": ["common", "serde", "metrics", "core.checkpoint", "core.machine", "state.snapshots"],

@@ -15,7 +15,7 @@ import headgate as hg
 import helpers
 
 def seen(n):
-    namespaces = [name for name in sys.modules if name.startswith("headgate.usercode.realm")]
+    namespaces = [name for name in sys.modules if name.startswith("headgate.usercode.namespaces")]
     return (type(sys.modules).__name__, namespaces, helpers.WHOSE)
 
 env = hg.Environment(executor="mini-cluster", parallelism=1)
@@ -65,7 +65,7 @@ def test_a_program_that_brings_nothing_is_plain(tmp_path: Path) -> None:
     """The table of modules is Python's own, and nothing of the namespaces is loaded, allowed or not."""
     job = program(tmp_path / "code", "mine")
     for switch in ("on", "off"):
-        said = headgate("run", "-q", job, HEADGATE_REALMS=switch)
+        said = headgate("run", "-q", job, HEADGATE_NAMESPACES=switch)
         assert said == "saw ('dict', [], 'mine') True __main__\n"
 
 
@@ -79,7 +79,7 @@ def test_a_program_that_may_clash_is_isolated(beside: list[str], options: list[s
     (tmp_path / "deps").mkdir()
     options = [str(tmp_path / "deps") if text == "DEPS" else text for text in options]
     said = headgate("run", "-q", *options, job)
-    assert said.startswith("saw ('ModuleTable', ['headgate.usercode.realm")
+    assert said.startswith("saw ('ModuleTable', ['headgate.usercode.namespaces")
     assert said.endswith("'mine') True __main__\n")
 
 

@@ -18,9 +18,9 @@ from headgate.api.launch import user_code
 from headgate.common.errors import ConfigError, PlanError
 from headgate.offline.report import Verdict
 from headgate.offline.upgrade import check_upgrade
-from headgate.usercode import brought
+from headgate.usercode import program_code
 from headgate.usercode.errors import UserCodeLoadError
-from headgate.usercode.leftovers import Leftovers
+from headgate.usercode.leaked_modules import LeakedModules
 
 PROGRAM = '''
 """Adds amounts up for each shop, with whatever `prices` and `msgspec` it brings."""
@@ -169,7 +169,7 @@ def test_a_program_brings_its_own_packages(tmp_path: Path) -> None:
 def test_state_of_one_version_is_restored_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The class of the state is found in the realm, in the version that the job brings now."""
+    """The class of the state is found in the namespace, in the version that the job brings now."""
     run(program(tmp_path, 1, 1_000, 300.0, STOPPED))
     savepoint = capsys.readouterr().out.split("savepoint ")[1].strip()
     first = written(tmp_path)
@@ -221,7 +221,7 @@ def test_jobs_of_threads_that_the_program_starts_are_its_own(tmp_path: Path) -> 
 
 
 def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
-    """A path that is not there, an option that is none; the realm of a program that fails is closed."""
+    """A path that is not there, an option that is none; the namespace of a program that fails is closed."""
     job = program(tmp_path)
     with pytest.raises(UserCodeLoadError, match="neither a folder nor an archive"):
         run(job, f"headgate.user-code.path={tmp_path / 'none'}")
@@ -296,7 +296,7 @@ def test_what_programs_leave_on_the_driver_is_told_and_bounded(
     job = tmp_path / "keeps.py"
     job.write_text(KEEPS_ITSELF)
     options = ["classloader.max-leaked-loaders=1", "classloader.release-timeout=0ms"]
-    monkeypatch.setattr(brought, "_leftovers", Leftovers())  # without those of other tests
+    monkeypatch.setattr(program_code, "_leaked", LeakedModules())  # without those of other tests
     try:
         for _ in range(2):
             hg.run_program(job, options=options)

@@ -18,7 +18,7 @@ from headgate.api.source import SourceReport
 from headgate.common.config import Config
 from headgate.common.errors import HeadgateError
 from headgate.common.ids import EdgeId
-from headgate.common.ports import BroughtCode
+from headgate.common.ports import IsolatedCode
 from headgate.graph.logical import Node
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 
@@ -255,7 +255,7 @@ class JobSpec:
     begins: Callable[[JobControl], None] | None = None
     given_up: Callable[[], bool] | None = None
     told: Callable[[str, int, bytes], None] | None = None
-    user_code: BroughtCode | None = None
+    user_code: IsolatedCode | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 
 from headgate.common.config import Config
 from headgate.common.errors import PlanError, TerminatedError
-from headgate.common.ports import BroughtCode
+from headgate.common.ports import IsolatedCode
 
 OPTIONS_VARIABLE = "HEADGATE_OPTIONS"
 RESTORE_VARIABLE = "HEADGATE_RESTORE_FROM"
@@ -57,14 +57,14 @@ class _Running:
     """
 
     options: list[str] | None = None
-    code: BroughtCode | None = None
+    code: IsolatedCode | None = None
     executed: list[str] = field(default_factory=list)
     started: list[Started] = field(default_factory=list)
 
 
 _of_process = _Running()
 """Of all threads that belong to no isolated program."""
-_isolated: Final[dict[BroughtCode, _Running]] = {}
+_isolated: Final[dict[IsolatedCode, _Running]] = {}
 """Of isolated programs."""
 _begun: Final = itertools.count()
 """How many programs have begun in this process."""
@@ -73,7 +73,7 @@ _begun: Final = itertools.count()
 def _current() -> _Running:
     if not _isolated:
         return _of_process
-    from headgate.usercode.brought import running_code
+    from headgate.usercode.program_code import running_code
 
     code = running_code()
     return _of_process if code is None else _isolated.get(code, _of_process)
@@ -88,7 +88,7 @@ def command_line_options() -> list[str]:
     return [str(assignment) for assignment in found]
 
 
-def user_code() -> BroughtCode | None:
+def user_code() -> IsolatedCode | None:
     """Where the modules of the running program live; None: among everything else."""
     return _current().code
 
@@ -224,13 +224,13 @@ def _running(file: Path, options: Sequence[str] | None, shared: bool) -> Iterato
         code.close()
 
 
-def _opened(file: Path, config: Config, shared: bool) -> BroughtCode | None:
+def _opened(file: Path, config: Config, shared: bool) -> IsolatedCode | None:
     """Where the modules of an isolated program are to live; None: it is not isolated."""
     from headgate.usercode.isolation import why_isolated
 
     if why_isolated(file, config, shared) is None:
         return None
-    from headgate.usercode.brought import open_program
+    from headgate.usercode.program_code import open_program
 
     return open_program(file, config)
 
@@ -284,7 +284,7 @@ def launched(options: Sequence[str] = (), restore: str | None = None) -> Iterato
 
 
 @contextmanager
-def _as_script(file: Path, arguments: Sequence[str], code: BroughtCode | None) -> Iterator[ModuleType]:
+def _as_script(file: Path, arguments: Sequence[str], code: IsolatedCode | None) -> Iterator[ModuleType]:
     argv = sys.argv
     if code is not None:
         code.main.__file__ = str(file)

@@ -99,7 +99,7 @@ class Link(Protocol):
 
 
 class UserCode(Protocol):
-    """Where the code of a job's user lives in this process: in a realm of its own, or among all else."""
+    """Where the code of a job's user lives in this process: in a namespace of its own, or among all else."""
 
     @property
     def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
@@ -119,7 +119,7 @@ class UserCode(Protocol):
         ...
 
 
-class BroughtCode(UserCode, Protocol):
+class IsolatedCode(UserCode, Protocol):
     """A program's own code in the process that runs the program, from where it is shipped to workers.
 
     Attributes:

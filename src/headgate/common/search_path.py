@@ -6,7 +6,7 @@ import sys
 
 
 def framework_path() -> list[str]:
-    """`sys.path` without what belongs to user code alone: called from a realm, `sys.path` is the realm's.
+    """`sys.path` without what belongs to user code alone: in an isolated namespace it is the namespace's.
 
     Example:
         >>> framework_path() == list(sys.path)

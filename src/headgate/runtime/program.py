@@ -1,7 +1,7 @@
 """What travels from the driver to the workers: the plan with the user's functions, and settings.
 
 cloudpickle carries code, behind the authenticated handshake only; records and state never. Where the user's
-code lies in a realm, it is that realm's own copy of cloudpickle.
+code lies in a namespace, it is that namespace's own copy of cloudpickle.
 """
 
 from __future__ import annotations

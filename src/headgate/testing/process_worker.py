@@ -98,7 +98,7 @@ def _code_of(order: Order) -> Iterator[UserCode]:
     if order.program is None:
         yield SAME_INTERPRETER
         return
-    from headgate.usercode.brought import open_along
+    from headgate.usercode.program_code import open_along
 
     settings = Config.from_texts(order.settings)
     with closing(open_along(order.program, [Path(path) for path in order.paths], settings)) as code:

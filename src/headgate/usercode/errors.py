@@ -17,7 +17,7 @@ class ClosedUserCodeLoaderError(RuntimeError):
 
 
 class NativeModuleConflictError(ImportError):
-    """An extension module cannot be loaded beside what this process has loaded already."""
+    """An extension module cannot be loaded together with what this process has loaded already."""
 
 
 class ForeignObjectError(UsageError):
@@ -29,4 +29,4 @@ class DifferentUserCodeError(UsageError):
 
 
 class NoIsolationError(OperatingError):
-    """This interpreter is not one in which modules can be kept apart in one process."""
+    """This interpreter is not one that can isolate modules within one process."""

@@ -26,11 +26,11 @@ DEPTH_MAX: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class LoaderBounds:
-    """How much of closed realms a process may keep.
+    """How much of closed namespaces a process may keep.
 
     Attributes:
-        loaders: realms that are still alive after their grace.
-        bytes: of memory that loading has grown the process by, beyond what open realms need.
+        loaders: namespaces that are still alive after their grace.
+        bytes: of memory that loading has grown the process by, beyond what open namespaces need.
     """
 
     loaders: int = LEAKED_LOADERS_MAX

@@ -1,7 +1,7 @@
 """Which copy of a module a name would mean in a job, from which file it would come, and why.
 
-Nothing of the job is run, and no realm is opened: what lies on the job's path is looked up by the table that
-realms use (`resolution`), and packages with compiled parts by the policy of `native`::
+Nothing of the job is run, and no namespace is opened: what lies on the job's path is looked up by the table
+that namespaces use (`resolution`), and packages with compiled parts by the policy of `native`::
 
     entries(...)     what the user names, as folders on this machine
     explain(...)     the answer for some modules
@@ -38,11 +38,11 @@ from headgate.usercode.bundle.requirements import wheels_of
 from headgate.usercode.bundle.unpacking import is_archive, unpack
 from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
 from headgate.usercode.isolation import why_isolated
+from headgate.usercode.namespaces.context import pinned_to_framework
+from headgate.usercode.namespaces.places import Places, spec_of_framework
+from headgate.usercode.namespaces.process import install
 from headgate.usercode.native.distributions import Installed, installed_in
 from headgate.usercode.native.policy import NativePlan, Place, Placement, plan, with_requirements
-from headgate.usercode.realm.context import pinned_to_framework
-from headgate.usercode.realm.places import Places, spec_of_framework
-from headgate.usercode.realm.process import install
 from headgate.usercode.resolution import Origin, Resolver
 from headgate.usercode.settings import UserCodeSettings
 
@@ -91,7 +91,7 @@ class Explanation:
         modules: in the order in which they were asked for.
         placements: of all native packages that the job brings.
         warnings: what the user should know.
-        alone: whether all of the job is in processes of its own, as the interpreter allows no realms.
+        alone: whether all of the job is in processes of its own, as the interpreter allows no namespaces.
         isolated: why `headgate run` isolates the program; None: it is plain, with the same copies.
     """
 
@@ -141,7 +141,7 @@ class _Layer:
         """See `places.Layer`."""
         return self._resolver.decide(name).origin is Origin.CHILD and self.places.has(Origin.CHILD, name)
 
-    def namespace(self, name: str) -> bool:
+    def is_namespace_package(self, name: str) -> bool:
         """See `places.Layer`."""
         return self.places.is_namespace(Origin.CHILD, name)
 
@@ -211,42 +211,42 @@ def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSetti
         UserCodeLoadError: a job with these packages would be refused.
     """
     packages = {one: installed_in([str(one.folder)]) for one in path}
-    brought: dict[str, Installed] = {}
+    job_packages: dict[str, Installed] = {}
     for found in packages.values():
-        brought = {**found, **brought}  # of two the first on the path
-    native = any(one.is_native for one in brought.values())
+        job_packages = {**found, **job_packages}  # of two the first on the path
+    native = any(one.is_native for one in job_packages.values())
     framework = installed_in(framework_path()) if native else {}
-    decided = plan(brought, framework, settings.native_modules, settings.data_plane)
+    decided = plan(job_packages, framework, settings.native_modules, settings.data_plane)
     holding = [one for one, found in packages.items() if found]
     layered = holding if decided.is_layered(settings.dependency_layer) else []
-    view = _View(path, layered, settings, decided.identical, _linked(decided, brought, settings))
+    view = _View(path, layered, settings, decided.identical, _linked(decided, job_packages, settings))
     return Explanation(
-        tuple(_with_native(view.module(name), brought, decided) for name in names),
+        tuple(_with_native(view.module(name), job_packages, decided) for name in names),
         decided.placements,
         (*settings.warnings, *decided.warnings),
     )
 
 
 def _linked(
-    decided: NativePlan, brought: Mapping[str, Installed], settings: UserCodeSettings
+    decided: NativePlan, job_packages: Mapping[str, Installed], settings: UserCodeSettings
 ) -> frozenset[str]:
     """What the framework uses of the job's, too, in the job's own workers: what clashes, and its needs."""
     own = [one.name for one in decided.placements if one.place is Place.PROCESS]
-    modules = [brought[name].modules for name in with_requirements(own, brought)]
+    modules = [job_packages[name].modules for name in with_requirements(own, job_packages)]
     match = settings.patterns.match
     return frozenset(top for tops in modules if not all(map(match, tops)) for top in tops)
 
 
 def _with_native(
-    module: ModuleExplained, brought: Mapping[str, Installed], decided: NativePlan
+    module: ModuleExplained, job_packages: Mapping[str, Installed], decided: NativePlan
 ) -> ModuleExplained:
     top = module.module.partition(".")[0]
-    native = tuple(one for one in decided.placements if top in brought[one.name].modules)
+    native = tuple(one for one in decided.placements if top in job_packages[one.name].modules)
     return ModuleExplained(module.module, module.copy, module.file, module.reason, native)
 
 
 def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scratch: Path) -> Iterator[Entry]:
-    """A job's path: the folder of its program, then what is brought beside it; archives are unpacked.
+    """A job's path: the folder of its program, then the other artifacts; archives are unpacked.
 
     Args:
         program: a Python file.
@@ -285,14 +285,14 @@ def _searched(folder: Path, shown: Path) -> Iterator[Entry]:
         yield Entry(entry, str(shown / entry.relative_to(folder)))
 
 
-def without_realms(settings: UserCodeSettings) -> UserCodeSettings:
+def without_namespaces(settings: UserCodeSettings) -> UserCodeSettings:
     """The settings as they work where every job has processes of its own."""
     if settings.native_modules in (NativeModules.AUTO, NativeModules.IN_PROCESS):
         return replace(settings, native_modules=NativeModules.PROCESS)
     return settings
 
 
-def _no_realms() -> str | None:
+def _no_namespaces() -> str | None:
     """Why this interpreter allows none; it is prepared for them as a driver is."""
     try:
         install()
@@ -321,11 +321,11 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
         others = [Path(path) for path in asked["others"]]
         path = list(entries(Path(asked["program"]), others, wheels, unpacked))
         isolated = _why_isolated(asked, chosen)
-        why = None if isolated is None else _no_realms()
+        why = None if isolated is None else _no_namespaces()
         if why is None:
             found = explain(asked["modules"], path, settings)
             return replace(found, isolated=isolated).facts()
-        found = explain(asked["modules"], path, without_realms(settings))
+        found = explain(asked["modules"], path, without_namespaces(settings))
         return replace(found, isolated=isolated, warnings=(*found.warnings, why), alone=True).facts()
 
 

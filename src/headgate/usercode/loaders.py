@@ -1,13 +1,13 @@
-"""One loader for each job in a process: leased while tasks of the job run, closed when the last lease goes.
+"""Keeps one namespace for each job in a process: leased while its tasks run, closed with the last lease.
 
 ::
 
-    lease(job, artifacts)   the job's realm; the same one each time, and refused with other artifacts
-    Lease.release()         one less; the last one closes the realm
-    ended(live jobs)        what a worker is told at each task: realms of jobs that are over are closed
+    lease(job, artifacts)   the job's namespace; the same one each time, and refused with other artifacts
+    Lease.release()         one less; the last one closes the namespace
+    ended(live jobs)        closes the namespaces of all other jobs; a worker learns these with each task
 
-Closing: release hooks, once each; the realm's own `atexit`; what the standard library keeps of it; then the
-realm refuses, and after a grace it is looked whether anything of it lives on.
+Closing: release hooks, once each; the namespace's own `atexit`; what the standard library keeps of it; then
+it refuses, and after a grace period it is checked whether any of its modules is still in memory.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.usercode.errors import DifferentUserCodeError
-from headgate.usercode.realm.leaks import LeakReport, examine
-from headgate.usercode.realm.loader import Realm, RealmSettings
-from headgate.usercode.realm.purging import StandardLibrary, purge
+from headgate.usercode.namespaces.leaks import LeakReport, examine
+from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
+from headgate.usercode.namespaces.purging import StandardLibrary, purge
 
 JOIN_TIMEOUT_S: Final = 5.0
 _log = logging.getLogger("headgate.usercode")
@@ -39,18 +39,18 @@ class Artifacts:
 
     key: str
     paths: tuple[str, ...]
-    settings: RealmSettings = field(default_factory=RealmSettings)
+    settings: NamespaceSettings = field(default_factory=NamespaceSettings)
 
 
 class Lease:
-    """One user of a job's realm.
+    """One user of a job's namespace.
 
     Attributes:
-        realm: the job's.
+        namespace: the job's.
     """
 
-    def __init__(self, realm: Realm, release: Callable[[], None]) -> None:
-        self.realm, self._release = realm, release
+    def __init__(self, namespace: Namespace, release: Callable[[], None]) -> None:
+        self.namespace, self._release = namespace, release
         self._released = False
 
     def release(self) -> None:
@@ -62,28 +62,28 @@ class Lease:
 
 @dataclass(slots=True)
 class _Held:
-    realm: Realm
+    namespace: Namespace
     artifacts: Artifacts
     library: StandardLibrary
     leases: int = 0
 
 
 class UserCodeLoaders:
-    """The realms of this process.
+    """The namespaces of this process.
 
     Args:
-        open_realm: makes a realm; another one in tests.
-        report: is told what was found behind each end.
+        open_namespace: makes a namespace; another one in tests.
+        report: called with what was found after each end.
         join_s: how long an end waits for threads of the job's code.
     """
 
     def __init__(
         self,
-        open_realm: Callable[[str, Artifacts], Realm] | None = None,
+        open_namespace: Callable[[str, Artifacts], Namespace] | None = None,
         report: Callable[[LeakReport], None] | None = None,
         join_s: float = JOIN_TIMEOUT_S,
     ) -> None:
-        self._open = _open if open_realm is None else open_realm
+        self._open = _open if open_namespace is None else open_namespace
         self._report = _log_report if report is None else report
         self._join_s = join_s
         self._held: dict[str, _Held] = {}
@@ -91,7 +91,7 @@ class UserCodeLoaders:
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """Those whose realm is open."""
+        """Those whose namespace is open."""
         with self._lock:
             return tuple(self._held)
 
@@ -102,11 +102,11 @@ class UserCodeLoaders:
             return 0 if held is None else held.leases
 
     def lease(self, job: str, artifacts: Artifacts) -> Lease:
-        """A job's realm, opened when it is the first.
+        """A job's namespace, opened when it is the first.
 
         Raises:
-            DifferentUserCodeError: the job has a realm of other artifacts.
-            NoIsolationError: this interpreter does not allow realms.
+            DifferentUserCodeError: the job has a namespace of other artifacts.
+            NoIsolationError: this interpreter does not allow namespaces.
         """
         with self._lock:
             held = self._held.get(job)
@@ -120,13 +120,13 @@ class UserCodeLoaders:
                     "tasks of this one end first"
                 )
             held.leases += 1
-            return Lease(held.realm, lambda: self._released(job, held))
+            return Lease(held.namespace, lambda: self._released(job, held))
 
     def ended(self, live: Collection[str]) -> None:
-        """Close realms of jobs that are over: a worker hears of that only with its next task."""
+        """Close namespaces of jobs that have ended: a worker learns that only with its next task."""
         with self._lock:
-            over = [job for job in self._held if job not in live]
-        for job in over:
+            ended = [job for job in self._held if job not in live]
+        for job in ended:
             self._close(job)
 
     def close(self) -> None:
@@ -145,36 +145,36 @@ class UserCodeLoaders:
             held = self._held.pop(job, None)
         if held is None:
             return
-        let_go(held.realm, held.library, self._join_s)
-        self._report(examine(held.realm))
+        release_namespace(held.namespace, held.library, self._join_s)
+        self._report(examine(held.namespace))
 
 
-def let_go(realm: Realm, library: StandardLibrary, join_s: float = 0.0) -> None:
-    """Close a realm as the module says.
+def release_namespace(namespace: Namespace, library: StandardLibrary, join_s: float = 0.0) -> None:
+    """Close a namespace as the module says.
 
     Args:
-        realm: that nobody uses any more.
-        library: the standard library as it was when the realm was opened.
+        namespace: without users.
+        library: the standard library as it was when the namespace was opened.
         join_s: how long its threads are waited for.
     """
-    for name, hook in realm.release_hooks.items():
+    for name, hook in namespace.release_hooks.items():
         try:
-            realm.call(hook)
+            namespace.call(hook)
         except Exception:
-            _log.exception("release hook %r of job %r failed", name, realm.name)
-    realm.release_hooks.clear()
-    realm.close()
-    _join(realm, join_s)
-    purge(realm, library)
+            _log.exception("release hook %r of job %r failed", name, namespace.name)
+    namespace.release_hooks.clear()
+    namespace.close()
+    _join(namespace, join_s)
+    purge(namespace, library)
 
 
-def _open(job: str, artifacts: Artifacts) -> Realm:
-    return Realm(job, artifacts.paths, artifacts.settings)
+def _open(job: str, artifacts: Artifacts) -> Namespace:
+    return Namespace(job, artifacts.paths, artifacts.settings)
 
 
-def _join(realm: Realm, join_s: float) -> None:
-    """Give the realm's threads a moment: most end by themselves when what they wait for is gone."""
-    threads: Sequence[threading.Thread] = [thread for thread in realm.threads if thread.is_alive()]
+def _join(namespace: Namespace, join_s: float) -> None:
+    """Give the namespace's threads a moment: most end by themselves when what they wait for is gone."""
+    threads: Sequence[threading.Thread] = [thread for thread in namespace.threads if thread.is_alive()]
     for thread in threads:
         if thread is not threading.current_thread():
             thread.join(join_s / len(threads))

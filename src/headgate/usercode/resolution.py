@@ -2,7 +2,7 @@
 
 A pure table. What lies where is asked of :class:`Surroundings`, and each decision is made once::
 
-    1  builtins, __main__, atexit             each realm has its own
+    1  builtins, __main__, atexit             each namespace has its own
     2  standard library                       framework, always
     3  a parent-first pattern fits            framework, if it has the module
     4  order "parent-first"                   framework, then user, then layer
@@ -23,7 +23,7 @@ from headgate.common.loader_options import ResolveOrder
 from headgate.usercode.patterns import ParentFirst
 
 STANDARD_LIBRARY: Final = frozenset(sys.stdlib_module_names) | frozenset(sys.builtin_module_names)
-OF_EACH_REALM: Final = frozenset({"builtins", "__main__", "__mp_main__", "atexit"})
+OF_EACH_NAMESPACE: Final = frozenset({"builtins", "__main__", "__mp_main__", "atexit"})
 
 
 class Origin(Enum):
@@ -66,7 +66,7 @@ class Decision:
 
 
 class Resolver:
-    """The table above for one realm.
+    """The table above for one namespace.
 
     Args:
         patterns: parent-first patterns.
@@ -107,8 +107,8 @@ class Resolver:
 
     def _decide(self, name: str) -> Decision:
         top, _, _ = name.partition(".")
-        if name in OF_EACH_REALM:
-            return Decision(Origin.CHILD, "every realm has its own")
+        if name in OF_EACH_NAMESPACE:
+            return Decision(Origin.CHILD, "every namespace has its own")
         if top in STANDARD_LIBRARY:
             return Decision(Origin.PARENT, "standard library")
         package, _, _ = name.rpartition(".")

@@ -30,7 +30,7 @@ class UserCodeSettings:
         patterns_default: as set; :attr:`patterns` is what is in force.
         patterns_additional: as set.
         fail_on_exhaustion: whether exhausted memory ends the process.
-        check_leaked: whether code behind its job's end is refused.
+        check_leaked: whether code is refused after its job's end.
         native_modules: where native packages run.
         data_plane: patterns of packages whose objects meet.
         dependency_layer: which packages outlive a job.

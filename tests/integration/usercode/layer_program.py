@@ -12,12 +12,12 @@ from typing import Any
 
 ENVIRONMENT = Path(sys.argv[3], "b")
 
-from realm_checks import FOUND, ROOT, check, tell
+from namespace_checks import FOUND, ROOT, check, tell
 
 from headgate.usercode.errors import NativeModuleConflictError
 from headgate.usercode.loaders import Artifacts, UserCodeLoaders
-from headgate.usercode.realm.leaks import LeakReport
-from headgate.usercode.realm.loader import Realm
+from headgate.usercode.namespaces.leaks import LeakReport
+from headgate.usercode.namespaces.loader import Namespace
 
 PROGRAM = """
 import importlib
@@ -32,17 +32,19 @@ def late():
 """
 
 
-def rounds(layer: Realm) -> dict[str, Any]:
+def rounds(layer: Namespace) -> dict[str, Any]:
     """Five jobs one after the other, each with a module of its own over the layer."""
     reports: list[LeakReport] = []
-    loaders = UserCodeLoaders(lambda job, made: Realm(job, made.paths, made.settings, layer), reports.append)
+    loaders = UserCodeLoaders(
+        lambda job, made: Namespace(job, made.paths, made.settings, layer), reports.append
+    )
     found: dict[str, Any] = {"said": [], "imports_ms": [], "numpy": set(), "resident": []}
     for number in range(5):
         lease = loaders.lease(f"job{number}", Artifacts("key", (str(ROOT),)))
         began = time.perf_counter()
-        module = lease.realm.import_module("program")
+        module = lease.namespace.import_module("program")
         found["imports_ms"].append(round((time.perf_counter() - began) * 1000, 1))
-        found["said"].append(lease.realm.call(module.go))
+        found["said"].append(lease.namespace.call(module.go))
         found["numpy"].add(id(module.numpy))
         del module
         lease.release()
@@ -51,10 +53,10 @@ def rounds(layer: Realm) -> dict[str, Any]:
     return found
 
 
-def second_realm() -> bool:
-    """Another realm with the same files, without the layer."""
+def second_namespace() -> bool:
+    """Another namespace with the same files, without the layer."""
     try:
-        Realm("another job", [str(ENVIRONMENT)]).import_module("numpy")
+        Namespace("another job", [str(ENVIRONMENT)]).import_module("numpy")
     except ImportError as error:
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, NativeModuleConflictError):
@@ -67,7 +69,7 @@ def second_realm() -> bool:
 def main() -> None:
     """Run all checks."""
     (ROOT / "program.py").write_text(PROGRAM)
-    layer = Realm("layer", [str(ENVIRONMENT)])
+    layer = Namespace("layer", [str(ENVIRONMENT)])
     found = rounds(layer)
     check("every job works", lambda: found["said"], [(6.0, 2, "2.32.3")] * 5)
     check("one numpy for all jobs", lambda: len(found["numpy"]), 1)
@@ -75,7 +77,7 @@ def main() -> None:
     check("numpy is the layer's", lambda: "numpy" in layer.modules and "numpy" not in sys.modules)
     check("a restart takes 50 ms at most", lambda: min(found["imports_ms"][1:]) <= 50)
     check("memory is flat", lambda: found["resident"][-1] - found["resident"][1] < 4 << 20)
-    check("the same files a second time", second_realm)
+    check("the same files a second time", second_namespace)
     tell({"checks": FOUND, "imports_ms": found["imports_ms"]})
 
 

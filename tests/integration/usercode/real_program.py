@@ -1,4 +1,4 @@
-"""Checks of realms with real packages, in an interpreter of its own: prints a JSON object, check -> finding.
+"""Checks of namespaces with real packages, in its own interpreter: prints a JSON object, check -> finding.
 
     python real_program.py SOURCES FOLDER ENVIRONMENTS
 
@@ -17,12 +17,12 @@ from typing import Any
 ENVIRONMENTS = Path(sys.argv[3])
 sys.path.insert(1, str(ENVIRONMENTS / "framework"))
 
-from realm_checks import FOUND, ROOT, check, tell
+from namespace_checks import FOUND, ROOT, check, tell
 
 from headgate.usercode.errors import ForeignObjectError
+from headgate.usercode.namespaces.crossing import guarded
+from headgate.usercode.namespaces.loader import Namespace
 from headgate.usercode.patterns import ParentFirst
-from headgate.usercode.realm.crossing import guarded
-from headgate.usercode.realm.loader import Realm
 
 DATA_PLANE = ParentFirst(("numpy.", "pandas.", "pyarrow."))
 
@@ -160,17 +160,17 @@ class Server(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def module(realm: Realm, name: str, text: str) -> Any:
+def module(namespace: Namespace, name: str, text: str) -> Any:
     """A module of the job's own."""
-    folder = ROOT / realm.name
+    folder = ROOT / namespace.name
     (folder / f"{name}.py").write_text(text)
     importlib.invalidate_caches()
-    return realm.import_module(name)
+    return namespace.import_module(name)
 
 
-def each(jobs: dict[str, Realm], name: str, text: str, *args: Any) -> list[Any]:
+def each(jobs: dict[str, Namespace], name: str, text: str, *args: Any) -> list[Any]:
     """What a module's `go` gives in each job."""
-    return [realm.call(module(realm, name, text).go, *args) for realm in jobs.values()]
+    return [namespace.call(module(namespace, name, text).go, *args) for namespace in jobs.values()]
 
 
 def firsts(found: list[Any]) -> list[Any]:
@@ -178,13 +178,13 @@ def firsts(found: list[Any]) -> list[Any]:
     return [one[0] for one in found] if found[0][1:] == found[1][1:] else found
 
 
-def pure(jobs: dict[str, Realm]) -> None:
+def pure(jobs: dict[str, Namespace]) -> None:
     """Packages without compiled parts, or with such as get along."""
     found = each(jobs, "u_attr", ATTRS)
     check("attrs", lambda: [one[1:] for one in found], [("21.4.0", {"a": 3}), ("24.2.0", {"a": 3})])
     check("attrs lie where they should", lambda: ["/a/" in found[0][0], "/b/" in found[1][0]], [True, True])
     check("attrs of the framework", lambda: importlib.import_module("attr").__version__, "23.2.0")
-    attrs = [realm.import_module("attr") for realm in jobs.values()]
+    attrs = [namespace.import_module("attr") for namespace in jobs.values()]
     check(
         "lazy version outside of the boundary",
         lambda: [one.__version__ for one in attrs],
@@ -200,12 +200,12 @@ def pure(jobs: dict[str, Realm]) -> None:
     check("requests of the framework", lambda: importlib.import_module("requests").__version__, "2.31.0")
     check("six.moves", lambda: firsts(each(jobs, "u_six", SIX)), ["1.15.0", "1.16.0"])
     hooks = [hook for hook in sys.meta_path if "SixMetaPathImporter" in repr(hook)]
-    check("hooks of six stay in their realms", lambda: len(hooks) <= 1)
+    check("hooks of six stay in their namespaces", lambda: len(hooks) <= 1)
     check("pydantic", lambda: firsts(each(jobs, "u_pydantic", PYDANTIC)), ["1.10.13", "2.9.2"])
     check("protobuf", lambda: firsts(each(jobs, "u_protobuf", PROTOBUF)), ["3.20.3", "5.28.3"])
 
 
-def native(jobs: dict[str, Realm]) -> None:
+def native(jobs: dict[str, Namespace]) -> None:
     """Packages with compiled parts, side by side."""
     import numpy
     import pandas
@@ -220,27 +220,29 @@ def native(jobs: dict[str, Realm]) -> None:
     check("pandas of the framework", lambda: frame.groupby("a").b.sum().tolist(), [5])
     check("pyarrow", lambda: firsts(each(jobs, "u_pyarrow", PYARROW)), ["20.0.0", "19.0.1"])
     batch = pyarrow.record_batch({"x": pyarrow.array([1, 2, 3])})
-    used = {realm: realm.import_module("u_pyarrow") for realm in jobs.values()}
-    taken = [realm.call(module.take, batch) for realm, module in used.items()]
+    used = {namespace: namespace.import_module("u_pyarrow") for namespace in jobs.values()}
+    taken = [namespace.call(module.take, batch) for namespace, module in used.items()]
     check("arrow into the jobs", lambda: taken, [(3, True, 6)] * 2)
-    given = [pyarrow.record_batch(realm.call(module.give)).num_rows for realm, module in used.items()]
+    given = [pyarrow.record_batch(namespace.call(module.give)).num_rows for namespace, module in used.items()]
     check("arrow out of the jobs", lambda: given, [3, 3])
     check("arrow tables cross the guard", lambda: _through(used, batch), [(3, True, 6)] * 2)
     group = [numpy.arange(3), numpy.float64(1), pandas.Series([1]), pandas.DataFrame({"a": [1]})]
     check("arrays and frames of the framework do not enter", lambda: _refused(jobs, group), [4, 4])
-    made = [guarded(realm, realm.import_module("numpy").arange, DATA_PLANE) for realm in jobs.values()]
+    made = [
+        guarded(namespace, namespace.import_module("numpy").arange, DATA_PLANE) for namespace in jobs.values()
+    ]
     check("arrays of the jobs do not leave", lambda: [_is_refused(make, 3) for make in made], [True] * 2)
 
 
-def _through(used: dict[Realm, Any], batch: Any) -> list[Any]:
-    return [guarded(realm, module.take, DATA_PLANE)(batch) for realm, module in used.items()]
+def _through(used: dict[Namespace, Any], batch: Any) -> list[Any]:
+    return [guarded(namespace, module.take, DATA_PLANE)(batch) for namespace, module in used.items()]
 
 
-def _refused(jobs: dict[str, Realm], values: list[Any]) -> list[int]:
+def _refused(jobs: dict[str, Namespace], values: list[Any]) -> list[int]:
     """How many of the values each job's border refuses."""
     return [
-        sum(_is_refused(guarded(realm, lambda value: None, DATA_PLANE), value) for value in values)
-        for realm in jobs.values()
+        sum(_is_refused(guarded(namespace, lambda value: None, DATA_PLANE), value) for value in values)
+        for namespace in jobs.values()
     ]
 
 
@@ -257,7 +259,7 @@ def main() -> None:
     jobs = {}
     for name in JOBS:
         (ROOT / name).mkdir()
-        jobs[name] = Realm(name, [str(ROOT / name), str(ENVIRONMENTS / name)])
+        jobs[name] = Namespace(name, [str(ROOT / name), str(ENVIRONMENTS / name)])
     pure(jobs)
     native(jobs)
     tell(FOUND)

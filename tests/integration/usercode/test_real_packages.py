@@ -72,7 +72,7 @@ SCENARIOS: dict[str, dict[str, tuple[str, ...]]] = {
     "2": {
         REAL: (
             *("requests and urllib3", "requests of the framework", "six.moves"),
-            "hooks of six stay in their realms",
+            "hooks of six stay in their namespaces",
         ),
     },
     "3": {REAL: ("pydantic",)},

@@ -67,7 +67,7 @@ import sys
 from pathlib import Path
 
 import headgate as hg
-from headgate.usercode.leftovers import resident_bytes
+from headgate.usercode.leaked_modules import resident_bytes
 from headgate.deploy.spark.user_code.opening import this_process
 
 
@@ -77,7 +77,7 @@ class Look(hg.KeyedProcessFunction):
     def process(self, number, context):
         loaded = [importlib.import_module(f"many.part_{part}").NUMBER for part in range(MANY)]
         self.seen.value += len(loaded)
-        left = this_process().leftovers.modules
+        left = this_process().leaked.modules
         yield {"loaded": self.seen.value, "pid": os.getpid(), "rss": resident_bytes(), "left": left}
 
 
@@ -182,7 +182,7 @@ def test_scenario_18_submissions_of_a_job_leave_nothing(
 
 
 @pytest.mark.parametrize("turns", [pytest.param(2, marks=pytest.mark.proof), 1])
-def test_jobs_where_the_interpreter_allows_no_realms(
+def test_jobs_where_the_interpreter_allows_no_namespaces(
     wheels: dict[str, Path], tmp_path: Path, turns: int
 ) -> None:
     """They get a driver and workers of their own: their own NumPy there, barriers, state, and a restore."""
@@ -193,7 +193,7 @@ def test_jobs_where_the_interpreter_allows_no_realms(
     brought = [argument for name in OWN for argument in ("--with", str(wheels[name]))]
     command = [sys.executable, "-m", "headgate", "run", str(program), *brought, str(tmp_path)]
     for turn in range(1, turns + 1):
-        variables = {**os.environ, "HEADGATE_REALMS": "off"}
+        variables = {**os.environ, "HEADGATE_NAMESPACES": "off"}
         ended = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
         assert ended.returncode == 0, ended.stderr
         assert "job.py' has this process and Python workers of its own" in ended.stderr

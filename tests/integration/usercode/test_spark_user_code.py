@@ -48,7 +48,7 @@ def test_scenario_25_jobs_take_turns_in_the_same_workers(
 def test_scenario_25_other_code_of_the_same_job_is_refused(
     context: Any, jobs: UserCodeJobs, tmp_path: Path
 ) -> None:
-    """On the driver while the job runs, and by a worker that has its realm; behind its end it is welcome."""
+    """On the driver while the job runs, and by a worker that has its namespace; later it is welcome."""
     first = jobs.begin("c", [program(tmp_path / "one", "def go(): return 1")])
     assert told(context, jobs, first, going)[0][1] == 1
     changed = program(tmp_path / "two", "def go(): return 2")

@@ -39,6 +39,6 @@ def told(
 
 
 def going(code: OpenedCode, rows: Iterable[Any]) -> Iterator[Any]:
-    """The worker's process, what `program.go` gives, and the jobs whose realms are open."""
+    """The worker's process, what `program.go` gives, and the jobs whose namespaces are open."""
     module = code.import_module("program")
     yield os.getpid(), code.call(module.go), this_process().jobs

@@ -297,7 +297,7 @@ def test_imports_leave_no_frames_but_the_users(run: Headgate, tmp_path: Path) ->
     assert ended.code == 3
     assert ended.err.count("  File ") == 2
     assert "importlib" not in ended.err
-    assert "realm" not in ended.err
+    assert "usercode" not in ended.err
 
 
 def test_a_wrong_call_of_the_api_is_the_programs_error(run: Headgate) -> None:

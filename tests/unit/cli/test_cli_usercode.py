@@ -50,7 +50,8 @@ def test_an_explanation_for_machines(program: str, tmp_path: Path) -> None:
     )
     found = json.loads(out)
     assert code == 0
-    assert set(found) == {"modules", "native_packages", "own_processes", "warnings"}
+    assert set(found) == {"isolated", "modules", "native_packages", "own_processes", "warnings"}
+    assert "brings packages" in found["isolated"]
     assert [(one["module"], one["copy"]) for one in found["modules"]] == [
         ("rich", "framework"),
         ("extra", "user"),
@@ -81,7 +82,12 @@ def test_rows_of_native_packages() -> None:
     """Where their compiled parts run has a column; processes of the job's own are told below."""
     native = [{"package": "numpy", "version": "2.1", "runs": "a process of its own", "reason": "it clashes"}]
     row = {"module": "numpy", "copy": "user", "file": None, "reason": "child-first: the user's copy"}
-    found = {"modules": [{**row, "native": native}], "own_processes": True, "warnings": ["so"]}
+    found = {
+        "modules": [{**row, "native": native}],
+        "isolated": None,
+        "own_processes": True,
+        "warnings": ["so"],
+    }
     lines = usercode.render(found).splitlines()
     assert lines[0].split() == ["module", "copy", "file", "why", "compiled", "parts", "run"]
     assert lines[2].endswith("numpy 2.1: a process of its own (it clashes)")

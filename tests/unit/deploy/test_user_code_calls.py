@@ -13,7 +13,7 @@ from headgate.deploy.spark.user_code.orders import Limits, ShippedCode
 from headgate.usercode.bundle.artifacts import UserBundle
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.loaders import Lease
-from headgate.usercode.realm.loader import Realm, RealmSettings
+from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
 
 PROGRAM = """
 def imports():
@@ -32,20 +32,24 @@ def fails():
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Any]:
-    """The module, in a realm."""
+    """The module, in a namespace."""
     (tmp_path / "hungry.py").write_text("raise MemoryError('no room for this module')")
     (tmp_path / "program.py").write_text(PROGRAM)
-    realm = Realm("a job", [str(tmp_path)])
-    yield realm, realm.import_module("program")
-    realm.close()
+    namespace = Namespace("a job", [str(tmp_path)])
+    yield namespace, namespace.import_module("program")
+    namespace.close()
 
 
-@pytest.mark.parametrize("tier", ["realm", "process"])
+@pytest.mark.parametrize("tier", ["namespace", "process"])
 def test_an_import_that_runs_out_of_memory_within_a_call(program: Any, tier: str) -> None:
     """It is told from a computation that does, and from an import that fails for another reason."""
-    realm, module = program
-    shipped = ShippedCode("a job", "k", UserBundle((), ""), (), RealmSettings(), limits=Limits(fatal=False))
-    code = OpenedCode(shipped, Lease(realm, lambda: None)) if tier == "realm" else OpenedAlone(shipped)
+    namespace, module = program
+    shipped = ShippedCode(
+        "a job", "k", UserBundle((), ""), (), NamespaceSettings(), limits=Limits(fatal=False)
+    )
+    code = (
+        OpenedCode(shipped, Lease(namespace, lambda: None)) if tier == "namespace" else OpenedAlone(shipped)
+    )
     for function in (module.imports, module.maps):
         with pytest.raises(UserCodeLoadError, match="memory ran out while user code loader 'a job'"):
             code.call(function)

@@ -53,7 +53,7 @@ def located(*folders: Path) -> list[tuple[Artifact, Path]]:
 
 @pytest.mark.usefixtures("framework")
 def test_pure_packages_need_no_plan(tmp_path: Path) -> None:
-    """Realms keep them apart."""
+    """Isolated namespaces keep them apart."""
     found = planned(located(package(tmp_path / "job", "attr", "24", compiled=False)), UserCodeOptions())
     assert found == planning.UserCodePlan()
 

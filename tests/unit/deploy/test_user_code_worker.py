@@ -19,8 +19,8 @@ from headgate.deploy.spark.user_code.own_process import behind_standard_library,
 from headgate.usercode.bundle.artifacts import Artifact
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.errors import NativeModuleConflictError, UserCodeLoadError
+from headgate.usercode.namespaces.loader import NamespaceSettings
 from headgate.usercode.native.distributions import installed_in
-from headgate.usercode.realm.loader import RealmSettings
 
 KEY = "ab" * 16
 DIGEST = "cd" * 32
@@ -54,8 +54,8 @@ def test_a_jobs_packages_come_before_the_frameworks_and_behind_the_standard_libr
     job, cache = tmp_path / "job", ArtifactCache(tmp_path / "cache")
     for name in ("only_linked", "json", "not_linked"):
         package(job, name, "1")
-    assert enter(environment("only_linked"), arrived(job), cache, RealmSettings())
-    assert not enter(environment("only_linked"), arrived(job), cache, RealmSettings())
+    assert enter(environment("only_linked"), arrived(job), cache, NamespaceSettings())
+    assert not enter(environment("only_linked"), arrived(job), cache, NamespaceSettings())
     folder = tmp_path / "cache" / KEY
     assert sys.path.count(str(folder)) == 1
     assert sys.path.index(str(folder)) == behind_standard_library(sys.path)
@@ -68,8 +68,8 @@ def test_a_compiled_module_that_is_loaded_already_is_refused(tmp_path: Path) -> 
     """A pure one stays the framework's, for both."""
     job, cache = package(tmp_path / "job", "pytest", "1"), ArtifactCache(tmp_path / "cache")
     with pytest.raises(NativeModuleConflictError, match="has loaded the framework's pytest before"):
-        enter(environment("pytest"), arrived(job), cache, RealmSettings())
-    assert enter(environment("pytest", compiled=False), arrived(job), cache, RealmSettings())
+        enter(environment("pytest"), arrived(job), cache, NamespaceSettings())
+    assert enter(environment("pytest", compiled=False), arrived(job), cache, NamespaceSettings())
 
 
 @pytest.mark.usefixtures("worker")
@@ -78,7 +78,7 @@ def test_a_copy_that_comes_first_all_the_same_is_refused(tmp_path: Path) -> None
     job, cache = package(tmp_path / "job", "mine", "1"), ArtifactCache(tmp_path / "cache")
     sys.path.insert(0, str(package(tmp_path / "first", "mine", "0")))
     with pytest.raises(NativeModuleConflictError, match=r"the job's mine would not be used .* PYTHONPATH"):
-        enter(environment("mine"), arrived(job), cache, RealmSettings())
+        enter(environment("mine"), arrived(job), cache, NamespaceSettings())
 
 
 @pytest.mark.usefixtures("worker")
@@ -88,11 +88,11 @@ def test_a_worker_is_for_the_packages_that_its_variable_names(
     """And for no others, nor for none."""
     cache = ArtifactCache(tmp_path / "cache")
     with pytest.raises(InternalError, match="came to a worker for"):
-        enter(None, arrived(tmp_path), cache, RealmSettings())
+        enter(None, arrived(tmp_path), cache, NamespaceSettings())
     monkeypatch.delenv(VARIABLE)
-    assert not enter(None, arrived(tmp_path), cache, RealmSettings())
+    assert not enter(None, arrived(tmp_path), cache, NamespaceSettings())
     with pytest.raises(InternalError, match="came to a worker for None"):
-        enter(environment("mine"), arrived(tmp_path), cache, RealmSettings())
+        enter(environment("mine"), arrived(tmp_path), cache, NamespaceSettings())
 
 
 def test_a_worker_has_what_the_driver_has(tmp_path: Path) -> None:

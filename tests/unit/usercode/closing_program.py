@@ -1,4 +1,4 @@
-"""Checks of the end of realms, in an interpreter of their own: prints a JSON object, check -> what it found.
+"""Checks of the end of namespaces, in their own interpreter: prints a JSON object, check -> what it found.
 
 python closing_program.py SOURCES FOLDER
 """
@@ -16,12 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from realm_checks import FOUND, ROOT, check, tell
+from namespace_checks import FOUND, ROOT, check, tell
 
 from headgate.usercode.errors import ClosedUserCodeLoaderError, DifferentUserCodeError
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
-from headgate.usercode.realm.leaks import LeakReport
-from headgate.usercode.realm.loader import RealmSettings
+from headgate.usercode.namespaces.leaks import LeakReport
+from headgate.usercode.namespaces.loader import NamespaceSettings
 from headgate.usercode.release import register
 
 REGISTRY: list[Any] = []
@@ -49,9 +49,9 @@ class Job:
         (folder / "late.py").write_text("VERSION = 1\n")
         self.reports: list[LeakReport] = []
         self.loaders = UserCodeLoaders(report=self.reports.append, join_s=0.5)
-        artifacts = Artifacts("key", (str(folder),), RealmSettings(check_leaked=check_leaked))
+        artifacts = Artifacts("key", (str(folder),), NamespaceSettings(check_leaked=check_leaked))
         self.lease: Lease = self.loaders.lease(self.name, artifacts)
-        self.module: Any = self.lease.realm.import_module(self.name)
+        self.module: Any = self.lease.namespace.import_module(self.name)
 
     def end(self) -> LeakReport:
         """Release the only lease; the module is not held here any more."""
@@ -138,7 +138,7 @@ def _atexit() -> list[str]:
 def _hooks() -> list[str]:
     seen: list[str] = []
     job = Job("with hooks", "")
-    call = job.lease.realm.call
+    call = job.lease.namespace.call
     call(register, "h", lambda: seen.append("hook"))
     call(register, "h", lambda: seen.append("again"))
     call(register, "fails", lambda: 1 / 0)
@@ -150,7 +150,7 @@ def _leases() -> Any:
     loaders = UserCodeLoaders(report=lambda report: None)
     artifacts = Artifacts("key", (str(ROOT),))
     one, two = loaders.lease("job", artifacts), loaders.lease("job", artifacts)
-    holders, same = loaders.holders("job"), one.realm is two.realm
+    holders, same = loaders.holders("job"), one.namespace is two.namespace
     one.release()
     one.release()
     after = loaders.holders("job")
@@ -231,17 +231,17 @@ def _loads_on() -> Any:
 
 def _call_refused() -> bool:
     job = Job("called", CALLBACK)
-    realm = job.lease.realm
+    namespace = job.lease.namespace
     job.end()
     try:
-        realm.call(len, ())
+        namespace.call(len, ())
     except ClosedUserCodeLoaderError:
         return True
     return False
 
 
 def shapes_that_hold() -> None:
-    """What keeps a realm, and under which name it is reported."""
+    """What keeps a namespace, and under which name it is reported."""
     held("registry", CALLBACK, "REG", lambda job: REGISTRY.append(job.module.callback), REGISTRY.clear)
     held(
         "signal handler",

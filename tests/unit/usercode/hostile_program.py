@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from realm_checks import FOUND, ROOT, check, tell
+from namespace_checks import FOUND, ROOT, check, tell
 
 from headgate.usercode.bundle.artifacts import made_from, unpacked
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.bundle.pth import searched
-from headgate.usercode.realm.loader import Realm
+from headgate.usercode.namespaces.loader import Namespace
 
 LEAVES_A_TRACE = f"open({str(ROOT / 'trace')!r}, 'a').write(__name__ + '\\n')\n"
 SHADOWS = ("json", "logging", "os", "importlib", "encodings", "builtins", "site")
@@ -53,39 +53,41 @@ def bundle() -> Path:
     return folder
 
 
-def opened() -> Realm:
+def opened() -> Namespace:
     """The bundle as a worker gets it: packed, checked, unpacked."""
     made, files = made_from([bundle()], ROOT)
     (leased,) = unpacked(made, files, ArtifactCache(ROOT / "cache"))
-    return Realm("hostile", searched(leased.folder))
+    return Namespace("hostile", searched(leased.folder))
 
 
-def whose(realm: Realm, name: str) -> bool:
+def whose(namespace: Namespace, name: str) -> bool:
     """Whether a module of the standard library is the interpreter's."""
-    module: Any = realm.import_module(name)
+    module: Any = namespace.import_module(name)
     return name == "builtins" or module is sys.modules[name]
 
 
 def main() -> None:
     """Run all checks."""
-    realm = opened()
-    program = realm.import_module("program")
+    namespace = opened()
+    program = namespace.import_module("program")
     check("neither sitecustomize nor usercustomize is run", trace, [])
     check("lines of .pth files are not run", trace, [])
-    check("a .pth file adds what the bundle holds", lambda: _is_found(realm, "of_pth"), True)
-    check("a .pth file adds nothing else", lambda: _is_found(realm, "of_pth_outside"), False)
-    check("files that shadow the standard library", lambda: [n for n in SHADOWS if not whose(realm, n)], [])
+    check("a .pth file adds what the bundle holds", lambda: _is_found(namespace, "of_pth"), True)
+    check("a .pth file adds nothing else", lambda: _is_found(namespace, "of_pth_outside"), False)
+    check(
+        "files that shadow the standard library", lambda: [n for n in SHADOWS if not whose(namespace, n)], []
+    )
     ours = sys.modules["json"].__file__
-    check("nor in a process that the job spawns", lambda: realm.call(program.spawned), ours)
+    check("nor in a process that the job spawns", lambda: namespace.call(program.spawned), ours)
     check("the framework's own path is as it was", lambda: [e for e in sys.path if "cache" in e], [])
     check("nothing was run", trace, [])
     check("the trap works", _sprung, True)
     tell(FOUND)
 
 
-def _is_found(realm: Realm, name: str) -> bool:
+def _is_found(namespace: Namespace, name: str) -> bool:
     try:
-        realm.import_module(name)
+        namespace.import_module(name)
     except ImportError:
         return False
     return True

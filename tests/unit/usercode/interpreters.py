@@ -13,6 +13,7 @@ from typing import Any
 import cloudpickle
 import packaging
 import pytest
+import typing_extensions
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[2] / "src"
@@ -42,6 +43,7 @@ def run_program(
     for package in (cloudpickle, packaging):
         there = Path(str(package.__file__)).parent
         shutil.copytree(there, ours / there.name, dirs_exist_ok=True)
+    shutil.copy(str(typing_extensions.__file__), ours)
     path = os.pathsep.join((str(HERE), str(ours)))
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(

@@ -14,30 +14,30 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from realm_checks import FOUND, ROOT, check, tell
+from namespace_checks import FOUND, ROOT, check, tell
 from user_packages import write_packages, write_wheel
 
 from headgate.common.loader_options import ResolveOrder
 from headgate.usercode.errors import ForeignObjectError, UserCodeLoadError
 from headgate.usercode.loaders import Artifacts, UserCodeLoaders
+from headgate.usercode.namespaces.crossing import guarded
+from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
 from headgate.usercode.patterns import ParentFirst, parent_first
-from headgate.usercode.realm.crossing import guarded
-from headgate.usercode.realm.loader import Realm, RealmSettings
 
-PATTERN = RealmSettings(patterns=parent_first(additional=["jobpkg."]))
-PARENT_FIRST = RealmSettings(order=ResolveOrder.PARENT_FIRST)
+PATTERN = NamespaceSettings(patterns=parent_first(additional=["jobpkg."]))
+PARENT_FIRST = NamespaceSettings(order=ResolveOrder.PARENT_FIRST)
 
 
-def classes(brought: list[str], settings: RealmSettings) -> list[type]:
+def classes(brought: list[str], settings: NamespaceSettings) -> list[type]:
     """One class as the framework has it, and as two loaders of the same files give it, twice each."""
     found = [importlib.import_module("jobpkg.models").Impl]
     for name in ("one", "two"):
-        realm = Realm(name, brought, settings)
-        found += [realm.import_module("jobpkg.models").Impl for _ in range(2)]
+        namespace = Namespace(name, brought, settings)
+        found += [namespace.import_module("jobpkg.models").Impl for _ in range(2)]
     return found
 
 
-def kinds(brought: list[str], settings: RealmSettings) -> tuple[int, bool]:
+def kinds(brought: list[str], settings: NamespaceSettings) -> tuple[int, bool]:
     """How many classes there are, and whether a loader gives the same one again."""
     parent, one, one_again, two, two_again = classes(brought, settings)
     return len({parent, one, two}), one is one_again and two is two_again
@@ -46,7 +46,7 @@ def kinds(brought: list[str], settings: RealmSettings) -> tuple[int, bool]:
 def class_loaders(brought: list[str]) -> None:
     """The orders of class loading, by the class itself."""
     check("sJ1 parent-first: one class for all", lambda: kinds(brought, PARENT_FIRST), (1, True))
-    check("sJ1 child-first: a class for each", lambda: kinds(brought, RealmSettings()), (3, True))
+    check("sJ1 child-first: a class for each", lambda: kinds(brought, NamespaceSettings()), (3, True))
     check("sJ1 pattern: the parent's class", lambda: kinds(brought, PATTERN), (1, True))
 
 
@@ -56,8 +56,12 @@ def library_cache(brought: list[str]) -> None:
     one = loaders.lease("one", Artifacts("two files", tuple(brought)))
     two = loaders.lease("two", Artifacts("one file", tuple(brought)))
     again = loaders.lease("one", Artifacts("two files", tuple(brought)))
-    check("sJ3 two jobs have two loaders", lambda: one.realm is not two.realm)
-    check("sJ3 a job keeps its loader", lambda: (one.realm is again.realm, loaders.holders("one")), (True, 2))
+    check("sJ3 two jobs have two loaders", lambda: one.namespace is not two.namespace)
+    check(
+        "sJ3 a job keeps its loader",
+        lambda: (one.namespace is again.namespace, loaders.holders("one")),
+        (True, 2),
+    )
     for lease in (one, two, again):
         lease.release()
     check("sJ3 no lease, no job", lambda: loaders.jobs, ())
@@ -70,7 +74,8 @@ def data_and_metadata(brought: list[str]) -> None:
     check(
         "a parent-first distribution has the framework's version",
         lambda: [
-            Realm("m", brought, settings).call(version, "jobpkg") for settings in (RealmSettings(), PATTERN)
+            Namespace("m", brought, settings).call(version, "jobpkg")
+            for settings in (NamespaceSettings(), PATTERN)
         ],
         ["1.0+a", "1.0+framework"],
     )
@@ -79,10 +84,10 @@ def data_and_metadata(brought: list[str]) -> None:
 def _zip(version: str) -> tuple[str, str, str]:
     file = ROOT / f"zipped-{version}.zip"
     shutil.copy(write_wheel(ROOT, version), file)
-    realm = Realm("zip", [str(file)])
-    found = realm.import_module("zipped").V
-    data = realm.call(lambda: importlib.import_module("pkgutil").get_data("zipped", "data.txt"))
-    return found, data.decode(), realm.call(importlib.metadata.version, "zipped")
+    namespace = Namespace("zip", [str(file)])
+    found = namespace.import_module("zipped").V
+    data = namespace.call(lambda: importlib.import_module("pkgutil").get_data("zipped", "data.txt"))
+    return found, data.decode(), namespace.call(importlib.metadata.version, "zipped")
 
 
 def classes_of_an_api(brought: list[str]) -> None:
@@ -98,17 +103,17 @@ def classes_of_an_api(brought: list[str]) -> None:
     importlib.invalidate_caches()
     base = importlib.import_module("jobpkg.models").Base
 
-    def derived(settings: RealmSettings) -> bool:
-        return issubclass(Realm("api", brought, settings).import_module("functions").Mine, base)
+    def derived(settings: NamespaceSettings) -> bool:
+        return issubclass(Namespace("api", brought, settings).import_module("functions").Mine, base)
 
     check(
         "an API of both by a pattern is one",
-        lambda: (derived(PATTERN), derived(RealmSettings())),
+        lambda: (derived(PATTERN), derived(NamespaceSettings())),
         (True, False),
     )
     check(
         "the framework itself is one without asking",
-        lambda: Realm("api", brought, RealmSettings(parent_first([]))).import_module("raises").E,
+        lambda: Namespace("api", brought, NamespaceSettings(parent_first([]))).import_module("raises").E,
         UserCodeLoadError,
     )
 
@@ -127,17 +132,17 @@ def standard_library(brought: list[str]) -> None:
 
 
 def _color(brought: list[str]) -> Any:
-    return Realm("colors", brought).import_module("colors")
+    return Namespace("colors", brought).import_module("colors")
 
 
 def threads(folders: dict[str, str]) -> None:
-    """Pools of the framework's, and many realms at once."""
+    """Pools of the framework's, and many namespaces at once."""
     check("lazy import in a pool of the framework's", lambda: _in_pool(folders), ["a", "b"])
-    check("six threads open twenty-five realms each", lambda: _many(folders), [])
+    check("six threads open twenty-five namespaces each", lambda: _many(folders), [])
 
 
 def _in_pool(folders: dict[str, str]) -> list[str]:
-    lazy = [Realm(name, [folder]).import_module("jobpkg.dyn").lazy for name, folder in folders.items()]
+    lazy = [Namespace(name, [folder]).import_module("jobpkg.dyn").lazy for name, folder in folders.items()]
     with ThreadPoolExecutor(2) as pool:
         return [pool.submit(function).result() for function in lazy]
 
@@ -148,12 +153,12 @@ def _many(folders: dict[str, str]) -> list[str]:
     def open_and_close(number: int) -> None:
         for turn in range(25):
             name = "ab"[(number + turn) % 2]
-            realm = Realm(f"{number} {turn}", [folders[name]])
-            module = realm.import_module("jobpkg.dyn")
-            said = [module.lazy(), realm.call(module.by_name), realm.call(module.in_thread)]
+            namespace = Namespace(f"{number} {turn}", [folders[name]])
+            module = namespace.import_module("jobpkg.dyn")
+            said = [module.lazy(), namespace.call(module.by_name), namespace.call(module.in_thread)]
             if said != [name] * 3:
                 wrong.append(f"{name}: {said}")
-            realm.close()
+            namespace.close()
 
     running = [threading.Thread(target=open_and_close, args=(number,)) for number in range(6)]
     for thread in running:
@@ -166,7 +171,7 @@ def _many(folders: dict[str, str]) -> list[str]:
 def borders(folders: dict[str, str]) -> None:
     """Objects of a package of which each side has a copy; `jobpkg` stands for a data-plane package."""
     group = ParentFirst(("jobpkg.",))
-    one, two = (Realm(name, [folder]) for name, folder in folders.items())
+    one, two = (Namespace(name, [folder]) for name, folder in folders.items())
     ours, theirs = (importlib.import_module("jobpkg.models").Leaf, two.import_module("jobpkg.models").Leaf)
     own = one.import_module("jobpkg.models").Leaf
     same = guarded(one, lambda value: None, group)
@@ -186,18 +191,18 @@ def borders(folders: dict[str, str]) -> None:
         [True] * 4,
     )
     check(
-        "plain values and the realm's own objects enter",
+        "plain values and the namespace's own objects enter",
         lambda: refused(1, "x", [b""], own(1), (own(1),)),
         [],
     )
-    check("the realm's objects do not leave", lambda: _leaves(one, own, group), "refused")
-    shared = Realm("shared", [folders["a"]], PATTERN)
+    check("the namespace's objects do not leave", lambda: _leaves(one, own, group), "refused")
+    shared = Namespace("shared", [folders["a"]], PATTERN)
     check("objects of a shared copy cross", lambda: guarded(shared, lambda x: x, group)(ours(7)).n, 7)
 
 
-def _leaves(realm: Realm, kind: Any, group: ParentFirst) -> str:
+def _leaves(namespace: Namespace, kind: Any, group: ParentFirst) -> str:
     try:
-        guarded(realm, lambda: kind(1), group)()
+        guarded(namespace, lambda: kind(1), group)()
     except ForeignObjectError:
         return "refused"
     return "left"

@@ -56,7 +56,7 @@ def of(names: Sequence[str], *folders: Path, **texts: str) -> Explanation:
 
 
 def test_whose_copy_which_file_and_why(job: Path) -> None:
-    """By the table of realms; no module of the job's is executed."""
+    """By the table of namespaces; no module of the job's is executed."""
     found = {
         one.module: one for one in of(["helper", "rich", "rich.table", "json", "pytest", "no"], job).modules
     }

@@ -9,11 +9,11 @@ import pytest
 
 from headgate.common.loader_options import NativeModules
 from headgate.usercode.errors import NativeModuleConflictError, UserCodeLoadError
+from headgate.usercode.namespaces.native import Loaded
+from headgate.usercode.namespaces.native import NativeModules as LoadedModules
 from headgate.usercode.native.distributions import Installed, installed_in
 from headgate.usercode.native.elf import soname
 from headgate.usercode.native.policy import Place, plan
-from headgate.usercode.realm.native import Loaded
-from headgate.usercode.realm.native import NativeModules as LoadedModules
 
 
 def package(name: str, version: str, contents: str, native: bool = True) -> Installed:
@@ -134,7 +134,7 @@ def test_22_each_of_the_frameworks_files_of_a_name_counts(
         assert plan(brought, ours, NativeModules.AUTO).needs_process
 
 
-def test_one_file_is_loaded_by_one_realm(tmp_path: Path) -> None:
+def test_one_file_is_loaded_by_one_namespace(tmp_path: Path) -> None:
     """Under whatever name it is reached; the refusal names the three ways out."""
     file, loaded = tmp_path / "m.so", LoadedModules()
     file.touch()

@@ -15,9 +15,9 @@ import pytest
 from headgate.common.config import Config
 from headgate.common.loader_options import USER_CODE_PATH
 from headgate.usercode.bundle.artifacts import inside_of, key_of_folder, made_from, unpacked
-from headgate.usercode.bundle.brought import brought_by
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.bundle.environments import inside_of_names, version_of_this
+from headgate.usercode.bundle.program_artifacts import artifacts_of
 from headgate.usercode.bundle.unpacking import Bounds, names_of, unpack
 from headgate.usercode.errors import UserCodeLoadError
 
@@ -101,7 +101,7 @@ def test_a_program_finds_what_it_brings(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "job").mkdir()
     packed = make(tmp_path / name, below(THIS), LINKS)
-    brought = brought_by(
+    brought = artifacts_of(
         tmp_path / "job" / "job.py", Config().with_command_line([f"{USER_CODE_PATH.key}={packed}"])
     )
     assert (Path(brought.folders[1]) / "six.py").is_file()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-REALM, LOADING, CLOSING = "realm_program.py", "loading_program.py", "closing_program.py"
+NAMESPACE, LOADING, CLOSING = "namespace_program.py", "loading_program.py", "closing_program.py"
 
 SCENARIOS: dict[str, dict[str, tuple[str, ...]]] = {
     "sJ1": {
@@ -25,44 +25,44 @@ SCENARIOS: dict[str, dict[str, tuple[str, ...]]] = {
         CLOSING: ("leases are counted", "other artifacts are refused", "release hooks run once"),
     },
     "5": {
-        REALM: (
+        NAMESPACE: (
             *("lazy", "lazy outside", "lazy_from", "lazy_from outside", "in_thread", "in_thread outside"),
             *("by_name_in_pool", "executed", "executed outside"),
         ),
         LOADING: ("lazy import in a pool of the framework's",),
     },
     "6": {
-        REALM: (
+        NAMESPACE: (
             *("by_name", "by_name outside", "by_name_in_thread", "relative_by_name", "dunder"),
             *("pkgutil_resolve", "pkgutil_walk", "found_spec", "reloaded", "run_module", "event_loop"),
             *("mocked", "mocked elsewhere"),
         ),
     },
     "7": {
-        REALM: ("resources", "pkgutil_data", "metadata_version", "metadata_entry_points", "wheel"),
+        NAMESPACE: ("resources", "pkgutil_data", "metadata_version", "metadata_entry_points", "wheel"),
         LOADING: ("zip", "a parent-first distribution has the framework's version"),
     },
-    "8": {REALM: ("namespace", "namespace_of_framework", "missing_part")},
-    "9": {REALM: ("hints", "hints outside", "identity", "dispatched", "source", "cloned", "logger_name")},
+    "8": {NAMESPACE: ("namespace", "namespace_of_framework", "missing_part")},
+    "9": {NAMESPACE: ("hints", "hints outside", "identity", "dispatched", "source", "cloned", "logger_name")},
     "10": {
-        REALM: (
+        NAMESPACE: (
             *("pickled", "pickled_in_python", "C pickle from a framework frame", "function by value", "main"),
             "pickle written in one, read in the other",
         ),
     },
     "11": {
-        REALM: ("identity",),
+        NAMESPACE: ("identity",),
         LOADING: ("an API of both by a pattern is one", "the framework itself is one without asking"),
     },
-    "12": {REALM: ("parent first", "parent first, only the user has it")},
+    "12": {NAMESPACE: ("parent first", "parent first, only the user has it")},
     "13": {
-        REALM: (
+        NAMESPACE: (
             *("pattern with a dot", "pattern without one", "pattern of a longer name"),
             "mandatory patterns",
         ),
     },
     "14": {
-        REALM: ("standard library cannot be shadowed",),
+        NAMESPACE: ("standard library cannot be shadowed",),
         LOADING: ("a file named logging.py",),
         "hostile_program.py": (
             "files that shadow the standard library",
@@ -70,15 +70,15 @@ SCENARIOS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "15": {
-        REALM: (
+        NAMESPACE: (
             "framework's own lazy import",
             "framework's static import below user code",
             "framework module first imported by user code",
         ),
         LOADING: ("not imported before", "a standard module that user code imports first is executed once"),
     },
-    "16": {REALM: ("forked", "spawned")},
-    "17": {REALM: ("two threads",), LOADING: ("six threads open twenty-five realms each",)},
+    "16": {NAMESPACE: ("forked", "spawned")},
+    "17": {NAMESPACE: ("two threads",), LOADING: ("six threads open twenty-five namespaces each",)},
     "18": {CLOSING: ("a hundred cycles",)},
     "19": {
         CLOSING: (
@@ -96,8 +96,8 @@ SCENARIOS: dict[str, dict[str, tuple[str, ...]]] = {
     "23": {
         LOADING: (
             "foreign objects do not enter",
-            "plain values and the realm's own objects enter",
-            "the realm's objects do not leave",
+            "plain values and the namespace's own objects enter",
+            "the namespace's objects do not leave",
             "objects of a shared copy cross",
         ),
     },
@@ -109,7 +109,7 @@ def _cases() -> Iterator[Any]:
     for scenario, programs in SCENARIOS.items():
         for program, checks in programs.items():
             for check in checks:
-                # The end of realms takes its program a quarter of a minute.
+                # The end of namespaces takes its program a quarter of a minute.
                 marks = (pytest.mark.ci,) if program == CLOSING else ()
                 name = f"{scenario} {check.removeprefix(scenario).strip()}"
                 yield pytest.param(program, check, id=name, marks=marks)

@@ -1,4 +1,4 @@
-"""Packages of two jobs and of the framework under the same names, on disk, for the checks of realms."""
+"""Packages of two jobs and of the framework under the same names, on disk, for the checks of namespaces."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _ship(context: SparkContext, job: JobSpec) -> None:
     if job.user_code is None:
         ship(context)
         return
-    from headgate.usercode.realm.context import pinned_to_framework
+    from headgate.usercode.namespaces.context import pinned_to_framework
 
     with pinned_to_framework():
         ship(context)

@@ -12,5 +12,5 @@
     unpacking     archives that are not trusted: nothing outside its folder, nothing without bound
     cache         folders by their content's hash, published at once, leased, and removed when unused
     pth           the folders of one artifact that are searched
-    brought       all of it, on the machine where the program itself runs
+    program_artifacts  all of it, on the machine where the program itself runs
 """

@@ -1,4 +1,4 @@
-"""Packages with compiled parts: what a process can hold beside the framework's own, and what it cannot.
+"""Packages with compiled parts: what a process can hold next to the framework's own, and what it cannot.
 
 ::
 

@@ -69,7 +69,7 @@ class NativePlan:
 
 
 def plan(
-    brought: Mapping[str, Installed],
+    job_packages: Mapping[str, Installed],
     framework: Mapping[str, Installed],
     mode: NativeModules,
     data_plane: tuple[str, ...] = DATA_PLANE,
@@ -77,7 +77,7 @@ def plan(
     """Where the native packages of a job run.
 
     Args:
-        brought: the job's distributions, by name.
+        job_packages: the job's distributions, by name.
         framework: those of this process.
         mode: `classloader.native-modules`.
         data_plane: `classloader.data-plane-packages`.
@@ -88,11 +88,11 @@ def plan(
     """
     group = ParentFirst(data_plane)
     taken = _libraries(framework)
-    native = sorted((one for one in brought.values() if one.is_native), key=lambda one: one.name)
+    native = sorted((one for one in job_packages.values() if one.is_native), key=lambda one: one.name)
     placements = [_place(one, framework, mode, group, taken) for one in native]
-    _check_group(placements, brought, framework, group)
+    _check_group(placements, job_packages, framework, group)
     identical = {
-        module for one in placements if one.place is Place.PARENT for module in brought[one.name].modules
+        module for one in placements if one.place is Place.PARENT for module in job_packages[one.name].modules
     }
     warnings = tuple(
         f"{one.name} {one.version} of the job is not used: the framework's {framework[one.name].version} is"
@@ -102,7 +102,7 @@ def plan(
     return NativePlan(tuple(placements), frozenset(identical), warnings)
 
 
-def with_requirements(names: Iterable[str], brought: Mapping[str, Installed]) -> frozenset[str]:
+def with_requirements(names: Iterable[str], job_packages: Mapping[str, Installed]) -> frozenset[str]:
     """Distributions and all that they need, as far as the job brings it.
 
     Example:
@@ -117,9 +117,9 @@ def with_requirements(names: Iterable[str], brought: Mapping[str, Installed]) ->
     todo = list(names)
     while todo:
         name = todo.pop()
-        if name in brought and name not in found:
+        if name in job_packages and name not in found:
             found.add(name)
-            todo.extend(brought[name].requires)
+            todo.extend(job_packages[name].requires)
     return frozenset(found)
 
 
@@ -181,19 +181,20 @@ def _conflict(
 
 def _check_group(
     placements: list[Placement],
-    brought: Mapping[str, Installed],
+    job_packages: Mapping[str, Installed],
     framework: Mapping[str, Installed],
     group: ParentFirst,
 ) -> None:
     own = [
         one
         for one in placements
-        if one.place is Place.PROCESS and any(group.match(module) for module in brought[one.name].modules)
+        if one.place is Place.PROCESS
+        and any(group.match(module) for module in job_packages[one.name].modules)
     ]
     missing = [
         one
         for one in framework.values()
-        if one.name not in brought and any(group.match(module) for module in one.modules)
+        if one.name not in job_packages and any(group.match(module) for module in one.modules)
     ]
     if own and missing:
         raise UserCodeLoadError(

@@ -1,4 +1,4 @@
-"""What Spark has brought to this worker: checked by hash, unpacked once for all workers of an executor."""
+"""Checks the artifacts that Spark has sent to this worker by hash; unpacks them once for each executor."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from headgate.common.config import Config
-from headgate.common.ports import BroughtCode
+from headgate.common.ports import IsolatedCode
 from headgate.deploy.spark.user_code.environments import in_workers_of
 from headgate.deploy.spark.user_code.jobs import jobs_of
 from headgate.deploy.spark.user_code.orders import ShippedCode, options_of
 from headgate.deploy.spark.user_code.tasks import Body, task_function
-from headgate.usercode.realm.process import is_installed
+from headgate.usercode.namespaces.process import is_installed
 from headgate.usercode.settings import UserCodeSettings
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _log = logging.getLogger("headgate.usercode")
 
 
 def begun(
-    context: SparkContext, config: Config, code: BroughtCode, job: str, scope: ExitStack
+    context: SparkContext, config: Config, code: IsolatedCode, job: str, scope: ExitStack
 ) -> ShippedCode:
     """Ship a job's own code; with the end of `scope` the job counts as over, and workers release it.
 

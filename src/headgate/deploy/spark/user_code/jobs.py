@@ -1,4 +1,4 @@
-"""The jobs of one application that bring user code: begun, live, over; on the driver."""
+"""The jobs of one application that bring user code: begun, live, ended; on the driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headgate.deploy.spark.user_code.shipping import folder_of, ship_files
 from headgate.usercode.bundle.artifacts import UserBundle, made_from, unpacked
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.errors import DifferentUserCodeError
-from headgate.usercode.realm.loader import RealmSettings
+from headgate.usercode.namespaces.loader import NamespaceSettings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -73,12 +73,12 @@ class UserCodeJobs:
             return dataclasses.replace(code, files=names)
 
     def live(self) -> LiveJobs:
-        """What the next task is told."""
+        """Give what is sent along with the next task."""
         with self._lock:
             return live_jobs(self._epoch, ((job, epoch) for job, (epoch, _) in self._begun.items()))
 
     def end(self, job: str) -> None:
-        """A job is over; workers close its realm with their next task of another one."""
+        """End a job; workers close its namespace with their next task of another one."""
         with self._lock:
             if self._begun.pop(job, None) is not None:
                 self._epoch += 1
@@ -113,7 +113,9 @@ class UserCodeJobs:
     def _admit(self, job: str, environment: ProcessEnvironment, most: int) -> None:
         if environment.key not in self._environments and len(self._environments) >= most:
             names = ", ".join(f"{one.name} {one.version}" for one in environment.linked)
-            packages = "all its code, as this interpreter allows no realms" if environment.whole else names
+            packages = (
+                "all its code, as this interpreter allows no namespaces" if environment.whole else names
+            )
             raise UsageError(
                 f"job {job!r} needs Python workers of its own for {packages}, and this application has "
                 f"workers for {len(self._environments)} sets of packages already, as many as "
@@ -139,7 +141,7 @@ class UserCodeJobs:
 
 
 def _ordered(job: str, bundle: UserBundle, plan: UserCodePlan, options: UserCodeOptions) -> ShippedCode:
-    settings = dataclasses.replace(options.realm, identical=options.realm.identical | plan.identical)
+    settings = dataclasses.replace(options.namespace, identical=options.namespace.identical | plan.identical)
     return ShippedCode(
         job=job,
         key=key_of(bundle, settings, plan.layered),
@@ -157,7 +159,7 @@ def _ordered(job: str, bundle: UserBundle, plan: UserCodePlan, options: UserCode
 
 
 def key_of(
-    bundle: UserBundle, settings: RealmSettings, layered: frozenset[str], of_layer: bool = False
+    bundle: UserBundle, settings: NamespaceSettings, layered: frozenset[str], of_layer: bool = False
 ) -> str:
     """The hash of all that makes a job's loader, or only of what makes its layer.
 
@@ -166,7 +168,7 @@ def key_of(
         >>> one, other = Artifact("a.whl", "aa" * 32), Artifact("b.zip", "bb" * 32)
         >>> layered = frozenset([one.digest])
         >>> def key(*artifacts, of_layer):
-        ...     return key_of(UserBundle(artifacts, "cp311"), RealmSettings(), layered, of_layer)
+        ...     return key_of(UserBundle(artifacts, "cp311"), NamespaceSettings(), layered, of_layer)
         >>> key(one, other, of_layer=True) == key(one, of_layer=True)
         True
         >>> key(one, other, of_layer=False) == key(one, of_layer=False)

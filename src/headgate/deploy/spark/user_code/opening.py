@@ -1,7 +1,7 @@
 """User code opened in a worker of Spark, which lives from task to task and from job to job.
 
-Each task leases its job's realm. Between tasks the process itself holds it, so that the next task of the job
-finds its modules loaded; it lets go when a task says that the job is over, because nobody else tells it.
+Each task leases its job's namespace. Between tasks the process itself holds it, so that the next task of the
+job finds its modules loaded; it releases them when a task says that the job has ended; nothing else does.
 Spark gives a worker one task at a time, so nothing here is locked.
 """
 
@@ -23,11 +23,11 @@ from headgate.deploy.spark.user_code.orders import LiveJobs, ShippedCode
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
 from headgate.usercode.exhaustion import end_process, is_failed_import, on_load_failure
-from headgate.usercode.leftovers import Leftovers
+from headgate.usercode.leaked_modules import LeakedModules
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
-from headgate.usercode.realm.code import RealmCode
-from headgate.usercode.realm.loader import Realm
-from headgate.usercode.realm.process import install
+from headgate.usercode.namespaces.code import NamespaceCode
+from headgate.usercode.namespaces.loader import Namespace
+from headgate.usercode.namespaces.process import install
 
 T = TypeVar("T")
 
@@ -66,20 +66,20 @@ class OpenedAlone(SameInterpreter):
             return super().load(payload)
 
 
-class OpenedCode(RealmCode):
+class OpenedCode(NamespaceCode):
     """A job's user code within a task.
 
     Args:
         code: what was opened.
-        lease: of its realm.
+        lease: of its namespace.
 
     Attributes:
         job: its id.
-        realm: where its modules are.
+        namespace: where its modules are.
     """
 
     def __init__(self, code: ShippedCode, lease: Lease) -> None:
-        super().__init__(lease.realm, code.data_plane)
+        super().__init__(lease.namespace, code.data_plane)
         self.job = code.job
         self._fatal = code.limits.fatal
 
@@ -90,11 +90,11 @@ class OpenedCode(RealmCode):
             ImportError: as an import does.
             UserCodeLoadError: memory ran out, and that does not end the process.
         """
-        with loading(self.realm.name, self._fatal):
-            return self.realm.import_module(name)
+        with loading(self.namespace.name, self._fatal):
+            return self.namespace.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """A function called in the realm; see :func:`loading` for what it imports meanwhile.
+        """A function called in the namespace; see :func:`loading` for what it imports meanwhile.
 
         Raises:
             Exception: what the function raises.
@@ -102,16 +102,16 @@ class OpenedCode(RealmCode):
         try:
             return super().call(function, *args)
         except Exception as error:
-            _out_of_memory(error, self.realm.name, self._fatal)
+            _out_of_memory(error, self.namespace.name, self._fatal)
             raise
 
     def load(self, payload: bytes) -> Any:
-        """What the job's driver has pickled, restored in the realm; see `realm.pickling`.
+        """What the job's driver has pickled, restored in the namespace; see `namespaces.pickling`.
 
         Raises:
-            UserCodeLoadError: the realm lacks what it refers to, or memory ran out.
+            UserCodeLoadError: the namespace lacks what it refers to, or memory ran out.
         """
-        with loading(self.realm.name, self._fatal):
+        with loading(self.namespace.name, self._fatal):
             return super().load(payload)
 
 
@@ -159,32 +159,32 @@ class WorkerProcess:
         cache: where artifacts are unpacked.
 
     Attributes:
-        leftovers: what closed realms have left.
+        leaked: modules of closed namespaces that are still in memory.
     """
 
     def __init__(self, cache: ArtifactCache) -> None:
         self._cache = cache
-        self.leftovers = Leftovers()
+        self.leaked = LeakedModules()
         self._layers = Layers()
-        self._loaders = UserCodeLoaders(self._open, self.leftovers.ended)
+        self._loaders = UserCodeLoaders(self._open, self.leaked.ended)
         self._kept: dict[str, _Kept] = {}
         self._epoch = 0
-        self._layer: Realm | None = None
+        self._layer: Namespace | None = None
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """Those whose realm is open."""
+        """Those whose namespace is open."""
         return self._loaders.jobs
 
     def lease(self, code: ShippedCode, live: LiveJobs) -> Lease:
-        """A job's realm for one task; realms of jobs that are over are closed first.
+        """A job's namespace for one task; namespaces of jobs that have ended are closed first.
 
         Raises:
-            DifferentUserCodeError: the job has a realm of other artifacts here.
+            DifferentUserCodeError: the job has a namespace of other artifacts here.
             UserCodeLoadError: its code did not come as the driver has sent it.
             NativeModuleConflictError: its compiled packages have no place here.
         """
-        self.leftovers.release_s = code.limits.release_ms / 1000
+        self.leaked.release_s = code.limits.release_ms / 1000
         self._close_over(live)
         self._end_if_full(code)
         kept = self._kept.get(code.job)
@@ -219,7 +219,7 @@ class WorkerProcess:
                 kept.arrived.release()
 
     def _end_if_full(self, code: ShippedCode) -> None:
-        why = self.leftovers.exceeded(code.limits.leaks)
+        why = self.leaked.exceeded(code.limits.leaks)
         if why is None:
             return
         if code.limits.fatal:
@@ -242,24 +242,24 @@ class WorkerProcess:
             raise
         return _Kept(began, lease, None if stays else came)
 
-    def _open(self, job: str, artifacts: Artifacts) -> Realm:
+    def _open(self, job: str, artifacts: Artifacts) -> Namespace:
         try:
             install()
         except NoIsolationError as error:
             raise UserCodeLoadError(
                 f"{error}, and the driver's allows it; give executors the driver's Python, or set "
-                "HEADGATE_REALMS=off where the driver runs, too"
+                "HEADGATE_NAMESPACES=off where the driver runs, too"
             ) from None
-        realm = Realm(job, artifacts.paths, artifacts.settings, self._layer)
-        self.leftovers.opening(realm)
-        return realm
+        namespace = Namespace(job, artifacts.paths, artifacts.settings, self._layer)
+        self.leaked.opening(namespace)
+        return namespace
 
 
 _process: WorkerProcess | None = None
 
 
 def this_process() -> WorkerProcess:
-    """The one of this process, made behind the fork of Spark's daemon."""
+    """Give the one of this process, made after the fork of Spark's daemon."""
     global _process
     if _process is None:
         _process = WorkerProcess(cache_of_executor())
@@ -275,7 +275,7 @@ def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode | OpenedAlo
         live: the jobs that run, as the driver said with this task.
 
     Raises:
-        DifferentUserCodeError: the job has a realm of other artifacts here.
+        DifferentUserCodeError: the job has a namespace of other artifacts here.
         UserCodeLoadError: its code did not come as the driver has sent it.
         NativeModuleConflictError: its compiled packages have no place here.
     """

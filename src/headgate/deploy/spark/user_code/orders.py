@@ -9,7 +9,7 @@ from typing import Final
 from headgate.common.loader_options import DATA_PLANE, DependencyLayer, NativeModules
 from headgate.usercode.bundle.artifacts import UserBundle
 from headgate.usercode.exhaustion import LoaderBounds
-from headgate.usercode.realm.loader import RealmSettings
+from headgate.usercode.namespaces.loader import NamespaceSettings
 from headgate.usercode.settings import UserCodeSettings
 
 LAYERS_MAX: Final = 2
@@ -22,7 +22,7 @@ class Limits:
 
     Attributes:
         fatal: `classloader.fail-on-metaspace-oom-error`: exhaustion ends the process, not only the task.
-        leaks: of realms whose jobs are over.
+        leaks: of namespaces whose jobs have ended.
         layers: `classloader.max-layers-per-process`.
         release_ms: `classloader.release-timeout`.
     """
@@ -38,28 +38,28 @@ class UserCodeOptions:
     """What a job and its cluster say about user code.
 
     Attributes:
-        realm: how names are resolved.
+        namespace: how names are resolved.
         native: `classloader.native-modules`.
         data_plane: `classloader.data-plane-packages`.
         limits: of each worker process.
         environments: `classloader.max-process-environments`.
         layer: `classloader.dependency-layer`.
-        realms: whether the interpreter allows them; without, every job has workers of its own.
+        namespaces: whether the interpreter allows them; without, every job has workers of its own.
     """
 
-    realm: RealmSettings = field(default_factory=RealmSettings)
+    namespace: NamespaceSettings = field(default_factory=NamespaceSettings)
     native: NativeModules = NativeModules.AUTO
     data_plane: tuple[str, ...] = DATA_PLANE
     limits: Limits = field(default_factory=Limits)
     environments: int = ENVIRONMENTS_MAX
     layer: DependencyLayer = DependencyLayer.NATIVE
-    realms: bool = True
+    namespaces: bool = True
 
 
-def options_of(settings: UserCodeSettings, realms: bool = True) -> UserCodeOptions:
-    """What a job's settings ask of Spark's workers; see `UserCodeOptions` for `realms`."""
+def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeOptions:
+    """What a job's settings ask of Spark's workers; see `UserCodeOptions` for `namespaces`."""
     return UserCodeOptions(
-        RealmSettings(settings.patterns, settings.resolve_order, check_leaked=settings.check_leaked),
+        NamespaceSettings(settings.patterns, settings.resolve_order, check_leaked=settings.check_leaked),
         settings.native_modules,
         settings.data_plane,
         Limits(
@@ -67,7 +67,7 @@ def options_of(settings: UserCodeSettings, realms: bool = True) -> UserCodeOptio
         ),
         settings.environments_max,
         settings.dependency_layer,
-        realms,
+        namespaces,
     )
 
 
@@ -103,7 +103,7 @@ class ProcessEnvironment:
     Attributes:
         key: hash of what is linked: jobs with equal packages share workers.
         linked: the packages; of a whole one those with compiled parts.
-        whole: all of the job's code is in the framework's process, and no realm is opened.
+        whole: all of the job's code is in the framework's process, and no namespace is opened.
     """
 
     key: str
@@ -148,7 +148,7 @@ class ShippedCode:
     key: str
     bundle: UserBundle
     files: tuple[str, ...]
-    settings: RealmSettings
+    settings: NamespaceSettings
     layered: frozenset[str] = frozenset()
     layer: str = ""
     framework: tuple[FrameworkPackage, ...] = ()
@@ -160,7 +160,7 @@ class ShippedCode:
 
 @dataclass(frozen=True, slots=True)
 class LiveJobs:
-    """Which jobs with user code an application runs; the only way for a worker to hear that one is over.
+    """Which jobs with user code an application runs; the only way for a worker to learn that one has ended.
 
     Attributes:
         epoch: grows with each job that begins or ends; a set that is older than one seen before says nothing.
@@ -176,7 +176,7 @@ class LiveJobs:
     begun: tuple[tuple[str, int], ...]
 
     def over(self, open_: dict[str, int], seen: int) -> tuple[str, ...]:
-        """Which of the jobs that a worker has open are over.
+        """Give those jobs that a worker has open and that have ended.
 
         Args:
             open_: each job and the epoch in which it began.

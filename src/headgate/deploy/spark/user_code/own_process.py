@@ -3,7 +3,7 @@
 They go between the standard library and the installed packages: a user's `json.py` must not win against
 Python's, and the framework's NumPy must not win against the job's. `PYTHONPATH` would put them first, and
 would run the user's `sitecustomize` in Spark's daemon. Only what clashes is linked into that folder, with
-what it needs; pure packages stay in their realms here, too.
+what it needs; pure packages stay in their namespaces here, too.
 
 Of pure packages that the linked ones need, those that Spark's worker has loaded by then stay the framework's
 (`typing_extensions`, for instance): a module is in a process once, and they serve both.
@@ -25,8 +25,8 @@ from headgate.deploy.spark.user_code.environments import VARIABLE
 from headgate.deploy.spark.user_code.orders import ProcessEnvironment
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
 from headgate.usercode.errors import NativeModuleConflictError
-from headgate.usercode.process_tier import ProcessOrder, behind_standard_library
-from headgate.usercode.realm.loader import RealmSettings
+from headgate.usercode.namespaces.loader import NamespaceSettings
+from headgate.usercode.process import ProcessOrder, behind_standard_library
 
 _log = logging.getLogger("headgate.usercode")
 _entered: dict[str, tuple[Leased | None, Arrived]] = {}
@@ -34,7 +34,10 @@ _entered: dict[str, tuple[Leased | None, Arrived]] = {}
 
 
 def enter(
-    environment: ProcessEnvironment | None, arrived: Arrived, cache: ArtifactCache, settings: RealmSettings
+    environment: ProcessEnvironment | None,
+    arrived: Arrived,
+    cache: ArtifactCache,
+    settings: NamespaceSettings,
 ) -> bool:
     """Put a job's packages in place, the first time in this process.
 
@@ -82,7 +85,7 @@ def _put_on_path(folder: Path, modules: Set[str]) -> None:
         raise
 
 
-def _put_all_in_place(arrived: Arrived, settings: RealmSettings) -> None:
+def _put_all_in_place(arrived: Arrived, settings: NamespaceSettings) -> None:
     both = ProcessOrder(arrived.paths(), settings).put_in_place()
     if both:
         _log.warning("of the job's modules these are the framework's, as it has loaded them: %s", both)

@@ -70,15 +70,18 @@ def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -
         UserCodeLoadError: the options refuse a package, or some packages that belong together are missing.
         UsageError: Headgate does not run with a version that the job brings for workers of its own.
     """
-    brought, home = _brought(located)
-    if not options.realms:
-        return _whole(brought, home, located, options)
-    if not any(one.is_native for one in brought.values()) and options.layer is not DependencyLayer.ALWAYS:
+    job_packages, home = _job_packages(located)
+    if not options.namespaces:
+        return _whole(job_packages, home, located, options)
+    if (
+        not any(one.is_native for one in job_packages.values())
+        and options.layer is not DependencyLayer.ALWAYS
+    ):
         return UserCodePlan()
-    found = plan(brought, framework_packages(), options.native, options.data_plane)
+    found = plan(job_packages, framework_packages(), options.native, options.data_plane)
     if crowded and options.native is NativeModules.AUTO:
         found = _without_layer(found)
-    environment = _environment(found, brought, home, options)
+    environment = _environment(found, job_packages, home, options)
     if environment is not None:
         check_supported({one.name: one.version for one in environment.linked}, _requirements())
     return UserCodePlan(
@@ -92,23 +95,26 @@ def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -
 
 
 def _whole(
-    brought: Mapping[str, Installed], home: Mapping[str, Artifact], located: Located, options: UserCodeOptions
+    job_packages: Mapping[str, Installed],
+    home: Mapping[str, Artifact],
+    located: Located,
+    options: UserCodeOptions,
 ) -> UserCodePlan:
-    """Everything in workers of the job's own: this interpreter allows no realms."""
+    """Everything in workers of the job's own: this interpreter allows no namespaces."""
     chosen = options.native
     mode = chosen if chosen in (NativeModules.PARENT, NativeModules.FAIL) else NativeModules.PROCESS
-    found = plan(brought, framework_packages(), mode, options.data_plane)
-    match = options.realm.patterns.match
+    found = plan(job_packages, framework_packages(), mode, options.data_plane)
+    match = options.namespace.patterns.match
     used = [
         one
-        for one in brought.values()
+        for one in job_packages.values()
         if not found.identical.issuperset(one.modules) and not any(match(module) for module in one.modules)
     ]
     own = {one.name for one in found.placements if one.place is Place.PROCESS}
     linked = tuple(_linked(one, home[one.name]) for one in used if one.name in own)
     check_supported({one.name: one.version for one in used}, _requirements())
-    patterns, artifacts = options.realm.patterns.patterns, (artifact.digest for artifact, _ in located)
-    parts = [*artifacts, options.realm.order.value, *patterns, "identical", *sorted(found.identical)]
+    patterns, artifacts = options.namespace.patterns.patterns, (artifact.digest for artifact, _ in located)
+    parts = [*artifacts, options.namespace.order.value, *patterns, "identical", *sorted(found.identical)]
     key = sha256("\n".join(parts).encode()).hexdigest()[:32]
     return UserCodePlan(
         found.identical,
@@ -134,15 +140,15 @@ def framework_packages() -> Mapping[str, Installed]:
     return installed_in(framework_path())
 
 
-def _brought(located: Located) -> tuple[dict[str, Installed], dict[str, Artifact]]:
+def _job_packages(located: Located) -> tuple[dict[str, Installed], dict[str, Artifact]]:
     """The distributions of a bundle by name, and the artifact that each lies in; of two the first counts."""
-    brought: dict[str, Installed] = {}
+    job_packages: dict[str, Installed] = {}
     home: dict[str, Artifact] = {}
     for artifact, folder in located:
         for name, one in installed_in([str(folder)]).items():
-            if name not in brought:
-                brought[name], home[name] = one, artifact
-    return brought, home
+            if name not in job_packages:
+                job_packages[name], home[name] = one, artifact
+    return job_packages, home
 
 
 def _layered(found: NativePlan, home: Mapping[str, Artifact], layer: DependencyLayer) -> frozenset[str]:
@@ -160,18 +166,18 @@ def _of_framework(found: NativePlan) -> Iterator[FrameworkPackage]:
 
 def _environment(
     found: NativePlan,
-    brought: Mapping[str, Installed],
+    job_packages: Mapping[str, Installed],
     home: Mapping[str, Artifact],
     options: UserCodeOptions,
 ) -> ProcessEnvironment | None:
     own = [one.name for one in found.placements if one.place is Place.PROCESS]
     if not own:
         return None
-    patterns = options.realm.patterns
+    patterns = options.namespace.patterns
     linked = tuple(
-        _linked(brought[name], home[name])
-        for name in sorted(with_requirements(own, brought))
-        if not any(patterns.match(module) for module in brought[name].modules)
+        _linked(job_packages[name], home[name])
+        for name in sorted(with_requirements(own, job_packages))
+        if not any(patterns.match(module) for module in job_packages[name].modules)
     )
     text = "\n".join(f"{one.name} {one.version} {one.contents}" for one in linked)
     return ProcessEnvironment(sha256(text.encode()).hexdigest()[:32], linked)

@@ -23,7 +23,7 @@ def task_function(code: ShippedCode, live: LiveJobs, body: Body) -> Callable[[It
     Args:
         code: as shipped.
         live: the jobs that run at this moment.
-        body: of the framework; what it refers to is imported behind that.
+        body: of the framework; what it refers to is imported after that.
     """
     import cloudpickle
 

@@ -1,4 +1,4 @@
-"""Who still holds a realm that has closed: its modules by their tokens, its threads, and the holder's name.
+"""Finds what still holds a closed namespace: its modules by their tokens, its threads, and the holders.
 
 Weak references to modules say too little: a function that is kept keeps its module's globals and not the
 module. So each module's globals hold a token, and what is looked for is a token that does not die. The
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.usercode.realm.loader import TOKEN, Realm
+from headgate.usercode.namespaces.loader import TOKEN, Namespace
 
 HOLDERS_MAX: Final = 8
 OBJECTS_MAX: Final = 800_000
@@ -27,11 +27,11 @@ STEPS_SHOWN: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class UserThread:
-    """A thread that runs, or was started by, a realm's code.
+    """A thread that runs, or was started by, a namespace's code.
 
     Attributes:
         name: the thread's.
-        place: file and line of the realm's code that it stands at; empty when it is elsewhere.
+        place: file and line of the namespace's code that it stands at; empty when it is elsewhere.
     """
 
     name: str
@@ -40,17 +40,17 @@ class UserThread:
 
 @dataclass(frozen=True, slots=True)
 class LeakReport:
-    """What is left of a realm some time after its end.
+    """What is left of a namespace some time after its end.
 
     Attributes:
-        realm: its name.
+        namespace: its name.
         modules: whose globals live on.
         classes: qualified names of those that live on.
         threads: of its code that still run.
         holders: who holds them, nearest last; empty when nothing in Python does.
     """
 
-    realm: str
+    namespace: str
     modules: tuple[str, ...]
     classes: tuple[str, ...]
     threads: tuple[UserThread, ...]
@@ -58,84 +58,84 @@ class LeakReport:
 
     @property
     def leaked(self) -> bool:
-        """Whether memory of the realm cannot be given back."""
+        """Whether memory of the namespace cannot be given back."""
         return bool(self.modules or self.threads)
 
     def __str__(self) -> str:
         if not self.leaked:
-            return f"the user code of job {self.realm!r} is gone"
+            return f"the user code of job {self.namespace!r} is released"
         threads = ", ".join(f"thread {thread.name!r} at {thread.place or '?'}" for thread in self.threads)
         held = "; ".join(self.holders) or "native code or the interpreter (no holder is visible to Python)"
         count = f"{len(self.modules)} modules of it live on ({', '.join(self.modules[:5])})"
-        return f"the user code of job {self.realm!r} was not released: {count}; held by {held}" + (
+        return f"the user code of job {self.namespace!r} was not released: {count}; held by {held}" + (
             f"; still running: {threads}" if threads else ""
         )
 
 
-def examine(realm: Realm) -> LeakReport:
-    """What is left of a closed realm, after the collector has been round twice."""
+def examine(namespace: Namespace) -> LeakReport:
+    """What is left of a closed namespace, after the collector has been round twice."""
     gc.collect()
     gc.collect()
     modules = tuple(
-        sorted(name for name, token in realm.tokens.items() if name != "builtins" and token() is not None)
+        sorted(name for name, token in namespace.tokens.items() if name != "builtins" and token() is not None)
     )
-    threads = tuple(_threads(realm))
+    threads = tuple(_threads(namespace))
     return LeakReport(
-        realm.name,
+        namespace.name,
         modules,
-        tuple(sorted({f"{kind.__module__}.{kind.__qualname__}" for kind in realm.classes})),
+        tuple(sorted({f"{kind.__module__}.{kind.__qualname__}" for kind in namespace.classes})),
         threads,
-        tuple(_holders(realm)) if modules else (),
+        tuple(_holders(namespace)) if modules else (),
     )
 
 
-def _threads(realm: Realm) -> Iterator[UserThread]:
+def _threads(namespace: Namespace) -> Iterator[UserThread]:
     import threading
 
     running = {thread.ident: thread for thread in threading.enumerate()}
     seen: set[int] = set()
     for ident, top in sys._current_frames().items():
-        place = _place(realm, top)
+        place = _place(namespace, top)
         thread = running.get(ident)
         if place and thread is not None and thread is not threading.current_thread():
             seen.add(ident)
             yield UserThread(thread.name, place)
-    for thread in list(realm.threads):
+    for thread in list(namespace.threads):
         if thread.is_alive() and thread.ident not in seen:
             yield UserThread(thread.name, "")
 
 
-def _place(realm: Realm, frame: types.FrameType | None) -> str:
+def _place(namespace: Namespace, frame: types.FrameType | None) -> str:
     while frame is not None:
-        if frame.f_builtins is realm.builtins:
+        if frame.f_builtins is namespace.builtins:
             return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
         frame = frame.f_back
     return ""
 
 
 class _Search:
-    """Breadth first from the framework's roots to the first things that are a realm's."""
+    """Breadth first from the framework's roots to the first things that are a namespace's."""
 
-    def __init__(self, realm: Realm) -> None:
-        self._builtins = realm.builtins
+    def __init__(self, namespace: Namespace) -> None:
+        self._builtins = namespace.builtins
         self._reached: dict[int, tuple[Any, str]] = {}
         self._queue: deque[Any] = deque()
         self._kept: list[Any] = []
         self._own = {id(self._reached), id(self._queue), id(self._kept), id(self), id(self.__dict__)}
-        self._own |= {id(realm), id(realm.__dict__)}
+        self._own |= {id(namespace), id(namespace.__dict__)}
 
     def root(self, thing: Any, name: str) -> None:
         """A place to begin at."""
         self._reach(thing, None, name)
 
     def holders(self) -> Iterator[str]:
-        """Ways from a root to something of the realm's."""
+        """Ways from a root to something of the namespace's."""
         found = 0
         for _ in range(OBJECTS_MAX):
             if not self._queue or found >= HOLDERS_MAX:
                 return
             thing = self._queue.popleft()
-            if self._is_realms(thing):
+            if self._is_namespaces(thing):
                 found += 1
                 yield self._way(thing)
                 continue
@@ -151,7 +151,7 @@ class _Search:
         self._kept.append(thing)
         self._queue.append(thing)
 
-    def _is_realms(self, thing: Any) -> bool:
+    def _is_namespaces(self, thing: Any) -> bool:
         if isinstance(thing, types.FunctionType):
             return getattr(thing, "__builtins__", None) is self._builtins
         if type(thing) is dict:
@@ -167,8 +167,8 @@ class _Search:
         return " <- ".join(steps)
 
 
-def _holders(realm: Realm) -> Iterator[str]:
-    search = _Search(realm)
+def _holders(namespace: Namespace) -> Iterator[str]:
+    search = _Search(namespace)
     table: Any = sys.modules
     for name, module in table.of_framework().items():
         if isinstance(module, types.ModuleType) and TOKEN not in module.__dict__:

@@ -1,8 +1,8 @@
-"""Which realm the running code belongs to.
+"""Which namespace the running code belongs to.
 
-A context variable says so where the framework has called into a realm. Where it says nothing, in a
-callback or a thread of somebody else's, the nearest function on the stack that was made in a realm does:
-its builtins carry the realm's mark. The framework pins its own loops to itself, which saves that walk.
+A context variable says so where the framework has called into a namespace. Where it says nothing, in a
+callback or a thread of another owner, the nearest function on the stack that was made in a namespace does:
+its builtins carry the namespace's mark. The framework pins its own loops to itself, which saves that walk.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
-from headgate.usercode.realm.interpreter import builtins_of_caller, builtins_on_stack
-from headgate.usercode.realm.kept import put_back
+from headgate.usercode.namespaces.interpreter import builtins_of_caller, builtins_on_stack
+from headgate.usercode.namespaces.kept import restore_containers
 
-MARK: Final = "__headgate_realm__"
-"""In the builtins of a realm: its handle."""
+MARK: Final = "__headgate_namespace__"
+"""In the builtins of a namespace: its handle."""
 
 
 class View(Protocol):
-    """What `sys.modules` and the like ask a realm for; a closed one refuses."""
+    """What `sys.modules` and the like ask a namespace for; a closed one refuses."""
 
     path: Any
     meta_path: Any
@@ -30,7 +30,7 @@ class View(Protocol):
         ...
 
     def store(self, name: str, module: Any) -> None:
-        """Enter a module, for this realm alone."""
+        """Enter a module, for this namespace alone."""
         ...
 
     def forget(self, name: str) -> None:
@@ -38,41 +38,41 @@ class View(Protocol):
         ...
 
     def clear(self) -> None:
-        """Take all out of the realm's own table."""
+        """Take all out of the namespace's own table."""
         ...
 
     def view(self) -> dict[str, Any]:
-        """All modules that this realm sees."""
+        """All modules that this namespace sees."""
         ...
 
 
 class Handle:
-    """The way from a context to its realm.
+    """The way from a context to its namespace.
 
-    Contexts outlive realms, in an event loop for instance: at its end a realm takes itself out of here.
+    Contexts outlive namespaces, for instance in an event loop: at its end each removes itself from here.
     """
 
-    __slots__ = ("realm",)
+    __slots__ = ("namespace",)
 
-    def __init__(self, realm: Any) -> None:
-        self.realm = realm
+    def __init__(self, namespace: Any) -> None:
+        self.namespace = namespace
 
 
 FRAMEWORK: Final = Handle(None)
 """Pins a context to the framework's own view."""
-_handle: ContextVar[Handle | None] = ContextVar("headgate.usercode.realm", default=None)
+_handle: ContextVar[Handle | None] = ContextVar("headgate.usercode.namespaces", default=None)
 handle_of_context: Final = _handle.get
 enter: Final = _handle.set
 leave: Final = _handle.reset
 _open: set[int] = set()
-"""Realms that were opened and not closed: without any, no stack is walked."""
+"""Isolated namespaces that were opened and not closed: without any, no stack is walked."""
 
 
 def current() -> Any:
-    """The realm (or what a closed one has left) whose code runs; None is the framework."""
+    """The namespace (or what a closed one has left) whose code runs; None is the framework."""
     handle = handle_of_context()
     if handle is not None:
-        return handle.realm
+        return handle.namespace
     return _by_stack() if _open else None
 
 
@@ -80,7 +80,7 @@ def _by_stack() -> Any:
     for found in builtins_on_stack(2):
         handle = found.get(MARK)
         if handle is not None:
-            return handle.realm
+            return handle.namespace
     return None
 
 
@@ -91,7 +91,7 @@ def handle_of_caller(depth: int) -> Handle | None:
 
 
 def opened(handle: Handle) -> None:
-    """A realm is there from now on."""
+    """A namespace is there from now on."""
     _open.add(id(handle))
 
 
@@ -101,14 +101,14 @@ def closed(handle: Handle) -> None:
 
 
 def any_open() -> bool:
-    """Whether there is a realm at all."""
+    """Whether there is a namespace at all."""
     return bool(_open)
 
 
 @contextmanager
 def pinned_to_framework() -> Iterator[None]:
     """Within it, modules are the framework's, whoever called."""
-    put_back()
+    restore_containers()
     token = enter(FRAMEWORK)
     try:
         yield

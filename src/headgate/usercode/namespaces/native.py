@@ -1,6 +1,6 @@
 """Each shared object once per process: CPython can neither unload an extension module nor load it twice.
 
-A second realm that loads the same file gets, without a word, the first one's C state: exceptions that
+A second namespace that loads the same file gets, without a word, the first one's C state: exceptions that
 nobody catches, recursion errors, crashes. So the file is refused, with the ways out.
 """
 
@@ -19,8 +19,8 @@ class Loaded:
     """Who has loaded a shared object.
 
     Attributes:
-        loader: a token of the realm; equal for the same one only.
-        name: the realm's, for people.
+        loader: a token of the namespace; equal for the same one only.
+        name: the namespace's, for people.
     """
 
     loader: int
@@ -28,7 +28,7 @@ class Loaded:
 
 
 class NativeModules:
-    """The shared objects that realms of this process have loaded, by the file itself and not by its name.
+    """The shared objects that namespaces of this process have loaded, by the file itself and not by its name.
 
     Example:
         >>> import tempfile
@@ -47,10 +47,10 @@ class NativeModules:
         self._lock = threading.Lock()
 
     def claim(self, loader: Loaded, name: str, file: str) -> None:
-        """Note that a realm is about to load a shared object.
+        """Note that a namespace is about to load a shared object.
 
         Raises:
-            NativeModuleConflictError: another realm has loaded it.
+            NativeModuleConflictError: another namespace has loaded it.
         """
         status = Path(file).stat()
         key = (status.st_dev, status.st_ino)

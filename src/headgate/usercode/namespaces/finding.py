@@ -1,4 +1,4 @@
-"""How an import in a realm finds its module, and in whose view the module is executed."""
+"""How an import in a namespace finds its module, and in whose view the module is executed."""
 
 from __future__ import annotations
 
@@ -9,54 +9,52 @@ import weakref
 from collections.abc import Callable, Iterable
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
 from importlib.metadata import Distribution, DistributionFinder
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from headgate.usercode.namespaces.context import FRAMEWORK, Handle, enter, leave
+from headgate.usercode.namespaces.contracts import Searched
+from headgate.usercode.namespaces.interpreter import find_spec
 from headgate.usercode.patterns import ParentFirst
-from headgate.usercode.realm.context import FRAMEWORK, Handle, enter, leave
-from headgate.usercode.realm.interpreter import find_spec
 from headgate.usercode.resolution import Origin
-
-if TYPE_CHECKING:
-    from headgate.usercode.realm.loader import Realm
 
 _ABSENT = object()
 
 
-class RealmFinder:
-    """The one entry of a realm's `sys.meta_path`, before those that the user adds."""
+class NamespaceFinder:
+    """The one entry of a namespace's `sys.meta_path`, before those that the user adds."""
 
-    def __init__(self, realm: Realm, patterns: ParentFirst) -> None:
-        self._realm, self._patterns = weakref.ref(realm), patterns
+    def __init__(self, namespace: Searched, patterns: ParentFirst) -> None:
+        self._namespace, self._patterns = weakref.ref(namespace), patterns
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """As every finder's."""
-        realm = self._realm()
-        if realm is None:
+        namespace = self._namespace()
+        if namespace is None:
             return None
-        origin = realm.decide(name).origin
+        origin = namespace.decide(name).origin
         if origin is Origin.PARENT:
             return _in_view_of(FRAMEWORK, name, _path_of_package(name, None))
-        if origin is Origin.LAYER and realm.layer is not None:
-            return _in_view_of(realm.layer.handle, name, _path_of_package(name, realm.layer.modules))
-        spec = realm.places.spec(name)
+        if origin is Origin.LAYER and namespace.layer is not None:
+            return _in_view_of(namespace.layer.handle, name, _path_of_package(name, namespace.layer.modules))
+        spec = namespace.places.spec(name)
         if spec is not None and isinstance(spec.loader, ExtensionFileLoader):
-            realm.claim_native(name, str(spec.origin))
-            spec.loader = ExtensionGuard(spec, realm)  # type: ignore[assignment]
+            namespace.claim_native(name, str(spec.origin))
+            spec.loader = ExtensionGuard(spec, namespace)  # type: ignore[assignment]
         return spec
 
     def find_distributions(
         self,
         context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008 - it is constant
     ) -> Iterable[Distribution]:
-        """Distributions on the realm's path; of the framework's modules the framework's own only."""
-        realm = self._realm()
-        if realm is None:
+        """Distributions on the namespace's path; of the framework's modules the framework's own only."""
+        namespace = self._namespace()
+        if namespace is None:
             return
-        brought = [entry for entry in context.path if entry in realm.brought]
+        brought = [entry for entry in context.path if entry in namespace.artifacts]
         for found in PathFinder.find_distributions(_within(context, brought)):
             if not self._is_frameworks(found):
                 yield found
-        others = [entry for entry in context.path if entry not in realm.brought]
+        others = [entry for entry in context.path if entry not in namespace.artifacts]
         yield from PathFinder.find_distributions(_within(context, others))
 
     def invalidate_caches(self) -> None:
@@ -146,9 +144,9 @@ class ExtensionGuard(_LoaderAround):
     Compilers such as mypyc and Cython enter modules there themselves, past every override.
     """
 
-    def __init__(self, spec: ModuleSpec, realm: Realm) -> None:
+    def __init__(self, spec: ModuleSpec, namespace: Searched) -> None:
         super().__init__(spec)
-        self._realm = weakref.ref(realm)
+        self._namespace = weakref.ref(namespace)
 
     def create_module(self, spec: ModuleSpec) -> Any:
         """As every loader's."""
@@ -165,17 +163,17 @@ class ExtensionGuard(_LoaderAround):
         try:
             return step(argument)
         finally:
-            realm = self._realm()
-            if realm is not None:
-                _take_back(table, before, realm)
+            namespace = self._namespace()
+            if namespace is not None:
+                _take_back(table, before, namespace)
 
 
-def _take_back(table: Any, before: dict[str, Any], realm: Realm) -> None:
+def _take_back(table: Any, before: dict[str, Any], namespace: Searched) -> None:
     for name, module in table.of_framework().items():
-        if before.get(name, _ABSENT) is module or realm.decide(name).origin is not Origin.CHILD:
+        if before.get(name, _ABSENT) is module or namespace.decide(name).origin is not Origin.CHILD:
             continue
-        if name not in realm.modules:
-            realm.store(name, module)
+        if name not in namespace.modules:
+            namespace.store(name, module)
         if name in before:
             dict.__setitem__(table, name, before[name])
         else:

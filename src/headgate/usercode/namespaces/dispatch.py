@@ -1,4 +1,4 @@
-"""`sys.modules`, `sys.path` and `sys.meta_path` as the running code's realm has them.
+"""`sys.modules`, `sys.path` and `sys.meta_path` as the running code's namespace has them.
 
 The containers stay what they are for the framework: their own storage is its view.
 """
@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from headgate.usercode.realm.context import current, handle_of_context
-from headgate.usercode.realm.kept import put_back
+from headgate.usercode.namespaces.context import current, handle_of_context
+from headgate.usercode.namespaces.kept import restore_containers
 
 _MISSING: Final = object()
 
@@ -18,17 +18,17 @@ _MISSING: Final = object()
 class ModuleTable(dict[str, Any]):
     """`sys.modules`.
 
-    What code of a realm enters under a name of the framework's is the realm's alone, and what it deletes
-    there stays: `sys.modules["sqlite3"] = pysqlite3` is nobody else's business.
+    What code of a namespace enters under a name of the framework's is the namespace's alone, and what it
+    deletes there stays: `sys.modules["sqlite3"] = pysqlite3` changes no other program.
     """
 
     __slots__ = ("__weakref__",)
 
     def _home(self, name: Any) -> dict[str, Any] | None:
-        put_back()
+        restore_containers()
         handle = handle_of_context()
-        realm = current() if handle is None else handle.realm
-        found: dict[str, Any] | None = None if realm is None else realm.home(name)
+        namespace = current() if handle is None else handle.namespace
+        found: dict[str, Any] | None = None if namespace is None else namespace.home(name)
         return found
 
     def __getitem__(self, name: str) -> Any:
@@ -40,23 +40,23 @@ class ModuleTable(dict[str, Any]):
         return dict.__contains__(self, name) if home is None else name in home
 
     def __setitem__(self, name: str, module: Any) -> None:
-        realm = current()
-        if realm is None:
+        namespace = current()
+        if namespace is None:
             dict.__setitem__(self, name, module)
-        elif realm.home(name) is not None:
-            realm.store(name, module)
+        elif namespace.home(name) is not None:
+            namespace.store(name, module)
         elif _by_import(sys._getframe(1).f_globals):
             dict.__setitem__(self, name, module)
         elif dict.get(self, name, _MISSING) is not module:
-            realm.store(name, module)
+            namespace.store(name, module)
 
     def __delitem__(self, name: str) -> None:
-        realm = current()
-        home = None if realm is None else realm.home(name)
+        namespace = current()
+        home = None if namespace is None else namespace.home(name)
         if home is not None:
             del home[name]
-            realm.forget(name)
-        elif realm is None or _by_import(sys._getframe(1).f_globals):
+            namespace.forget(name)
+        elif namespace is None or _by_import(sys._getframe(1).f_globals):
             dict.__delitem__(self, name)
         elif not dict.__contains__(self, name):
             raise KeyError(name)
@@ -68,12 +68,12 @@ class ModuleTable(dict[str, Any]):
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
         """As a dict's."""
-        realm = current()
-        home = None if realm is None else realm.home(name)
+        namespace = current()
+        home = None if namespace is None else namespace.home(name)
         if home is not None:
             module = home.pop(name, default)
-            realm.forget(name)
-        elif realm is None or _by_import(sys._getframe(1).f_globals):
+            namespace.forget(name)
+        elif namespace is None or _by_import(sys._getframe(1).f_globals):
             module = dict.pop(self, name, default)
         else:
             module = dict.get(self, name, default)
@@ -82,12 +82,12 @@ class ModuleTable(dict[str, Any]):
         return module
 
     def clear(self) -> None:
-        """As a dict's; a realm's code can clear what is the realm's."""
-        realm = current()
-        if realm is None:
+        """As a dict's; a namespace's code can clear what is the namespace's."""
+        namespace = current()
+        if namespace is None:
             dict.clear(self)
         else:
-            realm.clear()
+            namespace.clear()
 
     def setdefault(self, name: str, default: Any = None) -> Any:
         """As a dict's."""
@@ -104,8 +104,8 @@ class ModuleTable(dict[str, Any]):
 
     def copy(self) -> dict[str, Any]:
         """What the running code sees, as a plain dict."""
-        realm = current()
-        return dict(dict.items(self)) if realm is None else realm.view()
+        namespace = current()
+        return dict(dict.items(self)) if namespace is None else namespace.view()
 
     def keys(self) -> Any:
         """As a dict's, of a copy: imports go on meanwhile."""
@@ -144,7 +144,7 @@ class DispatchingList(list[Any]):
 
     Args:
         framework: what the framework has in it.
-        attribute: where a realm has its own.
+        attribute: where a namespace has its own.
     """
 
     def __init__(self, framework: Iterable[Any], attribute: str) -> None:
@@ -154,7 +154,7 @@ class DispatchingList(list[Any]):
     def replace(self, entries: Iterable[Any]) -> None:
         """What `sys.path = entries` means: they come first in the running code's path.
 
-        What was there stays behind them: whoever has kept this list to put it back has kept the list that is
+        What was there comes after them: whoever has kept this list to put it back has kept the list that is
         changed here.
         """
         wanted = list(entries)
@@ -183,10 +183,10 @@ def _dispatched(name: str) -> Callable[..., Any]:
     of_list = getattr(list, name)
 
     def method(self: DispatchingList, *args: Any, **kwargs: Any) -> Any:
-        realm = current()
-        if realm is None:
+        namespace = current()
+        if namespace is None:
             return of_list(self, *args, **kwargs)
-        return getattr(getattr(realm, self._attribute), name)(*args, **kwargs)
+        return getattr(getattr(namespace, self._attribute), name)(*args, **kwargs)
 
     method.__name__ = name
     return method

@@ -1,13 +1,13 @@
-"""What `import` statements call: those of a realm's code, and those of the framework's."""
+"""What `import` statements call: those of a namespace's code, and those of the framework's."""
 
 from __future__ import annotations
 
 import importlib
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headgate.usercode.realm.context import (
+from headgate.usercode.namespaces.context import (
     FRAMEWORK,
     Handle,
     any_open,
@@ -16,23 +16,21 @@ from headgate.usercode.realm.context import (
     handle_of_context,
     leave,
 )
-from headgate.usercode.realm.interpreter import import_by_name
-from headgate.usercode.realm.kept import put_back
-
-if TYPE_CHECKING:
-    from headgate.usercode.realm.loader import Realm
+from headgate.usercode.namespaces.contracts import Importing
+from headgate.usercode.namespaces.interpreter import import_by_name
+from headgate.usercode.namespaces.kept import restore_containers
 
 Import = Callable[..., Any]
 
 
-def import_of_realm(realm: Realm) -> Import:
-    """The `__import__` in a realm's builtins: it means the realm wherever it is called from.
+def import_of_namespace(namespace: Importing) -> Import:
+    """The `__import__` in a namespace's builtins: it means the namespace wherever it is called from.
 
     Modules that were imported once are found in two dicts; all else is importlib's own way, in the
-    realm's view.
+    namespace's view.
     """
-    modules, foreign, handle = realm.modules, realm.foreign, realm.handle
-    reference = weakref.ref(realm)
+    modules, foreign, handle = namespace.modules, namespace.foreign, namespace.handle
+    reference = weakref.ref(namespace)
 
     def imported(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
@@ -74,7 +72,7 @@ def _at_once(name: str, found: Any, fromlist: Any, modules: dict[str, Any], fore
 def import_of_framework(before: Import) -> Import:
     """The `__import__` of everybody else: a statement means the framework's modules.
 
-    It does so below a realm's call too. C code and explicit calls (no globals, or a list of
+    It does so below a namespace's call too. C code and explicit calls (no globals, or a list of
     names) follow the context: they act for whoever called them.
     """
 
@@ -86,7 +84,7 @@ def import_of_framework(before: Import) -> Import:
             return before(name, globals, locals, fromlist, level)
         if globals is None or type(fromlist) is list:
             return before(name, globals, locals, fromlist, level)
-        put_back()
+        restore_containers()
         token = enter(FRAMEWORK)
         try:
             return before(name, globals, locals, fromlist, level)
@@ -97,7 +95,7 @@ def import_of_framework(before: Import) -> Import:
 
 
 def import_module_of_caller() -> Import:
-    """`importlib.import_module` that means the calling function's realm where no context says otherwise."""
+    """`importlib.import_module` that means the calling function's namespace where no context says another."""
     before = importlib.import_module
 
     def import_module(name: str, package: str | None = None) -> Any:

@@ -1,8 +1,8 @@
-"""What the standard library keeps of a realm, released when it closes.
+"""What the standard library keeps of a namespace, released when it closes.
 
 Each registry here kept a real package alive: typing's overloads every typed one, finalizers sqlalchemy,
 the dispatch table of pickling, handlers of logging. Attributes of standard modules that user code has
-replaced by its own get back what they were when the realm was opened.
+replaced by its own get back what they were when the namespace was opened.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from headgate.usercode.realm.loader import TOKEN, Realm
+from headgate.usercode.namespaces.loader import TOKEN, Namespace
 from headgate.usercode.resolution import STANDARD_LIBRARY
 
 NOT_LOOKED_AT: Final = frozenset({"sys", "builtins"})
-"""Their attributes are the interpreter's own; hooks in `sys` are put back one by one."""
+"""Their attributes are the interpreter's own; hooks in `sys` are reverted one by one."""
 HOOKS: Final = ("excepthook", "displayhook", "unraisablehook")
 
 
 class StandardLibrary:
-    """The attributes of standard modules as they are when a realm opens."""
+    """The attributes of standard modules as they are when a namespace opens."""
 
     def __init__(self) -> None:
         table: Any = sys.modules
@@ -41,15 +41,15 @@ class StandardLibrary:
             and name not in NOT_LOOKED_AT
         }
 
-    def restore(self, realm: Realm) -> Counter[str]:
-        """Put back what a realm's code has replaced; counts it by module and attribute."""
+    def restore(self, namespace: Namespace) -> Counter[str]:
+        """Put back what a namespace's code has replaced; counts it by module and attribute."""
         restored: Counter[str] = Counter()
         for name, before in self._before.items():
             module = dict.get(sys.modules, name)
             if module is None:
                 continue
             for attribute, value in list(module.__dict__.items()):
-                if value is before.get(attribute) or not _is_patch(realm, name, value):
+                if value is before.get(attribute) or not _is_patch(namespace, name, value):
                     continue
                 restored[f"patched {name}.{attribute}"] += 1
                 if attribute in before:
@@ -59,8 +59,8 @@ class StandardLibrary:
         return restored
 
 
-def purge(realm: Realm, library: StandardLibrary) -> Counter[str]:
-    """Release what registries of this process hold of a realm that has closed; counts it by registry."""
+def purge(namespace: Namespace, library: StandardLibrary) -> Counter[str]:
+    """Release what registries of this process hold of a namespace that has closed; counts it by registry."""
     found: Counter[str] = Counter()
     for purged in (
         _overloads,
@@ -72,42 +72,42 @@ def purge(realm: Realm, library: StandardLibrary) -> Counter[str]:
         _files,
         _strays,
     ):
-        purged(realm, found)
-    found += library.restore(realm)
-    _typing_caches(realm)
+        purged(namespace, found)
+    found += library.restore(namespace)
+    _typing_caches(namespace)
     return found
 
 
-def made_in(realm: Realm, function: types.FunctionType) -> bool:
-    """Whether a function was made by a realm's code."""
-    return getattr(function, "__builtins__", None) is realm.builtins
+def made_in(namespace: Namespace, function: types.FunctionType) -> bool:
+    """Whether a function was made by a namespace's code."""
+    return getattr(function, "__builtins__", None) is namespace.builtins
 
 
-def owned(realm: Realm, thing: Any) -> bool:
-    """Whether a function, method or class, or an instance of one, was made by a realm's code."""
+def owned(namespace: Namespace, thing: Any) -> bool:
+    """Whether a function, method or class, or an instance of one, was made by a namespace's code."""
     function = getattr(thing, "__func__", thing)
     while hasattr(function, "func"):  # functools.partial
         function = function.func
     if not isinstance(function, types.FunctionType):
         function = getattr(function, "__wrapped__", function)
     if isinstance(function, types.FunctionType):
-        return made_in(realm, function)
+        return made_in(namespace, function)
     kind = function if isinstance(function, type) else type(function)
-    return any(base in realm.classes for base in kind.__mro__)
+    return any(base in namespace.classes for base in kind.__mro__)
 
 
-def _is_patch(realm: Realm, module: str, value: Any) -> bool:
+def _is_patch(namespace: Namespace, module: str, value: Any) -> bool:
     if isinstance(value, types.FunctionType):
-        return made_in(realm, value)
-    return isinstance(value, type) and value in realm.classes and value.__module__ != module
+        return made_in(namespace, value)
+    return isinstance(value, type) and value in namespace.classes and value.__module__ != module
 
 
-def _overloads(realm: Realm, found: Counter[str]) -> None:
+def _overloads(namespace: Namespace, found: Counter[str]) -> None:
     registry: Any = getattr(typing, "_overload_registry", {})
     for module in list(registry):
         for name, functions in list(registry[module].items()):
             for line, function in list(functions.items()):
-                if owned(realm, function):
+                if owned(namespace, function):
                     del functions[line]
                     found["typing.overload"] += 1
             if not functions:
@@ -116,83 +116,83 @@ def _overloads(realm: Realm, found: Counter[str]) -> None:
             del registry[module]
 
 
-def _typing_caches(realm: Realm) -> None:
+def _typing_caches(namespace: Namespace) -> None:
     cleanups: list[Callable[[], None]] = getattr(typing, "_cleanups", [])
     for clear in cleanups:
         clear()
     cleanups[:] = [
         clear
         for clear in cleanups
-        if not owned(realm, getattr(getattr(clear, "__self__", None), "__wrapped__", clear))
+        if not owned(namespace, getattr(getattr(clear, "__self__", None), "__wrapped__", clear))
     ]
 
 
-def _finalizers(realm: Realm, found: Counter[str]) -> None:
+def _finalizers(namespace: Namespace, found: Counter[str]) -> None:
     registry: dict[Any, Any] = getattr(weakref.finalize, "_registry", {})
     for finalizer, info in list(registry.items()):
-        if owned(realm, info.func):
+        if owned(namespace, info.func):
             finalizer.detach()
             found["weakref.finalize"] += 1
 
 
-def _pickling(realm: Realm, found: Counter[str]) -> None:
+def _pickling(namespace: Namespace, found: Counter[str]) -> None:
     for kind, reduce in list(copyreg.dispatch_table.items()):
-        if owned(realm, reduce) or owned(realm, kind):
+        if owned(namespace, reduce) or owned(namespace, kind):
             del copyreg.dispatch_table[kind]
             found["copyreg.dispatch_table"] += 1
 
 
-def _logging(realm: Realm, found: Counter[str]) -> None:
+def _logging(namespace: Namespace, found: Counter[str]) -> None:
     manager = logging.Logger.manager
     for name, logger in [("", logging.root), *manager.loggerDict.items()]:
         if not isinstance(logger, logging.Logger):
             continue
         for handler in list(logger.handlers):
-            if owned(realm, handler) or owned(realm, handler.formatter):
+            if owned(namespace, handler) or owned(namespace, handler.formatter):
                 logger.removeHandler(handler)
                 found["logging handler"] += 1
         for kept in list(logger.filters):
-            if owned(realm, kept):
+            if owned(namespace, kept):
                 logger.removeFilter(kept)
                 found["logging filter"] += 1
-        if name and owned(realm, type(logger)):
+        if name and owned(namespace, type(logger)):
             del manager.loggerDict[name]
             found["logger"] += 1
-    if manager.loggerClass is not None and owned(realm, manager.loggerClass):
+    if manager.loggerClass is not None and owned(namespace, manager.loggerClass):
         manager.loggerClass = None
-    if owned(realm, logging.getLoggerClass()):
+    if owned(namespace, logging.getLoggerClass()):
         logging.setLoggerClass(logging.Logger)
 
 
-def _exit_finalizers(realm: Realm, found: Counter[str]) -> None:
+def _exit_finalizers(namespace: Namespace, found: Counter[str]) -> None:
     registry: dict[Any, Any] = getattr(multiprocessing.util, "_finalizer_registry", {})
     for key, finalizer in list(registry.items()):
-        if owned(realm, getattr(finalizer, "_callback", None)):
+        if owned(namespace, getattr(finalizer, "_callback", None)):
             del registry[key]
             found["multiprocessing finalizer"] += 1
 
 
-def _hooks(realm: Realm, found: Counter[str]) -> None:
+def _hooks(namespace: Namespace, found: Counter[str]) -> None:
     for name in HOOKS:
-        if owned(realm, getattr(sys, name)):
+        if owned(namespace, getattr(sys, name)):
             setattr(sys, name, getattr(sys, f"__{name}__"))
             found[f"sys.{name}"] += 1
 
 
-def _files(realm: Realm, found: Counter[str]) -> None:
-    prefixes = tuple(realm.brought)
+def _files(namespace: Namespace, found: Counter[str]) -> None:
+    prefixes = tuple(namespace.artifacts)
     for cache in (linecache.cache, sys.path_importer_cache):
         for name in [name for name in cache if name.startswith(prefixes)] if prefixes else []:
             del cache[name]
             found["cached file or finder"] += 1
 
 
-def _strays(realm: Realm, found: Counter[str]) -> None:
+def _strays(namespace: Namespace, found: Counter[str]) -> None:
     """Modules that C code has entered into the framework's table."""
     table: Any = sys.modules
     for name, module in table.of_framework().items():
         token = getattr(module, "__dict__", {}).get(TOKEN)
-        mine = realm.tokens.get(name)
+        mine = namespace.tokens.get(name)
         if token is not None and mine is not None and mine() is token:
             dict.pop(table, name, None)
             found[f"stray {name}"] += 1

@@ -1,6 +1,6 @@
-"""What realms of jobs that are over have left in memory, and the bound at which the process ends.
+"""Modules of closed namespaces that are still in memory, and the bound at which the process ends.
 
-A leak of one realm is a warning. A worker that takes one job after the other and keeps each of them would
+A leak of one namespace is a warning. A worker that takes one job after the other and keeps each of them would
 end for want of memory, at a time and in a place of nobody's choosing; so it ends earlier, says why, and
 Spark starts another one.
 """
@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from headgate.common.durable import clock
 from headgate.usercode.exhaustion import LoaderBounds
-from headgate.usercode.realm.leaks import LeakReport, examine
-from headgate.usercode.realm.loader import Realm
+from headgate.usercode.namespaces.leaks import LeakReport, examine
+from headgate.usercode.namespaces.loader import Namespace
 
 BUILTINS: Final = "builtins"
-"""Not counted: a realm's builtins live as long as any one function of it, and hold no module."""
+"""Not counted: a namespace's builtins live as long as any one function of it, and hold no module."""
 _PAGE: Final = 4096
 _log = logging.getLogger("headgate.usercode")
 
@@ -38,15 +38,15 @@ class _Left:
         return sum(token() is not None for name, token in self.tokens.items() if name != BUILTINS)
 
 
-class Leftovers:
-    """Those of this process.
+class LeakedModules:
+    """Counts the modules of closed namespaces that are still in memory.
 
     Args:
         clock: seconds, growing.
 
     Attributes:
-        release_s: how long behind its end a realm is given before it counts as leaked: what still runs of its
-            code may end by itself.
+        release_s: how long after its end a namespace is given before it counts as leaked: what still runs of
+            its code may end by itself.
     """
 
     def __init__(self, clock: Callable[[], float] = clock.monotonic) -> None:
@@ -57,16 +57,16 @@ class Leftovers:
 
     @property
     def modules(self) -> int:
-        """How many modules of realms that have closed are in memory."""
+        """How many modules of namespaces that have closed are in memory."""
         return sum(one.modules() for one in self._left)
 
-    def opening(self, realm: Realm) -> None:
-        """A realm is about to load modules: what the process is beyond this size, they have made it."""
-        self._opened[realm.name] = _Left(realm.tokens, resident_bytes())
+    def opening(self, namespace: Namespace) -> None:
+        """A namespace is about to load modules: what the process is beyond this size, they have made it."""
+        self._opened[namespace.name] = _Left(namespace.tokens, resident_bytes())
 
     def ended(self, report: LeakReport) -> None:
-        """A realm has closed."""
-        before = self._opened.pop(report.realm, None)
+        """A namespace has closed."""
+        before = self._opened.pop(report.namespace, None)
         if before is None or not before.modules():
             if report.leaked:
                 _log.warning("%s", report)
@@ -75,13 +75,13 @@ class Leftovers:
         self._left.append(_Left(before.tokens, grown, self._clock(), lambda: report))
         self._judge()
 
-    def closed(self, realm: Realm) -> None:
-        """A program's realm has closed on the driver.
+    def closed(self, namespace: Namespace) -> None:
+        """A program's namespace has closed on the driver.
 
         Its last callers are still on the stack, so it is looked at later. How the process has grown says
         nothing here: it holds Spark, results, and what other programs do meanwhile.
         """
-        self._left.append(_Left(realm.tokens, 0, self._clock(), lambda: examine(realm)))
+        self._left.append(_Left(namespace.tokens, 0, self._clock(), lambda: examine(namespace)))
 
     def exceeded(self, bounds: LoaderBounds) -> str | None:
         """What is wrong with this process; None when nothing is.

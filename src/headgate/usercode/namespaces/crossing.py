@@ -1,4 +1,4 @@
-"""What may not cross a realm's border: objects of data-plane packages of which each side has a copy.
+"""What may not cross a namespace's border: objects of data-plane packages of which each side has a copy.
 
 An array of one NumPy in the hands of another one breaks both, and for good: C code keeps what it imports in
 static variables. Plain values may cross, and pyarrow's tables, which both sides read by Arrow's C data
@@ -12,62 +12,64 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from headgate.usercode.errors import ForeignObjectError
+from headgate.usercode.namespaces.loader import Namespace
 from headgate.usercode.patterns import ParentFirst
-from headgate.usercode.realm.loader import Realm
 
 _NEUTRAL: Final = ("__arrow_c_array__", "__arrow_c_stream__", "__arrow_c_schema__")
 
 
-def guarded(realm: Realm, function: Callable[..., Any], data_plane: ParentFirst) -> Callable[..., Any]:
-    """A function called in the realm, with a look at what goes in and what comes out; once for a batch.
+def guarded(
+    namespace: Namespace, function: Callable[..., Any], data_plane: ParentFirst
+) -> Callable[..., Any]:
+    """A function called in the namespace, with a look at what goes in and what comes out; once for a batch.
 
     It raises ForeignObjectError before user code sees such an argument, or the framework such a result.
     """
 
     def call(*args: Any) -> Any:
-        refuse_entering(realm, args, data_plane)
-        found = realm.call(function, *args)
-        refuse_leaving(realm, (found,), data_plane)
+        refuse_entering(namespace, args, data_plane)
+        found = namespace.call(function, *args)
+        refuse_leaving(namespace, (found,), data_plane)
         return found
 
     return call
 
 
-def leaving(realm: Realm, data_plane: ParentFirst) -> Callable[[Iterable[Any]], None] | None:
-    """What refuses records of a realm on their way out; None where it has no such package of its own."""
-    if not any(realm.home(pattern.rstrip(".")) is not None for pattern in data_plane.patterns):
+def leaving(namespace: Namespace, data_plane: ParentFirst) -> Callable[[Iterable[Any]], None] | None:
+    """What refuses records of a namespace on their way out; None where it has no such package of its own."""
+    if not any(namespace.home(pattern.rstrip(".")) is not None for pattern in data_plane.patterns):
         return None
-    return lambda records: refuse_leaving(realm, records, data_plane)
+    return lambda records: refuse_leaving(namespace, records, data_plane)
 
 
-def refuse_entering(realm: Realm, values: Iterable[Any], data_plane: ParentFirst) -> None:
-    """Refuse values that are of another copy of a package than the realm's.
+def refuse_entering(namespace: Namespace, values: Iterable[Any], data_plane: ParentFirst) -> None:
+    """Refuse values that are of another copy of a package than the namespace's.
 
     Raises:
         ForeignObjectError: there is one.
     """
     for value in _parts(values):
-        table = _table(realm, value, data_plane)
+        table = _table(namespace, value, data_plane)
         if table is None:
             continue
         own = _named(table.get(type(value).__module__), type(value))
         if own is type(value):
             continue
         if own is not None or _is_of_framework(type(value)):
-            raise _refused(value, f"into the user code of {realm.name!r}, which has a copy of its own")
+            raise _refused(value, f"into the user code of {namespace.name!r}, which has a copy of its own")
 
 
-def refuse_leaving(realm: Realm, values: Iterable[Any], data_plane: ParentFirst) -> None:
-    """Refuse values that are of the realm's own copy of a package.
+def refuse_leaving(namespace: Namespace, values: Iterable[Any], data_plane: ParentFirst) -> None:
+    """Refuse values that are of the namespace's own copy of a package.
 
     Raises:
         ForeignObjectError: there is one.
     """
     for value in _parts(values):
-        table = _table(realm, value, data_plane)
+        table = _table(namespace, value, data_plane)
         if table is not None and _named(table.get(type(value).__module__), type(value)) is type(value):
             raise _refused(
-                value, f"out of the user code of {realm.name!r}, where the framework has another copy"
+                value, f"out of the user code of {namespace.name!r}, where the framework has another copy"
             )
 
 
@@ -80,14 +82,14 @@ def _parts(values: Iterable[Any]) -> Iterator[Any]:
             yield from value.values()
 
 
-def _table(realm: Realm, value: Any, data_plane: ParentFirst) -> dict[str, Any] | None:
-    """The table with the realm's own copy of a value's package; None where nothing can be wrong."""
+def _table(namespace: Namespace, value: Any, data_plane: ParentFirst) -> dict[str, Any] | None:
+    """The table with the namespace's own copy of a value's package; None where nothing can be wrong."""
     module: object = type(value).__module__  # a class may have put anything there
     if not isinstance(module, str) or data_plane.match(module) is None:
         return None
     if module.startswith("pyarrow.") and any(hasattr(value, name) for name in _NEUTRAL):
         return None
-    return realm.home(module)
+    return namespace.home(module)
 
 
 def _is_of_framework(kind: type) -> bool:

@@ -1,7 +1,7 @@
 """The containers in `sys` stay where they are: `sys.path = [...]` means the path of whoever says it.
 
-Nobody is told of an assignment to a module, so it is looked for wherever the next import begins, and before
-the framework takes over from a realm's code.
+An assignment to an attribute of a module calls no code, so it is looked for wherever an import begins, and
+before the framework continues after a namespace's code.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def keep_in_sys(path: Container, meta_path: Container, modules: Container) -> No
         setattr(sys, name, container)
 
 
-def put_back() -> None:
-    """Containers that somebody has replaced are there again, with the contents that were wanted.
+def restore_containers() -> None:
+    """Have the containers in `sys` again that were replaced there, with the contents that were assigned.
 
     An import asks this as often as it looks for a module, so it must cost next to nothing.
     """

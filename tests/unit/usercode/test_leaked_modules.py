@@ -1,4 +1,4 @@
-"""What realms have left counts once they have had their time to end."""
+"""What namespaces have left counts once they have had their time to end."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from headgate.usercode.exhaustion import LoaderBounds
-from headgate.usercode.leftovers import Leftovers
-from headgate.usercode.realm.leaks import LeakReport
-from headgate.usercode.realm.loader import Realm
+from headgate.usercode.leaked_modules import LeakedModules
+from headgate.usercode.namespaces.leaks import LeakReport
+from headgate.usercode.namespaces.loader import Namespace
 
 BOUNDS = LoaderBounds(loaders=0, bytes=1 << 40)
 
@@ -26,21 +26,21 @@ class Clock:
         return self.now
 
 
-def ended(leftovers: Leftovers, folder: Path) -> Any:
-    """A realm that has closed; gives what still holds it."""
+def ended(leftovers: LeakedModules, folder: Path) -> Any:
+    """A namespace that has closed; gives what still holds it."""
     (folder / "own.py").write_text("def go(): return 1\n")
-    realm = Realm("leaking", [str(folder)])
-    leftovers.opening(realm)
-    go = realm.import_module("own").go
-    realm.close()
-    leftovers.ended(LeakReport(realm.name, ("own",), (), (), ()))  # looking for holders takes seconds
+    namespace = Namespace("leaking", [str(folder)])
+    leftovers.opening(namespace)
+    go = namespace.import_module("own").go
+    namespace.close()
+    leftovers.ended(LeakReport(namespace.name, ("own",), (), (), ()))  # looking for holders takes seconds
     return go
 
 
-def test_a_realm_counts_behind_its_timeout(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_namespace_counts_behind_its_timeout(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Until then nothing is said; then it is told of once, and counts as long as it lives."""
     clock = Clock()
-    leftovers = Leftovers(clock)
+    leftovers = LeakedModules(clock)
     leftovers.release_s = 30.0
     with caplog.at_level(logging.WARNING, "headgate.usercode"):
         holder = ended(leftovers, tmp_path)
@@ -59,7 +59,7 @@ def test_a_realm_counts_behind_its_timeout(tmp_path: Path, caplog: pytest.LogCap
 def test_what_has_gone_in_time_is_never_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As a thread that needs a moment to end."""
     clock = Clock()
-    leftovers = Leftovers(clock)
+    leftovers = LeakedModules(clock)
     leftovers.release_s = 30.0
     holder = ended(leftovers, tmp_path)
     clock.now = 10.0
@@ -73,10 +73,10 @@ def test_what_has_gone_in_time_is_never_told_of(tmp_path: Path, caplog: pytest.L
 
 def test_programs_of_one_name_are_told_apart(tmp_path: Path) -> None:
     """One has ended and left nothing; the other still runs in the same driver."""
-    leftovers = Leftovers()
+    leftovers = LeakedModules()
     (tmp_path / "own.py").write_text("def go(): return 1\n")
-    one, other = (Realm("job.py", [str(tmp_path)]) for _ in range(2))
-    kept = [realm.import_module("own").go for realm in (one, other)]
+    one, other = (Namespace("job.py", [str(tmp_path)]) for _ in range(2))
+    kept = [namespace.import_module("own").go for namespace in (one, other)]
     one.close()
     leftovers.closed(one)
     assert leftovers.exceeded(BOUNDS) is not None  # `kept` holds it

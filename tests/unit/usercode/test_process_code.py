@@ -1,4 +1,4 @@
-"""Interpreters that allow no realms: how it is noticed, and what a program gets in their place."""
+"""Interpreters that allow no namespaces: how it is noticed, and what a program gets in their place."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-WITHOUT_REALMS = """
+WITHOUT_NAMESPACES = """
 import json, sys
 from headgate.usercode.errors import NoIsolationError
-from headgate.usercode.realm import interpreter, process
+from headgate.usercode.namespaces import interpreter, process
 
 {broken}
 before = sys.modules
@@ -30,7 +30,8 @@ BROKEN = {
     "the canary dies": "interpreter._canary = lambda table: False",
     "the table is nowhere": "interpreter.STATE_BYTES = 0",
     "it is another Python": "sys.implementation.name = 'pypy'",
-    "it is switched off": "import os; os.environ['HEADGATE_REALMS'] = 'off'",
+    "it is switched off": "import os; os.environ['HEADGATE_NAMESPACES'] = 'off'",
+    "it is switched off by the name of before": "import os; os.environ['HEADGATE_REALMS'] = 'off'",
 }
 PROGRAM = """
 import logging
@@ -74,12 +75,12 @@ def python(text: str, *arguments: str, **variables: str) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_an_interpreter_without_realms_is_left_as_it_was(broken: str) -> None:
+def test_an_interpreter_without_namespaces_is_left_as_it_was(broken: str) -> None:
     """It is an error that names the interpreter; imports go on as before."""
-    ended = python(WITHOUT_REALMS.format(broken=BROKEN[broken]))
+    ended = python(WITHOUT_NAMESPACES.format(broken=BROKEN[broken]))
     assert ended.returncode == 0, ended.stderr
     said, same, works, installed = json.loads(ended.stdout)
-    assert "cannot be kept apart within one process on this interpreter" in said
+    assert "cannot be isolated within one process on this interpreter" in said
     assert ".".join(map(str, sys.version_info[:3])) in said
     assert (same, works, installed) == (True, True, False)
 
@@ -101,17 +102,17 @@ def brings(folder: Path) -> tuple[Path, Path]:
     return code, deps
 
 
-def test_a_program_without_realms_has_the_process_to_itself(tmp_path: Path) -> None:
+def test_a_program_without_namespaces_has_the_process_to_itself(tmp_path: Path) -> None:
     """What it brings wins, but for the standard library and parent-first patterns; and it is said."""
     code, deps = brings(tmp_path)
     command = [sys.executable, "-m", "headgate", "run", str(code / "job.py"), "--with", str(deps)]
-    environment: dict[str, Any] = {**os.environ, "HEADGATE_REALMS": "off"}
+    environment: dict[str, Any] = {**os.environ, "HEADGATE_NAMESPACES": "off"}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.splitlines()
     assert "attr of the job mine json False named by a .pth file" in lines
     assert "doubled [2, 4] True" in lines
-    assert "HEADGATE_REALMS is off" in ended.stderr
+    assert "HEADGATE_NAMESPACES is off" in ended.stderr
 
 
 def test_another_program_needs_another_process(tmp_path: Path) -> None:
@@ -121,11 +122,11 @@ def test_another_program_needs_another_process(tmp_path: Path) -> None:
     runner.write_text(RUNS_TWO)
     (tmp_path / "other.py").write_text("import helpers\n")
     names = str(code / "job.py"), str(tmp_path / "other.py"), str(deps)
-    ended = python(str(runner), *names, HEADGATE_REALMS="off")
+    ended = python(str(runner), *names, HEADGATE_NAMESPACES="off")
     assert ended.returncode == 0, ended.stderr
     assert "main True" in ended.stdout
     assert "refused program" in ended.stdout
-    assert "job.py', and on this interpreter only processes keep programs apart" in ended.stdout
+    assert "job.py', and on this interpreter only processes isolate programs" in ended.stdout
 
 
 ENDS = """
@@ -157,7 +158,7 @@ def test_what_a_program_leaves_for_the_end_finds_its_modules(tmp_path: Path) -> 
     code, deps = brings(tmp_path)
     (code / "job.py").write_text(ENDS + ASSIGNS)
     command = [sys.executable, "-m", "headgate", "run", str(code / "job.py"), "--with", str(deps)]
-    environment: dict[str, Any] = {**os.environ, "HEADGATE_REALMS": "off"}
+    environment: dict[str, Any] = {**os.environ, "HEADGATE_NAMESPACES": "off"}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert "ended named by a .pth file" in ended.stdout, ended.stderr
     assert "of framework []" in ended.stdout
@@ -172,11 +173,11 @@ def test_a_pattern_for_a_part_of_a_namespace_package(tmp_path: Path) -> None:
     text = """
 import sys
 from headgate.usercode.patterns import parent_first
-from headgate.usercode.process_tier import ProcessOrder
-from headgate.usercode.realm.loader import RealmSettings
+from headgate.usercode.process import ProcessOrder
+from headgate.usercode.namespaces.loader import NamespaceSettings
 framework, user, *patterns = sys.argv[1:]
 sys.path.append(framework)
-ProcessOrder([user], RealmSettings(parent_first(additional=patterns))).put_in_place()
+ProcessOrder([user], NamespaceSettings(parent_first(additional=patterns))).put_in_place()
 from shared_space import part
 print(part.WHOSE)
 """
@@ -194,9 +195,9 @@ def test_explain_knows_that_a_job_is_alone(tmp_path: Path) -> None:
         *(sys.executable, "-m", "headgate", "usercode", "explain", str(code / "job.py")),
         *("attr", "--with", str(deps), "--json"),
     ]
-    environment: dict[str, Any] = {**os.environ, "HEADGATE_REALMS": "no"}
+    environment: dict[str, Any] = {**os.environ, "HEADGATE_NAMESPACES": "no"}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     said = json.loads(ended.stdout)
     assert said["own_processes"] is True
-    assert "HEADGATE_REALMS is no; every program has a driver process" in said["warnings"][0]
+    assert "HEADGATE_NAMESPACES is no; every program has a driver process" in said["warnings"][0]
     assert said["modules"][0]["copy"] == "user"

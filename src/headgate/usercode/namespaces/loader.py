@@ -1,8 +1,8 @@
-"""A realm: a table of modules for one job, under their natural names, beside the framework's own.
+"""An isolated namespace: a table of modules for one job, under their natural names, next to the framework's.
 
-Every module of a realm has the realm's own `builtins` in its globals, so an `import` statement of its
-code means the realm wherever and whenever it runs: late, in a thread, in a callback, in `exec`. What
-looks into `sys.modules` or `sys.path` is shown the realm's by `dispatch`.
+Every module of a namespace has the namespace's own `builtins` in its globals, so an `import` statement of its
+code means the namespace wherever and whenever it runs: late, in a thread, in a callback, in `exec`. What
+looks into `sys.modules` or `sys.path` is shown the namespace's by `dispatch`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from typing import Any, Final
 
 from headgate.common.loader_options import ResolveOrder
 from headgate.usercode.errors import ClosedUserCodeLoaderError
+from headgate.usercode.namespaces import context
+from headgate.usercode.namespaces.context import enter, leave
+from headgate.usercode.namespaces.finding import NamespaceFinder
+from headgate.usercode.namespaces.imports import import_of_namespace
+from headgate.usercode.namespaces.kept import restore_containers
+from headgate.usercode.namespaces.native import NATIVE_MODULES, Loaded
+from headgate.usercode.namespaces.places import Places
+from headgate.usercode.namespaces.process import install
 from headgate.usercode.patterns import ParentFirst, parent_first
-from headgate.usercode.realm import context
-from headgate.usercode.realm.context import enter, leave
-from headgate.usercode.realm.finding import RealmFinder
-from headgate.usercode.realm.imports import import_of_realm
-from headgate.usercode.realm.kept import put_back
-from headgate.usercode.realm.native import NATIVE_MODULES, Loaded
-from headgate.usercode.realm.places import Places
-from headgate.usercode.realm.process import install
 from headgate.usercode.resolution import Decision, Origin, Resolver
 
 TOKEN: Final = "__headgate_token__"  # noqa: S105 - the name of a global
-"""In the globals of every module of a realm: what its weak reference outlives, holds the realm."""
+"""In the globals of every module of a namespace: what its weak reference outlives, holds the namespace."""
 
 
 _LIBRARY: Final = Path(importlib.util.__file__).parents[1]
@@ -50,14 +50,14 @@ STANDARD_PLACES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class RealmSettings:
-    """How a realm resolves names and what it does at its end.
+class NamespaceSettings:
+    """How a namespace resolves names and what it does at its end.
 
     Attributes:
         patterns: parent-first patterns.
         order: who is asked first for all else.
         identical: top-level modules whose native distribution is the framework's own.
-        check_leaked: whether code that asks for a module behind the realm's end is refused.
+        check_leaked: whether code that asks for a module after the namespace's end is refused.
     """
 
     patterns: ParentFirst = field(default_factory=parent_first)
@@ -75,14 +75,14 @@ class Token:
         self.name = name
 
 
-class Realm:
+class Namespace:
     """One loader of user code.
 
     Args:
         name: for people: the job's.
         paths: what the user brings: folders, zips, wheels; in order of search.
         settings: how names are resolved.
-        layer: a realm below with packages of others, which outlives this one.
+        layer: a namespace below with packages of others, which outlives this one.
 
     Attributes:
         name: as given.
@@ -101,20 +101,20 @@ class Realm:
         self,
         name: str,
         paths: Sequence[str],
-        settings: RealmSettings | None = None,
-        layer: Realm | None = None,
+        settings: NamespaceSettings | None = None,
+        layer: Namespace | None = None,
     ) -> None:
         install()
         self.name, self.layer = name, layer
-        self.settings = RealmSettings() if settings is None else settings
-        self.brought = frozenset(paths)
+        self.settings = NamespaceSettings() if settings is None else settings
+        self.artifacts = frozenset(paths)
         self.modules: dict[str, Any] = {}
         self.foreign: dict[str, Any] = {}
         self._homes: dict[str, dict[str, Any] | None] = {}
         self.handle = context.Handle(self)
         self.path = _searched(paths, _of_framework(sys.path))
-        self.meta_path: list[Any] = [RealmFinder(self, self.settings.patterns)]
-        self.places = Places(self.modules, self._brought_path, layer)
+        self.meta_path: list[Any] = [NamespaceFinder(self, self.settings.patterns)]
+        self.places = Places(self.modules, self._path_of_user, layer)
         self._resolver = Resolver(
             self.settings.patterns, self.settings.order, self.places, self.settings.identical
         )
@@ -129,7 +129,7 @@ class Realm:
         context.opened(self.handle)
 
     def __repr__(self) -> str:
-        return f"<Realm {self.name!r}{' closed' if self.closed else ''}>"
+        return f"<Namespace {self.name!r}{' closed' if self.closed else ''}>"
 
     # -- what the dispatching containers ask
 
@@ -191,20 +191,20 @@ class Realm:
         """Whose copy of a module a name means, and why."""
         return self._resolver.decide(name)
 
-    # -- what a realm above asks its layer
+    # -- what a namespace above asks its layer
 
     def owns(self, name: str) -> bool:
         """See `places.Layer`."""
         return self.decide(name).origin is Origin.CHILD and self.places.has(Origin.CHILD, name)
 
-    def namespace(self, name: str) -> bool:
+    def is_namespace_package(self, name: str) -> bool:
         """See `places.Layer`."""
         return self.places.is_namespace(Origin.CHILD, name)
 
     # -- imports
 
     def remember(self, name: str) -> None:
-        """A module that is not this realm's was imported: the next statement finds it in one look."""
+        """A module that is not this namespace's was imported: the next statement finds it in one look."""
         table: Any = sys.modules
         for part in {name, name.partition(".")[0]}:
             home = self.home(part)
@@ -215,7 +215,7 @@ class Realm:
                 self.foreign[part] = found
 
     def load_private(self, name: str, file: str) -> Any:
-        """A module of the framework's once more, as code of this realm, under a name that no package has."""
+        """Load a file of the framework's again as this namespace's code, under a name that no package has."""
         self._must_be_open(f"module {name!r}")
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None, "it is a Python file"
@@ -227,22 +227,22 @@ class Realm:
         return module
 
     def claim_native(self, name: str, file: str) -> None:
-        """An extension module of this realm is about to be loaded.
+        """An extension module of this namespace is about to be loaded.
 
         Raises:
-            NativeModuleConflictError: another realm of this process has loaded the file.
+            NativeModuleConflictError: another namespace of this process has loaded the file.
         """
         NATIVE_MODULES.claim(Loaded(id(self.handle), self.name), name, file)
 
-    def _brought_path(self) -> list[str]:
+    def _path_of_user(self) -> list[str]:
         of_framework = set(_of_framework(sys.path))
-        return [entry for entry in self.path if entry in self.brought or entry not in of_framework]
+        return [entry for entry in self.path if entry in self.artifacts or entry not in of_framework]
 
     # -- calls from the framework
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Within it, modules are this realm's.
+        """Within it, modules are this namespace's.
 
         Raises:
             ClosedUserCodeLoaderError: it has closed.
@@ -255,7 +255,7 @@ class Realm:
             context.leave(token)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What `function` gives, called in this realm.
+        """What `function` gives, called in this namespace.
 
         Raises:
             ClosedUserCodeLoaderError: it has closed.
@@ -269,11 +269,11 @@ class Realm:
             leave(token)
 
     def import_module(self, name: str) -> Any:
-        """A module as this realm's code would import it."""
+        """A module as this namespace's code would import it."""
         return self.call(importlib.import_module, name)
 
     def run_main(self, file: Path) -> Any:
-        """Run a program as this realm's `__main__`; gives the module."""
+        """Run a program as this namespace's `__main__`; gives the module."""
         main = self.modules["__main__"]
         main.__file__ = str(file)
         code = compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
@@ -289,19 +289,19 @@ class Realm:
         """
         if self.closed:
             return
-        self.call(put_back)
+        self.call(restore_containers)
         self.run_at_exit()
         self.closed = True
         context.closed(self.handle)
         if not self.settings.check_leaked:
             return
-        self.handle.realm = ClosedRealm(self.name)
+        self.handle.namespace = ClosedNamespace(self.name)
         self.modules.clear()
         self.foreign.clear()
         self.meta_path.clear()
 
     def run_at_exit(self) -> None:
-        """Call what was registered with this realm's `atexit`, last one first; what they raise is dropped."""
+        """Call what was registered with this namespace's `atexit`, last one first; print what they raise."""
         while self.at_exit:
             function, args, kwargs = self.at_exit.pop()
             try:
@@ -311,7 +311,7 @@ class Realm:
 
     def _must_be_open(self, what: str) -> None:
         if self.closed and self.settings.check_leaked:
-            ClosedRealm(self.name).refuse(what)
+            ClosedNamespace(self.name).refuse(what)
 
     # -- what every module of it gets
 
@@ -320,7 +320,7 @@ class Realm:
         module.__dict__.update(builtins.__dict__)
         made = module.__dict__
         made[context.MARK] = self.handle
-        made["__import__"] = import_of_realm(self)
+        made["__import__"] = import_of_namespace(self)
         made["__build_class__"] = _noting_classes(self.classes)
         self.modules["builtins"] = module
         return made
@@ -340,8 +340,8 @@ class Realm:
             self.tokens[name] = weakref.ref(token)
 
 
-class ClosedRealm:
-    """What is left of a realm at its end: it refuses, and says which it was."""
+class ClosedNamespace:
+    """Takes the place of a namespace at its end: it refuses everything, naming the job."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -412,14 +412,14 @@ def _of_framework(entries: Any) -> list[str]:
     return list(entries) if of_framework is None else of_framework()
 
 
-def _searched(brought: Sequence[str], of_framework: Sequence[str]) -> list[str]:
-    """A realm's `sys.path`: the standard library, what the user brings, all else.
+def _searched(artifacts: Sequence[str], of_framework: Sequence[str]) -> list[str]:
+    """A namespace's `sys.path`: the standard library, what the user brings, all else.
 
-    A process that user code spawns gets this list and has no realm: a `json.py` of the user's must not come
+    A process that user code spawns gets this list and no namespace: a `json.py` of the user's must not come
     before Python's own there either.
     """
     standard = [entry for entry in of_framework if entry in STANDARD_PLACES]
-    return [*standard, *brought, *(entry for entry in of_framework if entry not in STANDARD_PLACES)]
+    return [*standard, *artifacts, *(entry for entry in of_framework if entry not in STANDARD_PLACES)]
 
 
 def _noting_classes(classes: weakref.WeakSet[type]) -> Callable[..., Any]:
@@ -438,7 +438,7 @@ def _noting_classes(classes: weakref.WeakSet[type]) -> Callable[..., Any]:
 
 
 def _atexit(registered: list[Any]) -> types.ModuleType:
-    """`atexit` of one realm: its functions run at the realm's end; workers of Spark never reach Python's."""
+    """Make the `atexit` of a namespace, for its end; Spark's workers never come to the end of Python."""
     module = types.ModuleType("atexit", "Functions to be called at the end of this job's code.")
 
     def register(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:

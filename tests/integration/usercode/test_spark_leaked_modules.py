@@ -16,7 +16,7 @@ from headgate.deploy.spark.user_code.jobs import UserCodeJobs
 from headgate.deploy.spark.user_code.opening import OpenedCode, this_process
 from headgate.deploy.spark.user_code.orders import Limits, UserCodeOptions
 from headgate.usercode.exhaustion import EXIT_CODE
-from headgate.usercode.leftovers import resident_bytes
+from headgate.usercode.leaked_modules import resident_bytes
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -63,18 +63,18 @@ def generated(folder: Path) -> Path:
 
 
 def measured(code: OpenedCode, rows: Iterable[Any]) -> Iterator[Any]:
-    """The process, its memory, what closed realms have left, and whether the program works."""
+    """The process, its memory, what closed namespaces have left, and whether the program works."""
     module = code.import_module("program")
-    yield os.getpid(), resident_bytes(), this_process().leftovers.modules, code.call(module.go)
+    yield os.getpid(), resident_bytes(), this_process().leaked.modules, code.call(module.go)
 
 
 def unpurged(log: Path) -> Any:
-    """A task in a worker whose realms are not purged, and that writes its last words to a file."""
+    """A task in a worker whose namespaces are not purged, and that writes its last words to a file."""
 
     def body(code: OpenedCode, rows: Iterable[Any]) -> Iterator[Any]:
         import headgate.usercode.loaders as loaders
 
-        loaders.purge = lambda realm, library: None  # type: ignore[assignment, return-value]
+        loaders.purge = lambda namespace, library: None  # type: ignore[assignment, return-value]
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
         yield from measured(code, rows)
 

@@ -1,6 +1,6 @@
-"""Checks of the realm loader, in an interpreter of their own: prints one JSON object, check -> what it found.
+"""Checks of the namespace loader, in their own interpreter: prints one JSON object, check -> what it found.
 
-    python realm_program.py SOURCES FOLDER
+    python namespace_program.py SOURCES FOLDER
 
 Needs nothing but the standard library and `headgate.usercode`, which it imports without the package around
 it, so that any interpreter can run it.
@@ -18,18 +18,18 @@ import unittest.mock
 from pathlib import Path
 from typing import Any
 
-from realm_checks import FOUND, ROOT, check, tell
+from namespace_checks import FOUND, ROOT, check, tell
 from user_packages import write_packages, write_wheel
 
 from headgate.common.loader_options import ResolveOrder
 from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.namespaces.code import NamespaceCode
+from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
+from headgate.usercode.namespaces.pickling import dumps, loads
 from headgate.usercode.patterns import parent_first
-from headgate.usercode.realm.code import RealmCode
-from headgate.usercode.realm.loader import Realm, RealmSettings
-from headgate.usercode.realm.pickling import dumps, loads
 from headgate.usercode.resolution import Origin
 
-Jobs = dict[str, Realm]
+Jobs = dict[str, Namespace]
 
 SAME_IN_EACH = (
     *(
@@ -44,25 +44,25 @@ SAME_IN_EACH = (
     *("dunder", "pkgutil_resolve", "pkgutil_data", "resources", "executed", "event_loop", "reloaded"),
     *("found_spec", "patched_builtins", "namespace", "run_module", "forked", "spawned", "table"),
 )
-"""Give the job's own version, called in its realm."""
+"""Give the job's own version, called in its namespace."""
 OUTSIDE = ("lazy", "lazy_from", "in_thread", "by_name", "by_name_in_thread", "relative_by_name", "executed")
-"""Give it also when the framework calls them without entering the realm."""
+"""Give it also when the framework calls them without entering the namespace."""
 TRUE_IN_EACH = (
     *("pkgutil_walk", "hints", "pickled", "pickled_in_python", "source", "warned", "missing_part", "cloned"),
 )
 
 
-def dynamic(realm: Realm) -> Any:
+def dynamic(namespace: Namespace) -> Any:
     """The job's module of functions."""
-    return realm.import_module("jobpkg.dyn")
+    return namespace.import_module("jobpkg.dyn")
 
 
 def in_each(jobs: Jobs, function: str, entered: bool = True) -> list[Any]:
     """What a function of both jobs gives."""
     found = []
-    for realm in jobs.values():
-        called = getattr(dynamic(realm), function)
-        found.append(realm.call(called) if entered else called())
+    for namespace in jobs.values():
+        called = getattr(dynamic(namespace), function)
+        found.append(namespace.call(called) if entered else called())
     return found
 
 
@@ -85,26 +85,26 @@ def functions_of_jobs(jobs: Jobs) -> None:
     check("dispatched", lambda: in_each(jobs, "dispatched"), ["rec"] * 2)
     check("standard library cannot be shadowed", lambda: in_each(jobs, "same_json"), [json.__file__] * 2)
     check("framework module first imported by user code", lambda: in_each(jobs, "once"), [1, 1])
-    check("circular", lambda: [_circular(realm) for realm in jobs.values()], versions)
-    check("replaces itself", lambda: [_replaced(realm) for realm in jobs.values()], versions)
-    check("relative", lambda: [_leaf(realm) for realm in jobs.values()], ["aa", "bb"])
+    check("circular", lambda: [_circular(namespace) for namespace in jobs.values()], versions)
+    check("replaces itself", lambda: [_replaced(namespace) for namespace in jobs.values()], versions)
+    check("relative", lambda: [_leaf(namespace) for namespace in jobs.values()], ["aa", "bb"])
 
 
-def _circular(realm: Realm) -> str:
-    first, second = realm.import_module("jobpkg.circ1"), realm.import_module("jobpkg.circ2")
+def _circular(namespace: Namespace) -> str:
+    first, second = namespace.import_module("jobpkg.circ1"), namespace.import_module("jobpkg.circ2")
     return first.f() if first.f() == second.f() else "mixed"
 
 
-def _replaced(realm: Realm) -> str:
-    return realm.import_module("jobpkg.replaces").version
+def _replaced(namespace: Namespace) -> str:
+    return namespace.import_module("jobpkg.replaces").version
 
 
-def _leaf(realm: Realm) -> str:
-    return realm.import_module("jobpkg.sub.leaf").V
+def _leaf(namespace: Namespace) -> str:
+    return namespace.import_module("jobpkg.sub.leaf").V
 
 
 def borders(jobs: Jobs) -> None:
-    """What lies between realms, and between them and the framework."""
+    """What lies between namespaces, and between them and the framework."""
     check("identity", lambda: _identity(jobs))
     check("pickle written in one, read in the other", lambda: _pickled_across(jobs))
     check("C pickle from a framework frame", lambda: _pickled_by_framework(jobs["a"]))
@@ -117,13 +117,13 @@ def borders(jobs: Jobs) -> None:
     )
     check("wheel", lambda: [_wheel(version) for version in jobs], [_wheel_of("a"), _wheel_of("b")])
     check("two threads", lambda: _two_threads(jobs), {"a": {"a"}, "b": {"b"}})
-    check("called", lambda: [_called(realm) for realm in jobs.values()], list(jobs))
-    check("generator", lambda: [_generated(realm) for realm in jobs.values()], [["a"] * 3, ["b"] * 3])
-    check("main", lambda: [_main(realm, version) for version, realm in jobs.items()], list(jobs))
+    check("called", lambda: [_called(namespace) for namespace in jobs.values()], list(jobs))
+    check("generator", lambda: [_generated(namespace) for namespace in jobs.values()], [["a"] * 3, ["b"] * 3])
+    check("main", lambda: [_main(namespace, version) for version, namespace in jobs.items()], list(jobs))
     check("function by value", lambda: _by_value(jobs), ["b", "b", True])
     check("what is missing is named", lambda: _missing(jobs["b"]))
     check("builtins patch stays", lambda: hasattr(builtins, "only_here"), False)
-    check("user's meta path hook", lambda: [_hooked(realm) for realm in jobs.values()], list(jobs))
+    check("user's meta path hook", lambda: [_hooked(namespace) for namespace in jobs.values()], list(jobs))
     check("hook of the user's is not the framework's", lambda: "made_up" in sys.modules, False)
     check("path edit stays", lambda: _path_edit(jobs["a"]))
     check("assigned path stays", lambda: _assigned_path(jobs["a"]), ["elsewhere", "b", True, True])
@@ -135,7 +135,7 @@ def borders(jobs: Jobs) -> None:
 
 
 def _identity(jobs: Jobs) -> bool:
-    a, b = (realm.import_module("jobpkg.models") for realm in jobs.values())
+    a, b = (namespace.import_module("jobpkg.models") for namespace in jobs.values())
     ours = importlib.import_module("jobpkg.models")
     return (
         not isinstance(a.Impl(), b.Base)
@@ -148,16 +148,16 @@ def _identity(jobs: Jobs) -> bool:
 
 
 def _pickled_across(jobs: Jobs) -> bool:
-    a, b = (realm.import_module("jobpkg.models") for realm in jobs.values())
+    a, b = (namespace.import_module("jobpkg.models") for namespace in jobs.values())
     written = jobs["a"].call(pickle.dumps, a.Rec(7, a.Color.BLUE))
     read = jobs["b"].call(pickle.loads, written)
     return type(read) is b.Rec and read.x == 7 and read.c is b.Color.BLUE
 
 
-def _pickled_by_framework(realm: Realm) -> bool:
-    models = realm.import_module("jobpkg.models")
-    written = realm.call(lambda: pickle.dumps(models.Rec(7)))
-    return type(realm.call(lambda: pickle.loads(written))) is models.Rec
+def _pickled_by_framework(namespace: Namespace) -> bool:
+    models = namespace.import_module("jobpkg.models")
+    written = namespace.call(lambda: pickle.dumps(models.Rec(7)))
+    return type(namespace.call(lambda: pickle.loads(written))) is models.Rec
 
 
 def _framework_function(text: str) -> Any:
@@ -166,15 +166,15 @@ def _framework_function(text: str) -> Any:
     return space["api"]
 
 
-def _lazy_import_of_framework(realm: Realm) -> list[str]:
+def _lazy_import_of_framework(namespace: Namespace) -> list[str]:
     api = _framework_function("def api():\n import lazydep2\n return lazydep2.VERSION")
-    return [realm.call(api), api()]
+    return [namespace.call(api), api()]
 
 
-def _static_below(realm: Realm) -> str:
-    """User code, called without its realm, calls the framework, which imports."""
+def _static_below(namespace: Namespace) -> str:
+    """User code, called without its namespace, calls the framework, which imports."""
     api = _framework_function("def api():\n import lazydep3\n return lazydep3.VERSION")
-    module = dynamic(realm)
+    module = dynamic(namespace)
     module.__dict__["api"] = api
     exec("def through():\n return api()", module.__dict__)
     return module.through()
@@ -185,17 +185,17 @@ def _wheel_of(version: str) -> tuple[str, ...]:
 
 
 def _wheel(version: str) -> tuple[str, ...]:
-    realm = Realm(f"wheel {version}", [str(write_wheel(ROOT, version))])
-    module = realm.import_module("zipped")
-    files = realm.call(importlib.import_module, "importlib.resources").files
-    metadata = realm.call(importlib.import_module, "importlib.metadata")
-    data = realm.call(lambda: files("zipped").joinpath("data.txt").read_text())
-    return module.V, module.W, data, realm.call(metadata.version, "zipped")
+    namespace = Namespace(f"wheel {version}", [str(write_wheel(ROOT, version))])
+    module = namespace.import_module("zipped")
+    files = namespace.call(importlib.import_module, "importlib.resources").files
+    metadata = namespace.call(importlib.import_module, "importlib.metadata")
+    data = namespace.call(lambda: files("zipped").joinpath("data.txt").read_text())
+    return module.V, module.W, data, namespace.call(metadata.version, "zipped")
 
 
 def _two_threads(jobs: Jobs) -> dict[str, set[str]]:
-    for version, realm in jobs.items():
-        folder = next(iter(realm.brought))
+    for version, namespace in jobs.items():
+        folder = next(iter(namespace.artifacts))
         for number in range(30):
             text = f"import time; time.sleep(0.001); V = {version!r}\n"
             Path(folder, f"many{number}.py").write_text(text)
@@ -214,51 +214,51 @@ def _two_threads(jobs: Jobs) -> dict[str, set[str]]:
     return dict(sorted(seen.items()))
 
 
-def _called(realm: Realm) -> str:
-    return RealmCode(realm, ()).call(lambda name: importlib.import_module(name).VERSION, "jobpkg")
+def _called(namespace: Namespace) -> str:
+    return NamespaceCode(namespace, ()).call(lambda name: importlib.import_module(name).VERSION, "jobpkg")
 
 
-def _generated(realm: Realm) -> list[str]:
+def _generated(namespace: Namespace) -> list[str]:
     def three() -> Any:
         for _ in range(3):
             yield importlib.import_module("lazydep").VERSION
 
     found = []
     items = three()
-    while (version := realm.call(next, items, None)) is not None:
+    while (version := namespace.call(next, items, None)) is not None:
         found.append(version if importlib.import_module("lazydep").VERSION == "framework" else "mixed")
     return found
 
 
-def _main(realm: Realm, version: str) -> str:
+def _main(namespace: Namespace, version: str) -> str:
     program = ROOT / f"program-{version}.py"
     program.write_text(
         "import lazydep\nclass Made: pass\nfound = lazydep.VERSION if __name__ == '__main__' else '?'\n"
     )
-    main = realm.run_main(program)
-    same = realm.call(pickle.loads, realm.call(pickle.dumps, main.Made()))
+    main = namespace.run_main(program)
+    same = namespace.call(pickle.loads, namespace.call(pickle.dumps, main.Made()))
     return main.found if type(same) is main.Made and sys.modules["__main__"] is not main else "mixed"
 
 
-def _assigned_path(realm: Realm) -> list[Any]:
-    """`sys.path = [...] + sys.path` is the realm's path from then on, and nobody else's."""
+def _assigned_path(namespace: Namespace) -> list[Any]:
+    """`sys.path = [...] + sys.path` is the namespace's path from then on, and nobody else's."""
     place, before, container = ROOT / "assigned", list(sys.path), sys.path
     place.mkdir()
     (place / "elsewhere_only.py").write_text("VERSION = 'elsewhere'\n")
     program = ROOT / "assigns.py"
     program.write_text(f"import sys\nsys.path = [{str(place)!r}] + sys.path\nimport elsewhere_only\n")
-    main = realm.run_main(program)
+    main = namespace.run_main(program)
     try:
         importlib.import_module("elsewhere_only")
         seen = "a"
     except ImportError:
         seen = "b"
     same = sys.path is container and list(sys.path) == before
-    return [main.elsewhere_only.VERSION, seen, same, realm.call(lambda: sys.path[0] == str(place))]
+    return [main.elsewhere_only.VERSION, seen, same, namespace.call(lambda: sys.path[0] == str(place))]
 
 
 def _in_place_of_standard(jobs: Jobs) -> list[Any]:
-    """`sys.modules["wave"] = json` is for the realm that says it."""
+    """`sys.modules["wave"] = json` is for the namespace that says it."""
     program = ROOT / "replaces.py"
     program.write_text("import sys, json\nsys.modules['wave'] = json\nimport wave\nNAME = wave.__name__\n")
     name = jobs["a"].run_main(program).NAME
@@ -269,7 +269,7 @@ def _in_place_of_standard(jobs: Jobs) -> list[Any]:
     return [name, same, others[0].__name__]
 
 
-def _patched_table(realm: Realm) -> list[Any]:
+def _patched_table(namespace: Namespace) -> list[Any]:
     """As `unittest.mock` does it: emptied and filled again."""
     before = dict.__len__(sys.modules)
 
@@ -278,12 +278,12 @@ def _patched_table(realm: Realm) -> list[Any]:
             pass
         return [importlib.import_module("jobpkg").VERSION, importlib.import_module("json").__name__]
 
-    found = realm.call(patched)
+    found = namespace.call(patched)
     return [*found, importlib.import_module("jobpkg").VERSION, dict.__len__(sys.modules) >= before]
 
 
 def _by_value(jobs: Jobs) -> list[Any]:
-    """A function of a program travels from one realm to another, and imports there what is there."""
+    """A function of a program travels from one namespace to another, and imports there what is there."""
     program = ROOT / "by_value.py"
     program.write_text(
         "import lazydep\n"
@@ -295,15 +295,15 @@ def _by_value(jobs: Jobs) -> list[Any]:
     return [*late(), late.__builtins__ is jobs["b"].builtins]
 
 
-def _missing(realm: Realm) -> bool:
+def _missing(namespace: Namespace) -> bool:
     try:
-        loads(realm, b"cnowhere_to_be_found\nthing\n.")
+        loads(namespace, b"cnowhere_to_be_found\nthing\n.")
     except UserCodeLoadError as error:
         return "nowhere_to_be_found" in str(error) and "'job b'" in str(error)
     return False
 
 
-def _hooked(realm: Realm) -> str:
+def _hooked(namespace: Namespace) -> str:
     text = """
 import importlib.abc, importlib.machinery, sys
 class Hook(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -316,15 +316,15 @@ sys.meta_path.append(Hook())
 import made_up
 VERSION = made_up.VERSION
 """
-    Path(next(iter(realm.brought)), "hooking.py").write_text(text)
+    Path(next(iter(namespace.artifacts)), "hooking.py").write_text(text)
     importlib.invalidate_caches()
-    return realm.import_module("hooking").VERSION
+    return namespace.import_module("hooking").VERSION
 
 
-def _path_edit(realm: Realm) -> bool:
+def _path_edit(namespace: Namespace) -> bool:
     before = list(sys.path)
-    realm.call(lambda: sys.path.insert(0, "/nowhere"))
-    return list(sys.path) == before and realm.call(lambda: sys.path[0]) == "/nowhere"
+    namespace.call(lambda: sys.path.insert(0, "/nowhere"))
+    return list(sys.path) == before and namespace.call(lambda: sys.path[0]) == "/nowhere"
 
 
 def orders_and_patterns(folders: dict[str, Path]) -> None:
@@ -332,7 +332,7 @@ def orders_and_patterns(folders: dict[str, Path]) -> None:
     brought = [str(folders["a"])]
 
     def origin(name: str, **settings: Any) -> str:
-        return Realm("options", brought, RealmSettings(**settings)).decide(name).origin.value
+        return Namespace("options", brought, NamespaceSettings(**settings)).decide(name).origin.value
 
     user, ours = Origin.CHILD.value, Origin.PARENT.value
     check("child first", lambda: origin("jobpkg"), user)
@@ -352,8 +352,8 @@ def orders_and_patterns(folders: dict[str, Path]) -> None:
 def _only_user(folders: dict[str, Path]) -> str:
     (folders["a"] / "of_a_only.py").write_text("")
     importlib.invalidate_caches()
-    settings = RealmSettings(order=ResolveOrder.PARENT_FIRST)
-    return Realm("options", [str(folders["a"])], settings).decide("of_a_only").origin.value
+    settings = NamespaceSettings(order=ResolveOrder.PARENT_FIRST)
+    return Namespace("options", [str(folders["a"])], settings).decide("of_a_only").origin.value
 
 
 def main() -> None:
@@ -362,7 +362,7 @@ def main() -> None:
     sys.path.insert(0, str(folders["framework"]))
     for name in ("jobpkg.models", "jobpkg.plug", "lazydep", "lazydep2", "lazydep3", "lazydep4"):
         importlib.import_module(name)
-    jobs = {version: Realm(f"job {version}", [str(folders[version])]) for version in ("a", "b")}
+    jobs = {version: Namespace(f"job {version}", [str(folders[version])]) for version in ("a", "b")}
     functions_of_jobs(jobs)
     borders(jobs)
     orders_and_patterns(folders)

@@ -1,4 +1,4 @@
-"""What lies on whose path: the facts behind `usercode.resolution`, for one realm."""
+"""Finds which modules are on which path: the facts for `usercode.resolution`, for one namespace."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Protocol
 
-from headgate.usercode.realm.context import pinned_to_framework
+from headgate.usercode.namespaces.context import pinned_to_framework
 from headgate.usercode.resolution import Origin
 
 
 class Portions(list[str]):
-    """Where the user's parts of a namespace package lie, and nobody else's.
+    """Where the user's parts of a namespace package lie, without anybody else's.
 
     Python's own list of portions looks at `sys.path` again whenever it is asked, and would find the
     framework's. Readers of resources take a list for portions by its text.
     """
 
     def __repr__(self) -> str:
-        return f"RealmNamespacePath({list(self)})"
+        return f"IsolatedNamespacePath({list(self)})"
 
 
 class Layer(Protocol):
-    """The realm below, with what packages of others the user brings."""
+    """The namespace below, with what packages of others the user brings."""
 
     def owns(self, name: str) -> bool:
         """Whether it has a module of this name of its own."""
         ...
 
-    def namespace(self, name: str) -> bool:
+    def is_namespace_package(self, name: str) -> bool:
         """Whether a package is there an implicit namespace package."""
         ...
 
@@ -40,9 +40,9 @@ class Places:
     """Implements `resolution.Surroundings` over modules that are loaded and files that are there.
 
     Args:
-        modules: the realm's own table.
+        modules: the namespace's own table.
         path: gives what the user brings, in order of search.
-        layer: the realm below, if any.
+        layer: the namespace below, if any.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Places:
     def is_namespace(self, origin: Origin, name: str) -> bool:
         """See `resolution.Surroundings`."""
         if origin is Origin.LAYER:
-            return self._layer is not None and self._layer.namespace(name)
+            return self._layer is not None and self._layer.is_namespace_package(name)
         if origin is Origin.PARENT:
             with pinned_to_framework():
                 return _is_namespace(spec_of_framework(name))

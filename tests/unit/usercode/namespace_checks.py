@@ -35,7 +35,7 @@ def check(name: str, made: Callable[[], Any], expected: Any = True) -> None:
 
 
 def tell(found: Any) -> NoReturn:
-    """Print what was found and leave at once, without the end of an interpreter full of realms."""
+    """Print what was found and leave at once, without the end of an interpreter full of namespaces."""
     print(json.dumps(found))
     sys.stdout.flush()
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The realm loader in interpreters of its own: names, imports of every kind, borders, options, the end."""
+"""The namespace loader in interpreters of its own: names, imports of every kind, options, the end."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def wrong(found: dict[str, Any]) -> dict[str, Any]:
 @EACH
 def test_two_jobs_and_the_framework_keep_apart(version: str, findings: Findings) -> None:
     """Whatever way a module is asked for, each gets its own; nothing of a job reaches the others."""
-    found = findings("realm_program.py", version)
+    found = findings("namespace_program.py", version)
     assert wrong(found) == {}
     assert len(found) >= 74
 
 
 @EACH
 def test_classes_data_threads_and_objects_of_several_loaders(version: str, findings: Findings) -> None:
-    """Whose class, whose resource, whose version; many realms at once; and what may cross."""
+    """Whose class, whose resource, whose version; many namespaces at once; and what may cross."""
     found = findings("loading_program.py", version)
     assert wrong(found) == {}
     assert len(found) >= 19
 
 
 @EACH
-def test_the_end_of_a_realm(version: str, findings: Findings) -> None:
+def test_the_end_of_a_namespace(version: str, findings: Findings) -> None:
     """What is released, what refuses, and who is named as the holder of the rest."""
     found = findings("closing_program.py", version)
     assert wrong(found) == {}

@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from headgate.usercode.errors import NoIsolationError
 
-SWITCH: Final = "HEADGATE_REALMS"
-"""The variable of the environment that forbids realms, with one of the values below."""
+SWITCHES: Final = ("HEADGATE_NAMESPACES", "HEADGATE_REALMS")
+"""The variable of the environment that forbids namespaces, and its name of before."""
 OFF: Final = ("off", "false", "no", "0")
 STATE_BYTES: Final = 16_384
 """How much of the interpreter's state is searched; the reference lies at 856 to 7,656."""
@@ -81,8 +81,9 @@ def replace_module_table(table: dict[str, ModuleType]) -> None:
 
 
 def _address_of_table(table: dict[str, ModuleType]) -> int:
-    if os.environ.get(SWITCH, "").lower() in OFF:
-        raise NoIsolationError(_no_isolation(f"{SWITCH} is {os.environ[SWITCH]}"))
+    for switch in SWITCHES:
+        if os.environ.get(switch, "").lower() in OFF:
+            raise NoIsolationError(_no_isolation(f"{switch} is {os.environ[switch]}"))
     if sys.implementation.name != "cpython":
         raise NoIsolationError(_no_isolation(f"it is {sys.implementation.name}"))
     state = _interpreter_state()
@@ -128,11 +129,11 @@ def _canary(table: dict[str, ModuleType]) -> bool:
 
 def _no_isolation(why: str) -> str:
     version = ".".join(map(str, sys.version_info[:3]))
-    return f"user code cannot be kept apart within one process on this interpreter ({version}): {why}"
+    return f"user code cannot be isolated within one process on this interpreter ({version}): {why}"
 
 
 def replace_import(make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Put behind the framework's `import` statements what `make` makes of the function that is there."""
+    """Have the framework's `import` statements call what `make` makes of the function that is there."""
     builtins.__import__ = make(builtins.__import__)
 
 

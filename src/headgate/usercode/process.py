@@ -1,9 +1,8 @@
-"""The tier below realms: a program and its workers have processes of their own.
+"""Isolates a program by a process in place of a namespace, in the driver and in its workers.
 
-It is there for interpreters that keep no two tables of modules (`realm.interpreter`). What is apart is then
-the processes: one runs one program in its life, and Spark's workers one program's packages. Within them the
-order is that of realms, with what they cannot do left out: what the framework has loaded by then is in the
-process once, and serves both.
+It serves interpreters that allow no two tables of modules (`namespaces.interpreter`). One process runs one
+isolated program in its life, and Spark's workers run one program's packages. Names are resolved in the order
+of namespaces, as far as one table allows: what the framework has loaded before is there once, for both.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from typing import Any, Final, TypeVar
 from headgate.common.loader_options import ResolveOrder
 from headgate.common.same_interpreter import SameInterpreter
 from headgate.common.search_path import framework_path
-from headgate.usercode.bundle.brought import Brought
+from headgate.usercode.bundle.program_artifacts import ProgramArtifacts
 from headgate.usercode.errors import UserCodeLoadError
-from headgate.usercode.realm.loader import RealmSettings
+from headgate.usercode.namespaces.loader import NamespaceSettings
 from headgate.usercode.resolution import STANDARD_LIBRARY
 
 T = TypeVar("T")
 _log = logging.getLogger("headgate.usercode")
 _lock: Final = threading.Lock()
 _program: ProcessCode | None = None
-"""The one of this process, also behind its end."""
+"""The program of this process, also after its end."""
 
 
 class SharedPath(list[str]):
@@ -40,16 +39,16 @@ class SharedPath(list[str]):
 
     Args:
         entries: all of them, in order.
-        brought: those that are the program's.
+        artifacts: those that are the program's.
     """
 
-    def __init__(self, entries: Iterable[str], brought: Iterable[str]) -> None:
+    def __init__(self, entries: Iterable[str], artifacts: Iterable[str]) -> None:
         super().__init__(entries)
-        self._brought = frozenset(brought)
+        self._artifacts = frozenset(artifacts)
 
     def of_framework(self) -> list[str]:
         """See `common.search_path`."""
-        return [entry for entry in self if entry not in self._brought]
+        return [entry for entry in self if entry not in self._artifacts]
 
 
 class ProcessOrder:
@@ -62,18 +61,18 @@ class ProcessOrder:
     Example:
         >>> import tempfile
         >>> folder = tempfile.mkdtemp()
-        >>> for name in ("msgspec", "json", "mine"):
+        >>> for name in ("msgspec", "json", "of_user_only"):
         ...     _ = Path(folder, f"{name}.py").write_text("")
         >>> def whose(order, name):
-        ...     spec = ProcessOrder([folder], RealmSettings(order=order)).find_spec(name)
+        ...     spec = ProcessOrder([folder], NamespaceSettings(order=order)).find_spec(name)
         ...     return spec and ("user" if spec.origin.startswith(folder) else "framework")
-        >>> [whose(ResolveOrder.CHILD_FIRST, name) for name in ("msgspec", "json", "mine")]
+        >>> [whose(ResolveOrder.CHILD_FIRST, name) for name in ("msgspec", "json", "of_user_only")]
         ['user', None, 'user']
-        >>> [whose(ResolveOrder.PARENT_FIRST, name) for name in ("msgspec", "json", "mine")]
+        >>> [whose(ResolveOrder.PARENT_FIRST, name) for name in ("msgspec", "json", "of_user_only")]
         ['framework', None, 'user']
     """
 
-    def __init__(self, folders: Sequence[str], settings: RealmSettings) -> None:
+    def __init__(self, folders: Sequence[str], settings: NamespaceSettings) -> None:
         self._folders, self._settings = tuple(folders), settings
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -146,10 +145,10 @@ def behind_standard_library(path: Sequence[str], standard: Sequence[str] | None 
 
 
 class ProcessCode(SameInterpreter):
-    """Implements `common.ports.BroughtCode`.
+    """Implements `common.ports.IsolatedCode`.
 
     Args:
-        brought: the program and what it brings.
+        artifacts: the program and what it brings.
         settings: of the loader.
 
     Attributes:
@@ -159,14 +158,14 @@ class ProcessCode(SameInterpreter):
         UserCodeLoadError: this process has run a program before.
     """
 
-    def __init__(self, brought: Brought, settings: RealmSettings) -> None:
-        self._brought = brought
+    def __init__(self, artifacts: ProgramArtifacts, settings: NamespaceSettings) -> None:
+        self._artifacts = artifacts
         self.main = ModuleType("__main__")
         self.is_open = True
         _begin(self)
         self._before = sys.modules["__main__"]
         sys.modules["__main__"] = self.main
-        self._order = ProcessOrder(brought.folders, settings)
+        self._order = ProcessOrder(artifacts.folders, settings)
         both = self._order.put_in_place()
         if both:
             _log.warning(
@@ -178,18 +177,18 @@ class ProcessCode(SameInterpreter):
     @property
     def program(self) -> Path:
         """Its file."""
-        return self._brought.program
+        return self._artifacts.program
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """See the protocol."""
-        return self._brought.paths
+        return self._artifacts.paths
 
     def close(self) -> None:
         """The program has ended; its modules and its path stay, for what it has left for the end."""
         self.is_open = False
         sys.modules["__main__"] = self._before
-        self._brought.release()
+        self._artifacts.release()
 
 
 def _begin(code: ProcessCode) -> None:
@@ -198,7 +197,7 @@ def _begin(code: ProcessCode) -> None:
         if _program is not None:
             raise UserCodeLoadError(
                 f"program {str(code.program)!r} cannot be loaded: this process has run "
-                f"{str(_program.program)!r}, and on this interpreter only processes keep programs apart; run "
+                f"{str(_program.program)!r}, and on this interpreter only processes isolate programs; run "
                 "it in another one (headgate run)"
             )
         _program = code

@@ -1,4 +1,4 @@
-"""What a process does once before its first realm: the dispatching containers take their places."""
+"""What a process does once before its first namespace: the dispatching containers take their places."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from types import FrameType
 from typing import Any
 
 from headgate.usercode import release
-from headgate.usercode.realm import context, interpreter
-from headgate.usercode.realm.dispatch import DispatchingList, ModuleTable
-from headgate.usercode.realm.imports import import_module_of_caller, import_of_framework
-from headgate.usercode.realm.kept import keep_in_sys
+from headgate.usercode.namespaces import context, interpreter
+from headgate.usercode.namespaces.dispatch import DispatchingList, ModuleTable
+from headgate.usercode.namespaces.imports import import_module_of_caller, import_of_framework
+from headgate.usercode.namespaces.kept import keep_in_sys
 from headgate.usercode.resolution import STANDARD_LIBRARY
 
 _lock = threading.Lock()
@@ -23,9 +23,9 @@ _installed = False
 
 
 def install() -> None:
-    """Prepare this process for realms; does nothing the second time.
+    """Prepare this process for namespaces; does nothing the second time.
 
-    It may happen before a daemon forks its workers; realms are opened behind the fork only.
+    It may happen before a daemon forks its workers; namespaces are opened after the fork only.
 
     Raises:
         NoIsolationError: this interpreter does not allow it; nothing has changed.
@@ -52,26 +52,26 @@ def is_installed() -> bool:
 
 
 def _inheriting(run: Callable[..., Any]) -> Callable[..., Any]:
-    """A thread begins in the realm of the code that starts it; the framework's threads outlive realms."""
-    realm = context.current()
-    if realm is None or not _is_started_by_user_code():
+    """Have a thread begin in the namespace of the code that starts it, if that is user code."""
+    namespace = context.current()
+    if namespace is None or not _is_started_by_user_code():
         return run
-    handle = getattr(realm, "handle", None)
+    handle = getattr(namespace, "handle", None)
     if handle is None:
         return run
     thread = getattr(run, "__self__", None)
     if isinstance(thread, threading.Thread):
-        realm.threads.add(thread)
+        namespace.threads.add(thread)
 
-    def run_in_realm(*args: Any, **kwargs: Any) -> Any:
+    def run_in_namespace(*args: Any, **kwargs: Any) -> Any:
         context.enter(handle)
         return run(*args, **kwargs)
 
-    return run_in_realm
+    return run_in_namespace
 
 
 def _is_started_by_user_code() -> bool:
-    """Whether the nearest function that is not the standard library's is a realm's."""
+    """Whether the nearest function that is not the standard library's is a namespace's."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))

@@ -1,4 +1,4 @@
-"""What a program brings, on the machine where the program itself runs: its folder, and all else unpacked."""
+"""The artifacts of an isolated program on the machine where it runs: its folder, and archives unpacked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNUSED_S: Final = 7 * 24 * 3600.0
 """How long an unpacked archive that nobody has asked for stays on the driver's machine."""
 
 
-class Brought:
+class ProgramArtifacts:
     """A program's own code here.
 
     Args:
@@ -65,7 +65,7 @@ class Brought:
             self._scratch.cleanup()
 
 
-def brought_by(program: Path, config: Config) -> Brought:
+def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
     """A program's folder with what the options name behind it, archives unpacked.
 
     Args:
@@ -82,11 +82,11 @@ def brought_by(program: Path, config: Config) -> Brought:
     cache = _cache()
     cache.sweep(UNUSED_S)
     places, leased = _unpacked(others, cache)
-    return Brought(program, others, [str(program.parent), *places], leased)
+    return ProgramArtifacts(program, others, [str(program.parent), *places], leased)
 
 
-def brought_along(program: str, paths: Sequence[Path]) -> Brought:
-    """The same in another process of this machine, from the :attr:`Brought.paths` of the first.
+def artifacts_sent(program: str, paths: Sequence[Path]) -> ProgramArtifacts:
+    """The same in another process of this machine, from the :attr:`ProgramArtifacts.paths` of the first.
 
     Args:
         program: its name, for messages.
@@ -96,7 +96,7 @@ def brought_along(program: str, paths: Sequence[Path]) -> Brought:
         UserCodeLoadError: something is no longer there, or cannot be used.
     """
     places, leased = _unpacked(paths, _cache())
-    return Brought(Path(program), paths, places, leased)
+    return ProgramArtifacts(Path(program), paths, places, leased)
 
 
 def _cache() -> ArtifactCache:

@@ -1,0 +1,49 @@
+"""A namespace as the runtime knows it: a place for the code of a job's user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from headgate.usercode.namespaces import crossing, pickling
+from headgate.usercode.namespaces.loader import Namespace
+from headgate.usercode.patterns import ParentFirst
+
+T = TypeVar("T")
+
+
+class NamespaceCode:
+    """Implements `common.ports.UserCode`.
+
+    Args:
+        namespace: where the modules are.
+        data_plane: packages whose objects must not leave the namespace, where it has copies of its own.
+
+    Attributes:
+        namespace: as given.
+    """
+
+    def __init__(self, namespace: Namespace, data_plane: Sequence[str]) -> None:
+        self.namespace, self._data_plane = namespace, ParentFirst(tuple(data_plane))
+
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """A function called in the namespace: once for a batch, never for a record."""
+        found: T = self.namespace.call(function, *args)
+        return found
+
+    @property
+    def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
+        """See the protocol."""
+        return crossing.leaving(self.namespace, self._data_plane)
+
+    def pickler(self) -> Any:
+        """The namespace's own copy of cloudpickle."""
+        return pickling.pickler_of(self.namespace)
+
+    def load(self, payload: bytes) -> Any:
+        """What another process of the job has pickled, restored in the namespace; see `namespaces.pickling`.
+
+        Raises:
+            UserCodeLoadError: the namespace lacks what it refers to.
+        """
+        return pickling.loads(self.namespace, payload)
