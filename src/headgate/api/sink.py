@@ -175,7 +175,9 @@ class SinkCommitter(ABC):
     def committed_after(self, context: SinkCommitterContext) -> str | None:
         """What this sink has published of the line that is not history of the job, in words.
 
-        Asked before :meth:`begin` of a job that begins from another job's snapshot.
+        Asked before :meth:`begin` of a job that begins from another job's snapshot, and whenever a job goes
+        back behind newest checkpoints of its own, which are damaged or may be lost: then a fork of the
+        lineage is the job's own, and what the job has committed behind that counts, too.
 
         Returns:
             None where there is nothing, and always where `tells_commits` is false.
