@@ -24,12 +24,27 @@ def logical_name(cls: type) -> str:
         'decimal.Context'
     """
     noted = vars(cls).get(_NOTED)
-    return noted if isinstance(noted, str) else f"{_module_of(cls)}.{cls.__qualname__}"
+    if isinstance(noted, str):
+        return noted
+    generic = generic_model(cls)
+    if generic is None:
+        return f"{_module_of(cls)}.{cls.__qualname__}"
+    # It lies where the model lies that it is made of, which may have been shipped here.
+    return logical_name(generic[0]).removesuffix(generic[0].__qualname__) + cls.__qualname__
+
+
+def generic_model(cls: type) -> tuple[Any, tuple[Any, ...]] | None:
+    """The generic pydantic model that a class is made of, and its arguments; None for other classes.
+
+    Such a class, as `Page[int]`, is made when it is first asked for, and lies in no module.
+    """
+    made = getattr(cls, "__pydantic_generic_metadata__", None)
+    return (made["origin"], made["args"]) if made and made["origin"] is not None else None
 
 
 def note_logical_name(cls: type) -> None:
     """Let a class of the running script keep its name where it is shipped to, as the script stays behind."""
-    if cls.__module__ == "__main__" and _NOTED not in vars(cls):
+    if cls.__module__ == "__main__" and _NOTED not in vars(cls) and generic_model(cls) is None:
         setattr(cls, _NOTED, logical_name(cls))
     _shipped[logical_name(cls)] = cls
 

@@ -7,6 +7,7 @@ only where an annotation says ``hg.pickled``, and its bytes are verified before 
 from __future__ import annotations
 
 import io
+import operator
 import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, cast
@@ -14,6 +15,7 @@ from typing import Any, Final, Protocol, cast
 from headgate.common.errors import UsageError
 from headgate.common.interruptions import let_pass
 from headgate.common.users_frames import told_with_line
+from headgate.serde.logical_names import generic_model
 
 _PROTOCOL: Final = 5
 
@@ -138,12 +140,14 @@ class _RowPickler(pickle.Pickler):
         self._names = names
 
     def reducer_override(self, obj: Any) -> Any:
-        """Refer to a shipped class by its name."""
-        if self._names is not None and isinstance(obj, type):
-            name = self._names.name_of(obj)
-            if name is not None:
-                return _shipped_class, (name,)
-        return NotImplemented
+        """Refer to a shipped class by its name, and to one that a generic model makes by what makes it."""
+        if not isinstance(obj, type):
+            return NotImplemented
+        generic = generic_model(obj)
+        if generic is not None:
+            return operator.getitem, generic
+        name = None if self._names is None else self._names.name_of(obj)
+        return NotImplemented if name is None else (_shipped_class, (name,))
 
 
 class _RowUnpickler(pickle.Unpickler):

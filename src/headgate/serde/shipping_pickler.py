@@ -12,12 +12,13 @@ import dataclasses
 import enum
 import functools
 import inspect
+import operator
 import threading
 import types
 import weakref
 from typing import Any, Final, ForwardRef, NewType, TypedDict, get_type_hints, is_typeddict
 
-from headgate.serde.logical_names import note_logical_name
+from headgate.serde.logical_names import generic_model, note_logical_name
 from headgate.serde.shipped_enums import MSGSPEC_CACHE, enum_reduction
 from headgate.serde.shipped_structs import is_struct, struct_reduction
 
@@ -43,6 +44,9 @@ def shipping_pickler(pickler: Any) -> Any:
                 if obj.__module__ == "__main__" or "<locals>" in obj.__qualname__:
                     _resolve_annotations(obj)
                     note_logical_name(obj)
+                generic = generic_model(obj)
+                if generic is not None:
+                    return operator.getitem, generic
                 if not tools["_should_pickle_by_reference"](obj):
                     return _class_reduction(obj, tools, super().reducer_override(obj))
             elif isinstance(obj, functools.cached_property):

@@ -386,6 +386,23 @@ CASES = {
                     return Inner.limit
             return repr(Later().files), Later().limit, Later().more()
     """,
+    "a generic pydantic model with its arguments": """
+        from typing import Generic, TypeVar
+        import pydantic
+        from headgate.serde.logical_names import logical_name
+        T = TypeVar("T")
+        class Inner(pydantic.BaseModel):
+            n: int = 3
+        class Page(pydantic.BaseModel, Generic[T]):
+            item: T
+        Texts = Page[str]
+        def of(item: int) -> Page[Page[int]]:
+            return Page[Page[int]](item=Page[int](item=item))
+        def report():
+            same = Page[str] is Texts, of.__annotations__["return"] is type(of(1))
+            names = logical_name(Texts), logical_name(Page[Inner])
+            return same, names, repr(of(3)), repr(Page[Inner](item={})), type(Texts(item="a")) is Texts
+    """,
     "a pydantic model": """
         import pydantic
         class Inner(pydantic.BaseModel):
