@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import override
 
@@ -15,6 +15,7 @@ from headgate.api.arguments import check_job_name
 from headgate.api.checks import check_connectors, check_program, committing_sinks, states_of
 from headgate.api.executor import Executor, JobControl, JobResult, JobSpec
 from headgate.api.job_handle import JobHandle
+from headgate.api.other_names import no_such_call
 from headgate.api.program import Program
 from headgate.api.reading import Readers
 from headgate.api.showing import cell, html_facts, html_table
@@ -107,6 +108,11 @@ class Environment(Readers):
             "parallelism": self._settings.get(o.PARALLELISM_DEFAULT),
             "checkpoints": "off" if interval is None else f"every {format_ms(interval)}",
         }
+
+    if not TYPE_CHECKING:  # a type checker is to find what does not exist
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_such_call(self, name)
 
     @property
     def settings(self) -> dict[str, str]:

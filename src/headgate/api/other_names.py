@@ -1,4 +1,4 @@
-"""Names that other systems have for what a stream does: refused in a sentence with the name that it has here.
+"""Names that other systems have for what a program or stream does: refused with the name that it has here.
 
 The nearest name of a misspelt one is Python's own to tell.
 """
@@ -36,9 +36,41 @@ _HERE: Final[Mapping[str, str]] = {
     "withWatermark": "with_event_time",
     "writeStream": "to_spark",
 }
+_HERE_OF_PROGRAMS: Final[Mapping[str, str]] = {
+    "add_source": "from_source",
+    "addSource": "from_source",
+    "createDataFrame": "from_spark",
+    "enable_checkpointing": "checkpoints",
+    "enableCheckpointing": "checkpoints",
+    "execute_sql": "from_spark",
+    "from_elements": "from_collection",
+    "fromCollection": "from_collection",
+    "fromElements": "from_collection",
+    "fromSource": "from_source",
+    "parallelize": "from_collection",
+    "read": "read_json",
+    "read_text_file": "read_csv",
+    "readStream": "from_spark",
+    "readTextFile": "read_csv",
+    "set": "config",
+    "sql": "from_spark",
+}
 _OF_GROUPS: Final = frozenset(
     {"agg", "aggregate", "avg", "count", "fold", "max", "mean", "min", "reduce", "sum", "window"}
 )
+
+
+def no_such_call(program: object, name: str) -> AttributeError:
+    """Return the refusal of a method that an Environment does not have.
+
+    Args:
+        program: the Environment.
+        name: of the method.
+    """
+    said, here = f"{type(program).__name__} has no {name!r}", _HERE_OF_PROGRAMS.get(name)
+    if here is not None:
+        said += f" ({user_site()}): what others call {name} is {here}() here"
+    return AttributeError(said, name=name, obj=program)
 
 
 def no_such_member(stream: object, name: str, *, of_stream: bool = False) -> AttributeError:

@@ -183,8 +183,20 @@ def test_a_method_that_a_stream_does_not_have(ask: Callable[[Any], Any], said: s
     assert not hasattr(stream.key_by("author"), "_nothing")
 
 
+def test_a_method_that_a_program_does_not_have() -> None:
+    """Likewise."""
+    env = hg.Environment(executor=MiniCluster())
+    with pytest.raises(AttributeError, match=r"what others call from_elements is from_collection\(\) here"):
+        env.from_elements(1, 2)
+    with pytest.raises(AttributeError, match=r"^Environment has no 'nothing'$"):
+        _ = env.nothing
+
+
 def test_the_names_of_others_lead_to_methods_that_exist() -> None:
-    """Of streams and of what they lead to."""
+    """Of streams and of programs."""
+    for here in other_names._HERE_OF_PROGRAMS.values():
+        assert callable(getattr(hg.Environment, here)), here
+    assert not [other for other in other_names._HERE_OF_PROGRAMS if hasattr(hg.Environment, other)]
     for here in other_names._HERE.values():
         assert callable(getattr(hg.DataStream, here)), here
     assert not [other for other in other_names._HERE if hasattr(hg.DataStream, other)]
