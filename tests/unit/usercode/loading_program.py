@@ -20,7 +20,7 @@ from user_packages import write_packages, write_wheel
 from headgate.common.loader_options import ResolveOrder
 from headgate.usercode.errors import ForeignObjectError, UserCodeLoadError
 from headgate.usercode.loaders import Artifacts, UserCodeLoaders
-from headgate.usercode.namespaces.crossing import guarded
+from headgate.usercode.namespaces.crossing import leaving, refuse_leaving
 from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
 from headgate.usercode.patterns import ParentFirst, parent_first
 
@@ -174,38 +174,29 @@ def borders(folders: dict[str, str]) -> None:
     one, two = (Namespace(name, [folder]) for name, folder in folders.items())
     ours, theirs = (importlib.import_module("jobpkg.models").Leaf, two.import_module("jobpkg.models").Leaf)
     own = one.import_module("jobpkg.models").Leaf
-    same = guarded(one, lambda value: None, group)
 
-    def refused(*arguments: Any) -> list[str]:
+    def refused(*values: Any) -> list[bool]:
         said = []
-        for argument in arguments:
+        for value in values:
             try:
-                same(argument)
+                refuse_leaving(one, [value], group)
             except ForeignObjectError as error:
                 said.append("jobpkg.models.Leaf" in str(error) and "native-modules" in str(error))
         return said
 
     check(
-        "foreign objects do not enter",
-        lambda: refused(ours(1), theirs(1), [ours(1)], {"x": ours(1)}),
+        "the namespace's objects do not leave",
+        lambda: refused(own(1), [own(1)], (1, own(1)), {"x": own(1)}),
         [True] * 4,
     )
     check(
-        "plain values and the namespace's own objects enter",
-        lambda: refused(1, "x", [b""], own(1), (own(1),)),
+        "plain values and objects of other copies leave",
+        lambda: refused(1, "x", [b""], ours(1), (theirs(1),)),
         [],
     )
-    check("the namespace's objects do not leave", lambda: _leaves(one, own, group), "refused")
+    check("only a copy of its own is looked for", lambda: leaving(one, group) is not None)
     shared = Namespace("shared", [folders["a"]], PATTERN)
-    check("objects of a shared copy cross", lambda: guarded(shared, lambda x: x, group)(ours(7)).n, 7)
-
-
-def _leaves(namespace: Namespace, kind: Any, group: ParentFirst) -> str:
-    try:
-        guarded(namespace, lambda: kind(1), group)()
-    except ForeignObjectError:
-        return "refused"
-    return "left"
+    check("objects of a shared copy leave", lambda: leaving(shared, group), None)
 
 
 def main() -> None:

@@ -95,10 +95,10 @@ SCENARIOS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "23": {
         LOADING: (
-            "foreign objects do not enter",
-            "plain values and the namespace's own objects enter",
             "the namespace's objects do not leave",
-            "objects of a shared copy cross",
+            "plain values and objects of other copies leave",
+            "only a copy of its own is looked for",
+            "objects of a shared copy leave",
         ),
     },
 }

@@ -1,13 +1,12 @@
-"""What may not cross a namespace's border: objects of data-plane packages of which each side has a copy.
+"""Refuses records that leave a namespace with objects of its own copy of a data-plane package.
 
 An array of one NumPy in the hands of another one breaks both, and for good: C code keeps what it imports in
-static variables. Plain values may cross, and pyarrow's tables, which both sides read by Arrow's C data
-interface. It is looked at arguments and results, and into lists, tuples and dicts, one step deep.
+static variables. Plain values may leave, and pyarrow's tables, which both sides read by Arrow's C data
+interface. Records are looked into through lists, tuples and dicts, one step deep.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -18,45 +17,11 @@ from headgate.usercode.patterns import ParentFirst
 _NEUTRAL: Final = ("__arrow_c_array__", "__arrow_c_stream__", "__arrow_c_schema__")
 
 
-def guarded(
-    namespace: Namespace, function: Callable[..., Any], data_plane: ParentFirst
-) -> Callable[..., Any]:
-    """A function called in the namespace, with a look at what goes in and what comes out; once for a batch.
-
-    It raises ForeignObjectError before user code sees such an argument, or the framework such a result.
-    """
-
-    def call(*args: Any) -> Any:
-        refuse_entering(namespace, args, data_plane)
-        found = namespace.call(function, *args)
-        refuse_leaving(namespace, (found,), data_plane)
-        return found
-
-    return call
-
-
 def leaving(namespace: Namespace, data_plane: ParentFirst) -> Callable[[Iterable[Any]], None] | None:
-    """What refuses records of a namespace on their way out; None where it has no such package of its own."""
+    """Give what refuses records on their way out; None where the namespace has no such package of its own."""
     if not any(namespace.home(pattern.rstrip(".")) is not None for pattern in data_plane.patterns):
         return None
     return lambda records: refuse_leaving(namespace, records, data_plane)
-
-
-def refuse_entering(namespace: Namespace, values: Iterable[Any], data_plane: ParentFirst) -> None:
-    """Refuse values that are of another copy of a package than the namespace's.
-
-    Raises:
-        ForeignObjectError: there is one.
-    """
-    for value in _parts(values):
-        table = _table(namespace, value, data_plane)
-        if table is None:
-            continue
-        own = _named(table.get(type(value).__module__), type(value))
-        if own is type(value):
-            continue
-        if own is not None or _is_of_framework(type(value)):
-            raise _refused(value, f"into the user code of {namespace.name!r}, which has a copy of its own")
 
 
 def refuse_leaving(namespace: Namespace, values: Iterable[Any], data_plane: ParentFirst) -> None:
@@ -90,10 +55,6 @@ def _table(namespace: Namespace, value: Any, data_plane: ParentFirst) -> dict[st
     if module.startswith("pyarrow.") and any(hasattr(value, name) for name in _NEUTRAL):
         return None
     return namespace.home(module)
-
-
-def _is_of_framework(kind: type) -> bool:
-    return _named(dict.get(sys.modules, kind.__module__), kind) is kind
 
 
 def _named(module: Any, kind: type) -> Any:

@@ -56,11 +56,6 @@ class NativePlan:
     identical: frozenset[str]
     warnings: tuple[str, ...] = ()
 
-    @property
-    def needs_process(self) -> bool:
-        """Whether the job runs in worker processes of its own."""
-        return any(one.place is Place.PROCESS for one in self.placements)
-
     def is_layered(self, layer: DependencyLayer) -> bool:
         """Whether installed packages lie in a layer: all of them, as what stays must not need what goes."""
         if layer is DependencyLayer.NATIVE:
