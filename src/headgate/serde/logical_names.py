@@ -86,6 +86,9 @@ def known_class(name: str, main: Any = None) -> type:
         >>> known_class("decimal.Context") is decimal.Context
         True
     """
+    shipped = _shipped.get(name)
+    if shipped is not None and generic_model(shipped) is not None:
+        return shipped  # a cell that ran again has made the model anew; its module has both
     parts = name.split(".")
     for length in range(len(parts) - 1, 0, -1):
         for module in (main, sys.modules.get(".".join(parts[:length]))):

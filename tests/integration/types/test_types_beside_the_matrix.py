@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proof.types.cells import PLACES, Way, run
+from proof.types.cells import PLACES, Place, Way, run
 from proof.types.kinds import Kind
 
 USES = """
@@ -140,10 +140,22 @@ KINDS = {
 }
 
 
+def refused_as_key_only(name: str, place: Place, folder: Path) -> None:
+    """No record is a key; everything else works, as for the kinds of the matrix."""
+    found = run(Kind(name, KINDS[name] + USES), place, Way.PLAIN, folder)
+    assert found.pop("key").state == "refused"
+    assert {use: one for use, one in found.items() if one.state != "works"} == {}
+
+
 @pytest.mark.ci
 @pytest.mark.parametrize("name", KINDS)
 def test_each_works_in_every_use(name: str, tmp_path: Path) -> None:
-    """No record is a key; everything else works, as for the kinds of the matrix."""
-    found = run(Kind(name, KINDS[name] + USES), PLACES[0], Way.PLAIN, tmp_path)
-    assert found.pop("key").state == "refused"
-    assert {use: one for use, one in found.items() if one.state != "works"} == {}
+    """In a script, whose classes lie in no module of the workers."""
+    refused_as_key_only(name, PLACES[0], tmp_path)
+
+
+@pytest.mark.ci
+def test_a_generic_model_that_a_cell_defines_again_is_the_last_one(tmp_path: Path) -> None:
+    """The notebook's module keeps the class of the first definition under the same name."""
+    (notebook,) = [place for place in PLACES if place.name == "notebook cell"]
+    refused_as_key_only("a generic pydantic model with its arguments", notebook, tmp_path)
