@@ -3,7 +3,9 @@
 ::
 
     loader       a namespace: its table of modules, its path, its builtins; opening, importing, closing
-    places       what lies on whose path: the facts behind `usercode.resolution`
+    closed       what takes a namespace's place at its end
+    contracts    what its parts ask of a namespace
+    places       which modules are on which path: the facts for `usercode.resolution`
     finding      how an import in a namespace finds its module, and in whose view it is executed
     imports      what `import` statements of a namespace's code call
     context      which namespace the running code belongs to

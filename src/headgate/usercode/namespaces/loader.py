@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.common.loader_options import ResolveOrder
-from headgate.usercode.errors import ClosedUserCodeLoaderError
+from headgate.common.search_path import framework_path
 from headgate.usercode.namespaces import context
+from headgate.usercode.namespaces.closed import ClosedNamespace
 from headgate.usercode.namespaces.context import enter, leave
 from headgate.usercode.namespaces.finding import NamespaceFinder
 from headgate.usercode.namespaces.imports import import_of_namespace
@@ -112,7 +113,7 @@ class Namespace:
         self.foreign: dict[str, Any] = {}
         self._homes: dict[str, dict[str, Any] | None] = {}
         self.handle = context.Handle(self)
-        self.path = _searched(paths, _of_framework(sys.path))
+        self.path = _searched(paths, framework_path())
         self.meta_path: list[Any] = [NamespaceFinder(self, self.settings.patterns)]
         self.places = Places(self.modules, self._path_of_user, layer)
         self._resolver = Resolver(
@@ -235,7 +236,7 @@ class Namespace:
         NATIVE_MODULES.claim(Loaded(id(self.handle), self.name), name, file)
 
     def _path_of_user(self) -> list[str]:
-        of_framework = set(_of_framework(sys.path))
+        of_framework = set(framework_path())
         return [entry for entry in self.path if entry in self.artifacts or entry not in of_framework]
 
     # -- calls from the framework
@@ -340,76 +341,10 @@ class Namespace:
             self.tokens[name] = weakref.ref(token)
 
 
-class ClosedNamespace:
-    """Takes the place of a namespace at its end: it refuses everything, naming the job."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    @property
-    def path(self) -> Any:
-        """See `context.View`."""
-        self.refuse("sys.path")
-
-    @property
-    def meta_path(self) -> Any:
-        """See `context.View`."""
-        self.refuse("sys.meta_path")
-
-    def home(self, name: str) -> dict[str, Any] | None:
-        """See `context.View`."""
-        self.refuse(f"module {name!r}")
-        return None
-
-    def store(self, name: str, module: Any) -> None:
-        """See `context.View`."""
-        self.refuse(f"module {name!r}")
-
-    def forget(self, name: str) -> None:
-        """See `context.View`."""
-        self.refuse(f"module {name!r}")
-
-    def clear(self) -> None:
-        """See `context.View`."""
-        self.refuse("sys.modules")
-
-    def view(self) -> dict[str, Any]:
-        """See `context.View`."""
-        self.refuse("sys.modules")
-        return {}
-
-    def refuse(self, what: str) -> None:
-        """Say who asked for what.
-
-        Raises:
-            ClosedUserCodeLoaderError: always.
-        """
-        thread, place = threading.current_thread().name, _place_of_user_code()
-        raise ClosedUserCodeLoaderError(
-            f"{what} was asked for through the user code of job {self.name!r}, which is used after the job "
-            f"has terminated, in thread {thread!r} at {place}; look for a lingering thread or a static "
-            "registry that holds it, or switch the check off with classloader.check-leaked-classloader=false"
-        )
-
-
-def _place_of_user_code() -> str:
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if context.MARK in frame.f_builtins:
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back
-    return "an unknown place"
-
-
 def _is_frameworks(module: types.ModuleType) -> bool:
     """Whether it is one of the framework's, under whatever name user code enters it."""
     table: dict[object, Any] = sys.modules  # type: ignore[assignment]
     return dict.get(table, getattr(module, "__name__", None)) is module
-
-
-def _of_framework(entries: Any) -> list[str]:
-    of_framework = getattr(entries, "of_framework", None)
-    return list(entries) if of_framework is None else of_framework()
 
 
 def _searched(artifacts: Sequence[str], of_framework: Sequence[str]) -> list[str]:
