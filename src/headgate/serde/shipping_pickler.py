@@ -58,6 +58,8 @@ def shipping_pickler(pickler: Any) -> Any:
                 return type(obj), (dict(obj),)
             elif isinstance(obj, types.FunctionType):
                 _note_globals_of_classes(obj.__code__, tools["_extract_code_globals"](obj.__code__))
+            elif (type(obj).__module__, type(obj).__name__) == ("msgspec", "Meta"):  # cannot be pickled
+                return functools.partial(type(obj), **dict(obj.__rich_repr__())), ()
             elif isinstance(obj, NewType) and obj.__module__ == "__main__":
                 return _make_new_type, (obj.__name__, obj.__module__, obj.__supertype__)
             return super().reducer_override(obj)

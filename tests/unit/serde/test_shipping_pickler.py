@@ -386,6 +386,24 @@ CASES = {
                     return Inner.limit
             return repr(Later().files), Later().limit, Later().more()
     """,
+    "bounds of a field": """
+        from dataclasses import dataclass
+        from typing import Annotated
+        import msgspec
+        Size = Annotated[int, msgspec.Meta(gt=0, description="in lines")]
+        @dataclass
+        class Commit:
+            size: Size
+            sizes: "dict[str, Size] | None" = None
+        def report():
+            refused = []
+            for text in (b'{"size": 0}', b'{"size": 1, "sizes": {"a": 0}}'):
+                try:
+                    msgspec.json.decode(text, type=Commit)
+                except msgspec.ValidationError as error:
+                    refused.append(str(error))
+            return refused, Size.__metadata__
+    """,
     "a generic pydantic model with its arguments": """
         from typing import Generic, TypeVar
         import pydantic
