@@ -82,7 +82,7 @@ def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str
         ['json', 'kazoo', 'pyarrow']
     """
     folder, searched = folder.resolve(), framework_path() if path is None else path
-    elsewhere = [entry for entry in searched if not _is_same(entry, folder)]
+    elsewhere = [entry for entry in map(str, searched) if not _is_same(entry, folder)]
     for name, is_regular in sorted(_names(folder)):
         if name in sys.stdlib_module_names:
             is_taken = is_regular  # else the library's own comes first anyway
@@ -95,17 +95,21 @@ def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str
 def _names(folder: Path) -> set[tuple[str, bool]]:
     """Names that Python can import from a folder, and whether there is more to each than a bare folder."""
     found: dict[str, bool] = {}
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            name, suffix = entry.name, None
-            if entry.is_dir():
-                is_regular = os.path.isfile(f"{entry.path}/__init__.py")  # noqa: PTH113 - False for no access
-            else:
-                suffix = next((end for end in all_suffixes() if name.endswith(end)), None)
-                is_regular = suffix is not None
-                name = name.removesuffix(suffix or "")
-            if name.isidentifier() and (suffix is not None or entry.is_dir()):
-                found[name] = found.get(name, False) or is_regular
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:  # a folder that this user may enter and not list
+        return set()
+    for entry in entries:
+        name = entry.name
+        if os.path.isdir(entry):  # noqa: PTH112 - False for a link to what cannot be looked at
+            is_regular = os.path.isfile(f"{entry.path}/__init__.py")  # noqa: PTH113 - likewise
+        else:
+            suffix = next((end for end in all_suffixes() if name.endswith(end)), None)
+            if suffix is None:
+                continue
+            name, is_regular = name.removesuffix(suffix), True
+        if name.isidentifier():
+            found[name] = found.get(name, False) or is_regular
     return {(name, is_regular) for name, is_regular in found.items() if not name.startswith("__")}
 
 
@@ -118,7 +122,7 @@ def _is_loaded(name: str, folder: Path) -> bool:
     if module is None:
         return False
     file = getattr(module, "__file__", None)
-    return file is None or not Path(file).resolve().is_relative_to(folder)
+    return not isinstance(file, str) or not Path(file).resolve().is_relative_to(folder)
 
 
 def _is_found(name: str, path: Sequence[str]) -> bool:

@@ -87,6 +87,14 @@ def test_names_that_are_taken(tmp_path: Path) -> None:
     assert list(taken_names(own, [str(other), str(own)])) == ["kazoo", "prices", "queue", "quotes"]
 
 
+def test_a_folder_that_cannot_be_listed_takes_no_names(tmp_path: Path) -> None:
+    """Whoever may only enter a folder may run a program in it; a link that leads nowhere is no module."""
+    assert list(taken_names(tmp_path / "nowhere")) == []
+    own = folder(tmp_path / "code", "json.txt")
+    (own / "rich").symlink_to(tmp_path / "nowhere")
+    assert list(taken_names(own)) == []
+
+
 def test_a_folder_on_the_path_does_not_clash_with_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
