@@ -59,7 +59,7 @@ def shipping_pickler(pickler: Any) -> Any:
             elif isinstance(obj, types.FunctionType):
                 _note_globals_of_classes(obj.__code__, tools["_extract_code_globals"](obj.__code__))
             elif (type(obj).__module__, type(obj).__name__) == ("msgspec", "Meta"):  # cannot be pickled
-                return functools.partial(type(obj), **dict(obj.__rich_repr__())), ()
+                return _make_with, (type(obj), dict(obj.__rich_repr__()))
             elif isinstance(obj, NewType) and obj.__module__ == "__main__":
                 return _make_new_type, (obj.__name__, obj.__module__, obj.__supertype__)
             return super().reducer_override(obj)
@@ -156,6 +156,10 @@ def _note_globals_of_classes(code: types.CodeType, names: dict[str, None]) -> No
             if not inner.co_flags & inspect.CO_OPTIMIZED:
                 names |= dict.fromkeys(inner.co_names)
             _note_globals_of_classes(inner, names)
+
+
+def _make_with(cls: Any, arguments: dict[str, Any]) -> Any:
+    return cls(**arguments)
 
 
 def _make_new_type(name: str, module: str, supertype: Any) -> Any:
