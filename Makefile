@@ -65,7 +65,7 @@ proof: java setup ## The full counts of faults and seeds; writes docs/proof/ (AR
 types-matrix: java setup ## Every kind of type a program defines, everywhere, in every use; writes docs/types.md
 	@$(PY) -m proof.types $(ARGS)
 
-docs: setup ## Write the generated pages anew (docs/config.md, tables of docs/machines/job-machine.md)
+docs: setup ## Write the generated pages anew (docs/config.md, tables of docs/machines/job.md)
 	@$(PY) scripts/generate_config_docs.py
 	@$(PY) scripts/generate_job_docs.py
 

@@ -1,4 +1,4 @@
-"""Draws table and diagram of docs/machines/job-machine.md from the table in `headgate.core.job.table`."""
+"""Draws table and diagram of docs/machines/job.md from the table in `headgate.core.job.table`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headgate.core.job.table import BEFORE_LEAVING, MOVES, ROWS, Phase
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "machines" / "job-machine.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "machines" / "job.md"
 BEGIN, END = "<!-- Drawn by `make docs` from src/headgate/core/job/table.py: -->", "<!-- end -->"
 
 

@@ -75,8 +75,8 @@ def _assign_then_draw(self: SourceTask, splits: Sequence[Any] | None) -> None:
     draws()
 
 
-def _only_note(self: JobMaster, error: Exception) -> None:
-    self.ports.listener.note(f"also: {error}")
+def _only_note(self: checkpoint_master.CheckpointMaster, error: Exception) -> None:
+    self._ports.listener.note(f"also: {error}")
 
 
 def _forget_unconfirmed(self: SinkOperator, checkpoint: int) -> Any:
@@ -207,7 +207,7 @@ BUGS: dict[str, Bug] = {
         ((SourceTask, "splits_assigned", _assign_then_draw),), "messages", first=1
     ),
     "recovery ends with a failed commit": Bug(
-        ((JobMaster, "recovery_failed", _only_note),), "storage", first=13
+        ((checkpoint_master.CheckpointMaster, "recovery_failed", _only_note),), "storage", first=13
     ),
     "every driver names parts alike": Bug(
         ((StoreWriter, "__init__", _name_without_generation),), "coordinator", first=1

@@ -19,7 +19,7 @@ from headgate.runtime.enumerators import Enumerators
 from headgate.runtime.master_ports import RestorePoint
 from headgate.runtime.program import Program
 from headgate.runtime.queries.asking import StateQueries
-from headgate.runtime.roster import Member, Roster
+from headgate.runtime.roster import Member, Members
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Attempts:
     Args:
         job: its id.
         planned: what runs.
-        roster: of the gang.
+        members: workers of the gang.
         point: where the first attempt begins.
         storage: URI of the checkpoint directory, or None.
         marker: token of a file that workers must see there.
@@ -61,14 +61,13 @@ class Attempts:
         planned: what runs; may be replaced between two attempts.
         point: where the present attempt began, or the next one begins.
         queries: about live state.
-        replanned: whether the plan is another one than the present attempt was deployed with.
     """
 
     def __init__(
         self,
         job: JobId,
         planned: PlannedJob,
-        roster: Roster,
+        members: Members,
         point: RestorePoint | None,
         storage: str | None,
         marker: str | None,
@@ -77,9 +76,8 @@ class Attempts:
         self._ignore_unclaimed = ignore_unclaimed
         self.number, self.planned, self.point = 0, planned, point
         self.queries = StateQueries(planned.plan)
-        self._job, self._roster, self._storage, self._marker = job, roster, storage, marker
+        self._job, self._members, self._storage, self._marker = job, members, storage, marker
         self.sources = Enumerators.none()
-        self.replanned = False
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -99,16 +97,16 @@ class Attempts:
     def replan(self, planned: PlannedJob) -> None:
         """The next attempt runs another plan."""
         self.planned, self.queries = planned, StateQueries(planned.plan)
-        self.replanned = True
+        for member in self._members.members():
+            member.counters = {}
 
-    def begin(self) -> None:
+    def begin(self, number: int) -> None:
         """A new attempt: its enumerators are made.
 
         Raises:
             Exception: whatever a source's enumerator raises.
         """
-        self.number += 1
-        self.replanned = False
+        self.number = number
         restored = {} if self.point is None else self.point.checkpoint.enumerators
         self.sources = Enumerators.of(self.plan, restored, self._job, self.number)
 
@@ -122,7 +120,7 @@ class Attempts:
             attempt=self.number,
             generation=generation,
             program=self.planned.shipped,
-            peers={each.register.slot: each.register.data_address for each in self._roster.members()},
+            peers={each.register.slot: each.register.data_address for each in self._members.members()},
             storage=self._storage,
             marker=self._marker,
             ignore_unclaimed=self._ignore_unclaimed,
@@ -138,26 +136,13 @@ class Attempts:
 
     def send(self, messages: Mapping[int, m.Deploy]) -> None:
         """Deploy."""
-        for member in self._roster.members():
+        for member in self._members.members():
             member.begin_attempt()
             member.link.send(messages[member.register.slot])
 
-    def deployed(self, slot: int) -> bool:
-        """A worker's subtasks run; gives whether all do."""
-        self._member(slot).deployed = True
-        return all(member.deployed for member in self._roster.members())
-
     def data_ended(self, slot: int, message: m.DataEnded) -> None:
         """A subtask has processed all its input."""
-        member = self._member(slot)
-        member.ended.add((message.vertex, message.subtask))
-        member.note_counters([message.counters])
-
-    @property
-    def all_data_ended(self) -> bool:
-        """Whether every subtask has processed all its input."""
-        ended = sum(len(member.ended) for member in self._roster.members())
-        return ended == sum(vertex.parallelism for vertex in self.plan.vertices)
+        self._member(slot).note_counters([message.counters])
 
     def assign_splits(self, slot: int, request: m.RequestSplits) -> None:
         """A reader has none left.
@@ -176,7 +161,7 @@ class Attempts:
             HeadgateError: it cannot be asked.
         """
         slot, message = self.queries.ask(self.number, uid, state, key, then)
-        member = self._roster.get(slot)
+        member = self._members.get(slot)
         if member is not None:  # else the attempt is about to end, and the question with it
             member.link.send(message)
 
@@ -187,6 +172,6 @@ class Attempts:
         return enumerators.close()
 
     def _member(self, slot: int) -> Member:
-        member = self._roster.get(slot)
+        member = self._members.get(slot)
         assert member is not None
         return member

@@ -27,11 +27,13 @@ from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.pending import AckResult
 from headgate.core.checkpoint.properties import JobEnd
+from headgate.core.job import events as v
+from headgate.core.job.state import Storage
 from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.attempts import Attempts
 from headgate.runtime.checkpoint_contents import CheckpointContents
 from headgate.runtime.checkpoint_errors import checkpoints_failed
 from headgate.runtime.checkpoint_history import CheckpointHistory
-from headgate.runtime.checkpoint_host import CheckpointHost
 from headgate.runtime.checkpoint_ids import CheckpointIds
 from headgate.runtime.checkpoint_requests import CheckpointRequests
 from headgate.runtime.checkpoint_storing import ENUMERATORS, make_whole
@@ -42,6 +44,8 @@ from headgate.runtime.job_settings import JobSettings
 from headgate.runtime.latest import latest_point, offered, still_logged
 from headgate.runtime.lineage import lineage_of
 from headgate.runtime.master_ports import MasterPorts, RestorePoint
+from headgate.runtime.outbox import Outbox, failure_of
+from headgate.runtime.roster import Members
 from headgate.runtime.savepoints import Savepoints
 from headgate.runtime.source_snapshots import RETRY_MS, Begun, SourceSnapshots
 from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
@@ -68,7 +72,9 @@ class CheckpointMaster:
         coordinator: CheckpointCoordinator[SubtaskSnapshot],
         service: CheckpointService | None,
         permit: CommitPermit | None,
-        host: CheckpointHost,
+        attempts: Attempts,
+        members: Members,
+        outbox: Outbox,
         ports: MasterPorts,
         settings: JobSettings,
     ) -> None:
@@ -79,19 +85,19 @@ class CheckpointMaster:
         self.latest: RestorePoint | None = None
         self._service, self._permit = service, permit
         self._ids = CheckpointIds(service, permit, ports.background, ports.post)
-        self._host, self._ports = host, ports
+        self._attempts, self._members, self._outbox, self._ports = attempts, members, outbox, ports
         self._clock, self._background, self._post = ports.clock, ports.background, ports.post
         self._contents = CheckpointContents(job, job_name, self.generation, plan)
         own = None if service is None else service.disk.describe(job_folder(job))
         self._savepoints = Savepoints(job, settings.savepoint_dir, ports, own)
         self.requests = CheckpointRequests(
-            job, coordinator, service, self._savepoints, ports.clock, self.perform
+            job, coordinator, service, self._savepoints, ports.clock, self.perform, outbox
         )
         self._cleaning = Cleaning(ports.background, ports.post, ports.clock, self)
         self._committers = Committers(job, self.generation, plan, settings.older_snapshot)
         file = None if service is None else HistoryFile(service.disk, job, job_name, _logged_in(service))
         self.history = CheckpointHistory(plan, file, ports.clock, ports.background)
-        self._sources = SourceSnapshots(host)
+        self._sources = SourceSnapshots(attempts, outbox)
         self._busy = self._attempt = 0
         self._readers: set[tuple[int, int]] = set()
 
@@ -101,9 +107,11 @@ class CheckpointMaster:
         return 1 if self._permit is None else self._permit.generation
 
     @property
-    def quiet(self) -> bool:
-        """Whether nothing is being stored or committed: a restore point may be chosen."""
-        return self._busy == 0 and self.coordinator.storing is None
+    def storage(self) -> Storage:
+        """What happens in the background on storage and committers."""
+        if self.coordinator.storing is not None:
+            return Storage.STORING
+        return Storage.BUSY if self._busy else Storage.QUIET
 
     @property
     def has_own(self) -> bool:
@@ -122,7 +130,7 @@ class CheckpointMaster:
         self._attempt = attempt
         if self._committers.owes:
             # Before anything of this attempt is stored or committed: one thread does it in order.
-            self._run(self._settle, lambda _: None, self._host.recovery_failed)
+            self._run(self._settle, lambda _: None)
         self.history.deployed(tasks)
         label = self.history.label
         self.coordinator.start(AttemptId(attempt), tasks, self._clock.monotonic_ms(), label=label)
@@ -207,8 +215,8 @@ class CheckpointMaster:
                 f"checkpoints are aligned from now on, although unaligned ones are on: {why}"
             )
 
-    def find_latest(self, then: Callable[[RestorePoint | None], None]) -> None:
-        """Where the newest entry of the log says that the job goes on, read afresh.
+    def find_point(self) -> None:
+        """Find out where the newest entry of the log says that the job goes on: PointFound or PointFailed.
 
         A store whose outcome was unsure is settled by that: the log says whether it counts.
         """
@@ -219,21 +227,20 @@ class CheckpointMaster:
                 return self.latest
             return latest_point(service, self._ports.disks, self._fell_back, self._gone_back)
 
-        self._run(work, then, self._host.recovery_failed)
+        self._run(work, lambda point: self._outbox.put(v.PointFound(point)), self.recovery_failed)
 
-    def explain(
-        self, error: DamagedFileError, point: RestorePoint, then: Callable[[HeadgateError], None]
-    ) -> None:
-        """Subtasks found what they restore from to be damaged: say which older checkpoint is whole."""
+    def explain(self, error: DamagedFileError, point: RestorePoint, attempt: int) -> None:
+        """Subtasks of an attempt found what they restore from to be damaged: say which older one is whole."""
         service, disks = self._service, self._ports.disks
         self._run(
             lambda: offered(error, point, service, disks),
-            then,
-            lambda _: then(error),  # the storage fails altogether: the first cause says more
+            lambda told: self._outbox.attempt_failed(attempt, told),
+            # Where the storage fails altogether, the first cause says more.
+            lambda _: self._outbox.attempt_failed(attempt, error),
         )
 
-    def recommit(self, point: RestorePoint | None, then: Callable[[], None]) -> None:
-        """Before a restore: commit what `point` holds once more and clean up the rest."""
+    def commit_point(self, point: RestorePoint | None) -> None:
+        """Commit what `point` holds once more and clean up the rest: PointCommitted or PointFailed."""
         checkpoint = None if point is None else point.checkpoint
 
         def work() -> None:
@@ -252,7 +259,11 @@ class CheckpointMaster:
             if self._service is not None and self._permit is not None:
                 self._service.sweep_orphans(self._permit)
 
-        self._run(work, lambda _: then(), self._host.recovery_failed)
+        self._run(work, lambda _: self._outbox.put(v.PointCommitted()), self.recovery_failed)
+
+    def recovery_failed(self, error: Exception) -> None:
+        """The restore point could not be found or committed."""
+        self._outbox.put(v.PointFailed(failure_of(error)))
 
     def _look_behind_log(
         self, restored: CheckpointMetadata | None, unlogged: Mapping[str, CheckpointMetadata]
@@ -309,7 +320,7 @@ class CheckpointMaster:
     def fenced(self, error: FencedError) -> None:
         """Another job master owns the job."""
         self.history.fenced()
-        self._host.fenced(error)
+        self._outbox.put(v.Fenced(failure_of(error)))
 
     # -- effects ---------------------------------------------------------------------------------
 
@@ -332,7 +343,7 @@ class CheckpointMaster:
             elif isinstance(effect, e.NotifyAbort):
                 self._aborted(effect)
             elif isinstance(effect, e.FailJob):
-                self._host.attempt_failed(checkpoints_failed(effect))
+                self._outbox.attempt_failed(self._attempts.number, checkpoints_failed(effect))
             elif isinstance(effect, (e.Discard, e.Retire, e.DiscardCompleted)):
                 self._clean(effect)
             elif isinstance(effect, e.RequestFulfilled):
@@ -385,7 +396,7 @@ class CheckpointMaster:
             barrier.savepoint,
             barrier.completed,
         )
-        self._host.broadcast(trigger)
+        self._members.broadcast(trigger)
         self._ports.probe.reached("checkpoint.triggered")
 
     def _finalize(self, effect: e.Finalize[SubtaskSnapshot]) -> None:
@@ -472,17 +483,20 @@ class CheckpointMaster:
     def _complete(self, effect: e.NotifyComplete) -> None:
         self.history.committed(effect.checkpoint)
         folder = self._savepoints.folder(effect.checkpoint)
-        self._host.broadcast(m.CheckpointComplete(self._attempt, effect.checkpoint))
+        self._members.broadcast(m.CheckpointComplete(self._attempt, effect.checkpoint))
         took_ms = self._took_ms(self._sources.completed(effect.checkpoint))
         self._ports.probe.reached("checkpoint.notified")
         uri = None if folder is None else folder.uri
-        self._host.checkpoint_done(effect.checkpoint, effect.kind, took_ms, uri)
+        self._ports.listener.checkpoint_completed(effect.checkpoint, took_ms)
+        self._outbox.put(v.CheckpointCommitted(effect.checkpoint))
+        if effect.kind in (e.RequestKind.FINAL, e.RequestKind.STOP):
+            self._outbox.put(v.JobDone(self._attempt, uri))
 
     def _aborted(self, effect: e.NotifyAbort) -> None:
         self._sources.aborted(effect.checkpoint)
         self._savepoints.over(effect.checkpoint)
         self.history.failed(effect.checkpoint, effect.reason, effect.detail)
-        self._host.broadcast(m.CheckpointAborted(self._attempt, effect.checkpoint))
+        self._members.broadcast(m.CheckpointAborted(self._attempt, effect.checkpoint))
 
     def _took_ms(self, begun: Begun | None) -> int:
         return 0 if begun is None else self._clock.monotonic_ms() - begun.began_ms
@@ -510,6 +524,9 @@ class CheckpointMaster:
 
             self._cleaning.delete(f"completed checkpoints {named}", work)
 
+    def _attempt_failed(self, error: Exception) -> None:
+        self._outbox.attempt_failed(self._attempts.number, error)
+
     def _run(
         self,
         work: Callable[[], Any],
@@ -517,7 +534,7 @@ class CheckpointMaster:
         failed: Callable[[Exception], None] | None = None,
     ) -> None:
         """Background work; its failure fails the attempt unless `failed` takes it."""
-        otherwise = self._host.attempt_failed if failed is None else failed
+        otherwise = self._attempt_failed if failed is None else failed
 
         def done(result: Any, error: BaseException | None) -> None:
             self._post(lambda: finished(result, error))

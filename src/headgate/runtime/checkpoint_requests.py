@@ -13,7 +13,9 @@ from headgate.common.ports import Clock
 from headgate.core.checkpoint import effects as e
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.failures import CheckpointFailureReason
+from headgate.core.job import events as v
 from headgate.runtime.checkpoint_errors import request_error
+from headgate.runtime.outbox import Outbox
 from headgate.runtime.savepoints import Savepoints, SavepointWish
 from headgate.runtime.tickets import Then, Tickets
 from headgate.state.snapshots import SubtaskSnapshot
@@ -31,6 +33,7 @@ class CheckpointRequests:
         savepoints: those under way.
         clock: time.
         perform: carries out effects.
+        outbox: takes what the job's machine must know of stops.
     """
 
     def __init__(
@@ -41,10 +44,11 @@ class CheckpointRequests:
         savepoints: Savepoints,
         clock: Clock,
         perform: Perform,
+        outbox: Outbox,
     ) -> None:
         self._job, self._coordinator, self._service = job, coordinator, service
         self._savepoints, self._clock, self._perform = savepoints, clock, perform
-        self._tickets = Tickets()
+        self._tickets, self._outbox, self._stops = Tickets(), outbox, set[int]()
 
     def checkpoint(self, then: Then) -> None:
         """Somebody asks for a checkpoint; `then` gets its URI once it is committed."""
@@ -57,24 +61,27 @@ class CheckpointRequests:
     def savepoint(self, wish: SavepointWish, then: Then) -> None:
         """Somebody asks for a savepoint; `then` gets its URI."""
         ticket = self._tickets.issue(then)
+        if wish.stop:
+            self._stops.add(ticket)
+            self._outbox.put(v.StopAsked(ticket))
 
         def prepared(error: Exception | None) -> None:
             if error is None:
                 self._ask(wish.kind, ticket)
                 return
             reason = CheckpointFailureReason.IO_EXCEPTION
-            self._tickets.refuse(
-                ticket, request_error(e.RequestFailed(ticket, wish.kind, reason, str(error)))
-            )
+            self._refuse(ticket, request_error(e.RequestFailed(ticket, wish.kind, reason, str(error))))
 
         try:
             self._savepoints.prepare(ticket, wish, prepared)
         except ConfigError as error:
-            self._tickets.refuse(ticket, error)
+            self._refuse(ticket, error)
 
     def fulfilled(self, effect: e.RequestFulfilled) -> None:
         """The coordinator has what was asked for."""
-        self._tickets.answer(effect.ticket, self.uri(effect.checkpoint))
+        uri = self.uri(effect.checkpoint)
+        self._stopped(effect.ticket)
+        self._tickets.answer(effect.ticket, uri)
 
     def failed(self, effect: e.RequestFailed) -> None:
         """The coordinator has not, and will not."""
@@ -83,7 +90,7 @@ class CheckpointRequests:
         if whole is not None:
             error = OperatingError(f"{error}; its savepoint is whole all the same: {whole.uri}")
         self._savepoints.refused(effect.ticket)
-        self._tickets.refuse(effect.ticket, error)
+        self._refuse(effect.ticket, error)
 
     def uri(self, checkpoint: CheckpointId) -> str:
         """What a checkpoint, or a savepoint under way, is restored by."""
@@ -96,6 +103,15 @@ class CheckpointRequests:
     def end(self, end: str) -> None:
         """The job is over: nobody waits in vain."""
         self._tickets.refuse_all(OperatingError(f"the job is {end}, so nothing more is done for it"))
+
+    def _refuse(self, ticket: int, error: OperatingError | ConfigError) -> None:
+        self._stopped(ticket)
+        self._tickets.refuse(ticket, error)
+
+    def _stopped(self, ticket: int) -> None:
+        if ticket in self._stops:
+            self._stops.remove(ticket)
+            self._outbox.put(v.StopEnded(ticket))
 
     def _ask(self, kind: e.RequestKind, ticket: int) -> None:
         self._perform(self._coordinator.request(kind, self._clock.monotonic_ms(), ticket))

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.common.errors import OperatingError
-from headgate.common.ports import Clock
 from headgate.common.processes import process_lives
 from headgate.runtime.black_box import Remains, has_words, remains_of
 from headgate.runtime.memory_facts import oom_kills
@@ -22,8 +21,6 @@ ENDED_WHERE: Final = "where it ended, innermost first:"
 
 WORDS_WAIT_S: Final = 1.5
 """How long a process that is reported lost, and lives, may take to say why it ends."""
-REASON_WAIT_MS: Final = 2_000
-"""How long the end of a connection waits for the reason of the gang's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,36 +28,24 @@ class _Lost:
     slot: int
     member: Member | None
     reason: str
-    until_ms: int
 
 
 class Deaths:
-    """Used by the job master's loop.
+    """Used by the job master's loop; how long a reason is waited for is decided by the job's machine."""
 
-    Args:
-        clock: time.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock, self._lost = clock, list[_Lost]()
+    def __init__(self) -> None:
+        self._lost = list[_Lost]()
         self._left: list[tuple[_Lost, Remains]] = []
         self._kills = oom_kills()
 
     def suspect(self, slot: int, member: Member | None, reason: str) -> None:
         """The connection to a worker ended."""
-        self._lost.append(_Lost(slot, member, reason, self._clock.monotonic_ms() + REASON_WAIT_MS))
-
-    @property
-    def overdue(self) -> bool:
-        """Whether nobody has said why for long enough."""
-        return bool(self._lost) and self._clock.monotonic_ms() >= self._lost[0].until_ms
-
-    def next_wakeup(self) -> int | None:
-        """When :attr:`overdue` becomes true (monotonic ms)."""
-        return self._lost[0].until_ms if self._lost else None
+        self._lost.append(_Lost(slot, member, reason))
 
     def forget(self) -> None:
-        """What comes now is about another gang, or told already."""
+        """What comes now is about another gang, or told already; what workers have left is removed."""
+        for lost in self._lost:
+            remains_left(lost.member)
         self._lost.clear()
 
     def collect(self, members: Sequence[Member], gang_said: str | None) -> None:
@@ -75,7 +60,7 @@ class Deaths:
             if named is not None and member.register.slot == int(named[1]):
                 _await_words(member)
         self._left = [
-            (_Lost(member.register.slot, member, "its gang ended", 0), remains_left(member))
+            (_Lost(member.register.slot, member, "its gang ended"), remains_left(member))
             for member in members
         ]
 

@@ -1,63 +1,54 @@
 """The job master: owns one job from submission to its end; lives in the driver.
 
-A passive machine: whoever owns the thread delivers worker messages, gang news and the passing of
-time, and waits until `next_wakeup` otherwise. The table of states is `core.execution`; when to
-restart is `core.failover`; what a checkpoint needs is `core.checkpoint`. This file connects them:
-what is sent out is `attempts.py`'s, what happens between two attempts `recovery.py`'s, another
-parallelism `rescaling.py`'s. `docs/machines/job.md` has the whole.
+It is the shell of the job's machine (`core/job`), which decides everything about the job's life: what
+workers, storage and users do is given to it as events, and its effects are carried out here, in order. What
+goes out to workers is put together by `attempts.py`, what a checkpoint needs is `checkpoint_master.py`'s;
+both put what they find out into an outbox, which is emptied after every turn.
+`docs/machines/job.md` has the whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headgate.api.executor import RepeatingFailure
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.store.log import CommitPermit
-from headgate.common.errors import (
-    FencedError,
-    HeadgateError,
-    JobFailedError,
-    OperatingError,
-    restart_may_help,
-)
+from headgate.common.errors import DamagedFileError, FencedError, HeadgateError, OperatingError
 from headgate.common.failure_options import SameFailureAction
 from headgate.common.ids import JobId
 from headgate.common.ports import Link
-from headgate.core.checkpoint.effects import RequestKind
 from headgate.core.checkpoint.properties import JobEnd
-from headgate.core.execution import JobEvent, JobState, job_machine
+from headgate.core.execution import JobState
 from headgate.core.failover import restart_strategy
+from headgate.core.job import effects as e
+from headgate.core.job import events as v
+from headgate.core.job.machine import JobMachine
+from headgate.core.job.state import JobLimits, Storage
 from headgate.core.same_failures import SameFailures
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.attempts import Attempts, PlannedJob, Replan
 from headgate.runtime.checkpoint_master import CheckpointMaster
 from headgate.runtime.checkpoint_storing import make_coordinator
 from headgate.runtime.control import messages as m
-from headgate.runtime.deaths import Deaths, remains_left
 from headgate.runtime.enumerators import Enumerators
-from headgate.runtime.gang_keeper import GangKeeper
 from headgate.runtime.job_settings import JobSettings
+from headgate.runtime.losses import Losses
 from headgate.runtime.master_ports import MasterPorts, RestorePoint
+from headgate.runtime.outbox import Outbox, failure_of
 from headgate.runtime.program import Program
-from headgate.runtime.recovery import Recovery
-from headgate.runtime.rescaling import Rescaling
-from headgate.runtime.same_failures import fingerprint_of, told
+from headgate.runtime.reports import Reports
+from headgate.runtime.rescaling import Rescaling, plan_of
+from headgate.runtime.roster import Members
+from headgate.runtime.same_failures import told
 from headgate.runtime.tickets import Then
-from headgate.runtime.worker_messages import WorkerMessages
+from headgate.runtime.worker import rebuild_error
 
 
 class JobMaster:
-    """One job.
-
-    Attributes:
-        state: where the job is in its life.
-        error: why it failed, once it has.
-        savepoint: URI of the one that it was stopped with, once it was.
-        restarts: deployments after the first that followed a failure.
-        last_failure: of the latest attempt that failed, in words.
-    """
+    """One job."""
 
     def __init__(
         self,
@@ -74,166 +65,98 @@ class JobMaster:
         replan: Replan | None = None,
     ) -> None:
         self.job, self.name, self.settings, self.ports = job, name, settings, ports
-        self.error: HeadgateError | None = None
-        self.savepoint: str | None = None
-        self.last_failure: str | None = None
-        self._handed_over = False
-        self.restarts, self._life = 0, job_machine(job)
-        self._after_failure = False  # whether the next attempt follows a failure, or a wish
-        self._gang = GangKeeper(ports.gang, ports.clock, plan.slots, settings.heartbeat_timeout_ms)
-        self._roster = self._gang.roster
+        self._initial = initial
+        self._members, self._outbox = Members(), Outbox()
         planned = PlannedJob.of(plan, program, ports.code)
         self._attempts = Attempts(
-            job, planned, self._roster, initial, settings.storage, marker, settings.worker.ignore_unclaimed
+            job, planned, self._members, initial, settings.storage, marker, settings.worker.ignore_unclaimed
         )
-        self._strategy = restart_strategy(settings.restart, ports.randomness.uniform)
-        self._same = SameFailures(None if initial is None else initial.checkpoint.checkpoint)
+        self._losses = Losses(self._members, settings)
+        limits = JobLimits(
+            settings.redeploy_timeout_ms,
+            settings.rescale_timeout_ms,
+            settings.heartbeat_timeout_ms,
+            has_successor=ports.require_leadership is not None,
+            same_failure_ends=settings.same_failure is SameFailureAction.FAIL,
+        )
+        strategy = restart_strategy(settings.restart, ports.randomness.uniform)
+        same = SameFailures(None if initial is None else initial.checkpoint.checkpoint)
+        self._machine = JobMachine(job, plan_of(planned), limits, strategy, same, self._losses.fingerprint)
+        self._turning, self._storage = False, Storage.QUIET
         coordinator = make_coordinator(settings.checkpoints, service, ports.randomness)
+        inner = replace(ports, post=self._post)
         self.checkpoints = CheckpointMaster(
-            job, name, plan, coordinator, service, permit, self, ports, settings
-        )
-        self._said = WorkerMessages(self, self._attempts, self.checkpoints, ports.clock, ports.listener)
-        self._deaths = Deaths(ports.clock)
-        self._recovery = Recovery(
-            self, self._gang, self._attempts, self.checkpoints, ports, settings.redeploy_timeout_ms
-        )
-        self._rescaling = Rescaling(
-            self,
+            job,
+            name,
+            plan,
+            coordinator,
+            service,
+            permit,
             self._attempts,
-            self.checkpoints,
-            ports,
-            replan,
-            has_storage=service is not None,
-            start_ms=settings.rescale_timeout_ms,
+            self._members,
+            self._outbox,
+            inner,
+            settings,
         )
+        self._reports = Reports(ports.listener, self._losses, self.checkpoints.history, settings)
+        self._rescaling = Rescaling(
+            inner, self._attempts, self.checkpoints, self._outbox, replan, has_storage=service is not None
+        )
+
+    # -- what is asked of it -------------------------------------------------------------------------
 
     @property
     def state(self) -> JobState:
         """Where the job is in its life."""
-        return self._life.state
+        return self._machine.state
+
+    @property
+    def error(self) -> HeadgateError | None:
+        """Why the job failed, once it has."""
+        outcome = self._machine.outcome
+        return None if outcome is None or outcome.failure is None else self._losses.error(outcome.failure)
+
+    @property
+    def savepoint(self) -> str | None:
+        """URI of the one that the job was stopped with, once it was."""
+        outcome = self._machine.outcome
+        return None if outcome is None or outcome.savepoint is None else str(outcome.savepoint)
+
+    @property
+    def last_failure(self) -> str | None:
+        """Of the latest attempt that failed, in words."""
+        return self._reports.last_failure
+
+    @property
+    def restarts(self) -> int:
+        """Deployments that followed a failure."""
+        return self._machine.restarts
 
     @property
     def goes_on(self) -> bool:
         """Whether a job that is over here goes on, or may go on, under another job master."""
-        led = self.ports.require_leadership is not None
-        given_up = self.state in (JobState.FAILING, JobState.FAILED)
-        return self._handed_over or isinstance(self.error, FencedError) or (led and given_up)
+        return self._machine.goes_on
 
     @property
     def attempt(self) -> int:
         """The present deployment, from 1."""
-        return self._attempts.number
+        return self._machine.attempt
 
     @property
     def plan(self) -> PhysicalPlan:
         """What runs."""
         return self._attempts.plan
 
-    # -- what the owner tells --------------------------------------------------------------------
+    @property
+    def sources(self) -> Enumerators:
+        """The enumerators of the present attempt."""
+        return self._attempts.sources
 
-    def submit(self) -> None:
-        """Begin."""
-        self._life.move(JobEvent.SUBMIT)
-
-        def begin() -> None:
-            if self.state is JobState.STARTING:  # not cancelled meanwhile
-                self._start_gang()
-
-        self._recovery.restore_from(self._attempts.point, begin)
-
-    def cancel(self, handed_over: bool = False) -> None:
-        """The user wants the job to end now; nothing uncommitted is committed.
-
-        Args:
-            handed_over: only this driver ends, where another one can go on with the job.
-        """
-        if self.state.terminal or self.state is JobState.FINISHING:
-            return
-        self._handed_over = handed_over and self.ports.require_leadership is not None
-        leaving = self.state.ending
-        self._life.move(JobEvent.CANCEL)
-        if not leaving:  # else all is under way, and the workers' time to leave does not begin anew
-            self._end_attempt()
-            self._leave()
-
-    def message(self, link: Link, message: Any) -> None:
-        """A worker said something."""
-        if isinstance(message, m.Register):
-            self._registered(message, link)
-            return
-        slot = self._roster.slot_of(link)
-        if slot is None:
-            return
-        if isinstance(message, m.Heartbeat):
-            self._heartbeat(slot, link, message)
-        elif isinstance(message, m.Totals):
-            self._count(slot, message.attempt, message.counters)
-        elif isinstance(message, m.Printed):
-            self.ports.listener.printed(message.lines, message.left_out)
-        elif isinstance(message, m.Idle):
-            self._idle(slot, message)
-        elif message.attempt == self.attempt and not self.state.ending:
-            self._said.obey(slot, message)
-
-    def link_lost(self, link: Link, reason: str) -> None:
-        """The connection to a worker broke: its process is gone or as good as gone."""
-        slot = self._roster.slot_of(link)
-        if slot is None:
-            return
-        member, told = self._roster.get(slot), f"its control connection ended ({reason})"
-        expected = self._leaves_with_its_gang
-        self._gang.lose(slot)
-        if expected:
-            remains_left(member)
-            return
-        self._deaths.suspect(slot, member, told)
-        if self.state.between_attempts:
-            self._died()
-        else:
-            self._said.forget_suspicion()  # of peers, whose connections ended with this one
-
-    def gang_exited(self, gang: int, error: str | None) -> None:
-        """All workers of a gang are gone; `error` says why if it was not in order."""
-        members = self._roster.members()
-        if not self._gang.exited(gang):
-            return
-        self._deaths.collect(members, None if self.state.ending else error)
-        if self.state.ending:
-            self._close_if_gone()
-        elif not self.state.between_attempts:
-            self.attempt_failed(self._deaths.gang_ended(error or "all workers left"))
-        self._deaths.forget()
-        self._recovery.try_restart()
-
-    def tick(self) -> None:
-        """Time passed."""
-        report = self._gang.check()
-        for slot, still_ms in report.stuck:
-            self.ports.listener.note(self._told_stuck(slot, still_ms))
-            self.checkpoints.history.stuck(slot, still_ms)
-        for slot in report.lapsed:
-            self._lapsed(slot)
-        if self._deaths.overdue:
-            self._died()
-        self._said.tick()
-        self.checkpoints.tick()
-        self._rescaling.tick()
-        if self.state.between_attempts:
-            self._recovery.tick()
-        elif self.state.ending:
-            if self._gang.overdue:
-                self._recovery.force_gang_out()
-            self._close_if_gone()
-
-    def next_wakeup(self) -> int | None:
-        """When to call :meth:`tick` at the latest (monotonic ms)."""
-        times = [self._gang.next_check(), self.checkpoints.next_wakeup(), self._rescaling.next_wakeup()]
-        times += [self._said.next_wakeup(), self._deaths.next_wakeup()]
-        if self.state.between_attempts:
-            times += self._recovery.wakeups()
-        elif self.state.ending:
-            times.append(self._gang.deadline())
-        return min((time for time in times if time is not None), default=None)
+    @property
+    def repeating(self) -> RepeatingFailure | None:
+        """The failure that keeps coming; None: none does."""
+        same = self._machine.repeating
+        return None if same is None else told(same, self.settings.same_failure)
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
@@ -242,27 +165,40 @@ class JobMaster:
 
     def counters(self) -> list[m.Counters]:
         """Last running totals of all subtasks."""
-        return [counters for member in self._roster.members() for counters in member.counters.values()]
+        return [counters for member in self._members.members() for counters in member.counters.values()]
 
     def standstills(self) -> list[m.Standstill]:
         """Calls of user code that had not returned at the last heartbeats."""
-        return [still for member in self._roster.members() for still in member.standstills]
+        return [still for member in self._members.members() for still in member.standstills]
 
-    def _told_stuck(self, slot: int, still_ms: int) -> str:
-        member, for_s = self._roster.get(slot), f"{still_ms / 1000:.0f} s"
-        if member is None or not member.standstills:
-            return f"the loop of worker {slot} has not turned for {for_s}; a call does not return"
-        return "; ".join(
-            f"{still.operator}, subtask {still.subtask}, has been busy for {for_s} without progress, in\n"
-            f"{still.stack}"
-            for still in member.standstills
-        )
+    # -- what happens --------------------------------------------------------------------------------
 
-    # -- what somebody asks a running job for ----------------------------------------------------
+    def submit(self) -> None:
+        """Begin."""
+        self.happened(v.Submit(self._initial))
+
+    def cancel(self, handed_over: bool = False) -> None:
+        """The user wants the job to end now; nothing uncommitted is committed.
+
+        Args:
+            handed_over: only this driver ends, where another one can go on with the job.
+        """
+        self.happened(v.Cancel(handed_over))
+
+    def fenced(self, error: FencedError) -> None:
+        """Another job master has taken over: stop without touching anything."""
+        self.happened(v.Fenced(failure_of(error)))
 
     def rescale(self, parallelism: int, from_last: bool, then: Then) -> None:
-        """Go on at another parallelism; see `rescaling.Rescaling.request`."""
-        self._rescaling.request(parallelism, from_last, then)
+        """Go on at another parallelism.
+
+        Args:
+            parallelism: of every operator; one that the program gives fewer subtasks keeps them.
+            from_last: whether the last completed checkpoint will do where no new one can be taken.
+            then: gets the parallelism once all subtasks run, or why the job was left, or put back, as it was.
+        """
+        self._rescaling.ask(parallelism, from_last, then)
+        self._settle()
 
     def query(self, uid: str, state: str, key: Any, then: Then) -> None:
         """Look up what keyed state holds now, between two records; not only what the last checkpoint has.
@@ -285,263 +221,230 @@ class JobMaster:
         except HeadgateError as error:
             then(None, error)
 
-    # -- workers ---------------------------------------------------------------------------------
-
-    def _start_gang(self) -> None:
-        self._rescaling.starting()
-        self.ports.listener.gang_submitted(self._gang.start(), self.plan.slots)
-
-    def _registered(self, register: m.Register, link: Link) -> None:
-        if not self._gang.add(register, link):
-            link.close()
+    def message(self, link: Link, message: Any) -> None:
+        """A worker said something."""
+        if isinstance(message, m.Register):
+            self.happened(v.Registered(message.gang, message.slot, self._members.came(message, link)))
             return
-        self.ports.listener.worker_registered(register.slot, register.pid, register.host)
-        if self.state is JobState.STARTING and self._gang.complete:
-            self._life.move(JobEvent.COMPLETE)
-            self._deploy()
-
-    def _heartbeat(self, slot: int, link: Link, beat: m.Heartbeat) -> None:
-        member = self._roster.get(slot)
-        if not self._gang.beat(slot, link, beat) or member is None:
+        slot = self._members.slot_of(link)
+        member = None if slot is None else self._members.get(slot)
+        if slot is None or member is None:
             return
-        if beat.attempt == self.attempt and not self._attempts.replanned:
-            member.standstills, member.rss_bytes = beat.standstills, beat.rss_bytes
-        self._count(slot, beat.attempt, beat.counters)
+        match message:
+            case m.Heartbeat():
+                member.beat = message
+                self.happened(v.Beat(self._members.gang, slot, message.progress))
+            case m.Totals():
+                self._count(slot, message.attempt, message.counters)
+            case m.Printed():
+                self.ports.listener.printed(message.lines, message.left_out)
+            case m.Idle():
+                self.happened(v.Idle(message.attempt, slot, _leftover(message)))
+            case m.Deployed():
+                self.happened(v.Deployed(message.attempt, slot))
+            case m.TaskFailed():
+                self._task_failed(message)
+            case _ if self._machine.hears(message.attempt):
+                self._of_a_subtask(slot, message)
+        self._settle()
 
-    def _count(self, slot: int, attempt: int, counters: Sequence[m.Counters]) -> None:
-        member = self._roster.get(slot)
-        if member is None or attempt != self.attempt or self._attempts.replanned:
-            return  # the totals of an old plan's subtasks are not those of the new one's
-        member.note_counters(counters)
-        self.ports.listener.progress(self.counters())
+    def link_lost(self, link: Link, reason: str) -> None:
+        """The connection to a worker broke: its process is gone or as good as gone."""
+        slot = self._members.slot_of(link)
+        if slot is not None:
+            self._losses.suspect(slot, f"its control connection ended ({reason})")
+            self.happened(v.LinkLost(self._members.gang, slot))
+            if not self._machine.suspects:
+                self._losses.forget()
 
-    def _lapsed(self, slot: int) -> None:
-        member, expected = self._roster.get(slot), self._leaves_with_its_gang
-        self._gang.lose(slot)
-        if not expected:
-            self._lost(self._deaths.lapsed(slot, member, self.settings.heartbeat_timeout_ms))
+    def gang_exited(self, gang: int, error: str | None) -> None:
+        """All workers of a gang are gone; `error` says why if it was not in order."""
+        if gang == self._members.gang and not self.state.terminal:
+            self._losses.collect(None if self.state.ending else error)
+        self.happened(v.GangExited(gang, error))
+        if gang == self._members.gang:
+            self._losses.forget()
 
-    @property
-    def _leaves_with_its_gang(self) -> bool:
-        """Whether a worker that goes now does as the whole gang does, which was asked to, or is given up."""
-        return self.state.ending or (self._roster.broken and self.state.between_attempts)
+    def tick(self) -> None:
+        """Time passed."""
+        self._settle()
+        self._turn(self._machine.tick(self.ports.clock.monotonic_ms()))
+        self.checkpoints.tick()
+        self._settle()
 
-    def _died(self) -> None:
-        if self.state.ending:
-            self._deaths.forget()
-        else:
-            self._lost(self._deaths.told())
+    def next_wakeup(self) -> int | None:
+        """When to call :meth:`tick` at the latest (monotonic ms)."""
+        times = (self._machine.next_wakeup(), self.checkpoints.next_wakeup())
+        return min((time for time in times if time is not None), default=None)
 
-    def _lost(self, error: OperatingError) -> None:
-        self.attempt_failed(error)
-        # What is left of the gang cannot be used without the lost one.
-        if self._gang.alive:
-            self._recovery.force_gang_out()
+    # -- the machine ---------------------------------------------------------------------------------
 
-    def _idle(self, slot: int, message: m.Idle) -> None:
-        member = self._roster.get(slot)
-        if member is None or message.attempt != self.attempt:
+    def happened(self, event: v.Event) -> None:
+        """Give an event to the machine, after those that wait, and carry out what follows."""
+        self._outbox.put(event)
+        self._settle()
+
+    def _post(self, callback: Callable[[], None]) -> None:
+        """Have a callback run in the loop, and what it finds out given to the machine."""
+
+        def turn() -> None:
+            callback()
+            self._settle()
+
+        self.ports.post(turn)
+
+    def _settle(self) -> None:
+        """Give every event that waits to the machine; where that is being done already, these come after."""
+        if self._turning:
             return
-        member.idle = True
-        kept = [f"threads of user code ({', '.join(message.stray_threads)})"] if message.stray_threads else []
-        if message.changed_limits:
-            kept.append(f"limits that user code has set ({', '.join(message.changed_limits)})")
-        if kept and self.state.between_attempts:
-            self.ports.listener.note(f"slot {slot} keeps {' and '.join(kept)}; starting new workers")
-            self._recovery.force_gang_out()
-        self._recovery.try_restart()
+        self._turning = True
+        try:
+            while (event := self._next()) is not None:
+                for effect in self._machine.handle(event, self.ports.clock.monotonic_ms()):
+                    self._perform(effect)
+        finally:
+            self._turning = False
 
-    # -- an attempt ------------------------------------------------------------------------------
+    def _turn(self, effects: list[e.Effect]) -> None:
+        self._turning = True
+        try:
+            for effect in effects:
+                self._perform(effect)
+        finally:
+            self._turning = False
 
-    def resume(self, event: JobEvent) -> None:
-        """Everything is at rest: begin the next attempt, in the living gang or in a new one."""
-        self.restarts += self._after_failure
-        self._life.move(event)
-        if event is JobEvent.REDEPLOY:
-            self._deploy()
-        else:
-            self._start_gang()
+    def _next(self) -> v.Event | None:
+        storage = self.checkpoints.storage
+        if storage is not self._storage:
+            self._storage = storage
+            return v.StorageChanged(storage)
+        return self._outbox.take()
 
-    def _deploy(self) -> None:
-        self._rescaling.starting()
+    def _perform(self, effect: e.Effect) -> None:
+        match effect:
+            case e.SubmitGang(gang, slots):
+                self._losses.forget()
+                self._members.renew(gang)
+                self.ports.gang.submit(gang, slots)
+                self.ports.listener.gang_submitted(gang, slots)
+            case e.CancelGang(gang):
+                self._members.close()
+                self.ports.gang.cancel(gang)
+            case e.AdmitWorker(_, slot, link):
+                register = self._members.admit(link).register
+                self.ports.listener.worker_registered(slot, register.pid, register.host)
+            case e.CloseLink(link):
+                self._members.close_link(link)
+            case e.AnswerBeat(_, slot):
+                self._answer_beat(slot)
+            case e.Stop(_, attempt):
+                self._members.broadcast(m.Stop(attempt))
+            case e.LetLeave(_, attempt):
+                self._members.broadcast(m.Finish(attempt))
+            case e.Report(fact):
+                self._reports.report(fact)
+            case e.Answer():
+                why = None if effect.failure is None else self._losses.error(effect.failure)
+                self._rescaling.answer(effect, why, self.state)
+            case e.MakePlan() | e.CountSlots() | e.TakeCheckpoint() | e.CheckFit() | e.AdoptPlan():
+                self._rescaling.perform(effect)
+            case _:
+                self._of_the_attempt(effect)
+
+    def _of_the_attempt(self, effect: e.Effect) -> None:
+        match effect:
+            case e.BeginAttempt():
+                self._begin(effect)
+            case e.EndAttempt():
+                for error in self._attempts.end():
+                    self.ports.listener.note(f"closing a source failed: {error}")
+            case e.StartCheckpoints(attempt):
+                self.checkpoints.start(attempt, self._attempts.tasks, self.restored_totals)
+                self.ports.listener.running(attempt)
+            case e.SuspendCheckpoints():
+                self.checkpoints.suspend()
+            case e.RequestFinal():
+                self.checkpoints.request_final()
+            case e.FindPoint():
+                self.checkpoints.find_point()
+            case e.CommitPoint(point):
+                self._attempts.point = point  # type: ignore[assignment]
+                self.checkpoints.commit_point(self._attempts.point)
+            case e.InterruptCommits():
+                self.checkpoints.interrupt_commits()
+            case e.EndCheckpoints(how):
+                self.checkpoints.end(JobEnd(how.value))
+
+    def _begin(self, effect: e.BeginAttempt) -> None:
         point = self._attempts.point
         try:
-            self._attempts.begin()
-            restored = None if point is None else point.checkpoint.checkpoint
-            self.ports.listener.deploying(self.attempt, restored)
+            self._attempts.begin(effect.attempt)
+            self.ports.listener.deploying(
+                effect.attempt, None if point is None else point.checkpoint.checkpoint
+            )
             messages = self._attempts.messages(self.checkpoints.generation)
         except Exception as error:
-            self.attempt_failed(error)
+            self._outbox.attempt_failed(effect.attempt, error)
             return
         readers = self._attempts.readers(messages)
         if readers is not None:
             self.checkpoints.restoring(*readers)
         self._attempts.send(messages)
 
-    def deployed(self, slot: int) -> None:
-        """A worker's subtasks run."""
-        if self._attempts.deployed(slot) and self.state is JobState.DEPLOYING:
-            self._life.move(JobEvent.COMPLETE)
-            self.checkpoints.start(self.attempt, self._attempts.tasks, self.restored_totals)
-            self.ports.listener.running(self.attempt)
-            self._rescaling.running()
-            self._check_data_ended()
+    # -- workers -------------------------------------------------------------------------------------
 
-    def data_ended(self, slot: int, message: m.DataEnded) -> None:
-        """A subtask has processed all its input."""
-        self._attempts.data_ended(slot, message)
-        self.ports.listener.progress(self.counters())
-        self._check_data_ended()
-
-    def _check_data_ended(self) -> None:
-        if self.state is JobState.RUNNING and self._attempts.all_data_ended:
-            self.checkpoints.request_final()
-
-    def _end_attempt(self) -> None:
-        self._said.forget_suspicion()
-        self.checkpoints.suspend()
-        for error in self._attempts.end():
-            self.ports.listener.note(f"closing a source failed: {error}")
-
-    # -- failure ---------------------------------------------------------------------------------
-
-    def attempt_failed(self, error: Exception) -> None:
-        """The attempt cannot go on; restart if that may help and the strategy allows."""
-        if self.state.terminal or self.state.ending:
+    def _task_failed(self, message: m.TaskFailed) -> None:
+        error, point = rebuild_error(message.kind, message.arguments), self._attempts.point
+        if message.attempt != self.attempt or self.state.ending or self.state.terminal:
             return
-        cause = _as_ours(error)
-        if self._rescaling.adopted and not self.state.between_attempts:
-            # The old plan ran: that the new one does not is no failure of the job.
-            self._rescaling.put_back(cause)
-            self.ports.listener.reverted(self.attempt, cause)
-            self._begin_recovery(cause, 0, after_failure=False)
-        elif not restart_may_help(cause) and self._rescaling.abandoned != self.attempt:
-            self._give_up(cause)
-        elif self.state.between_attempts:
-            self.ports.listener.note(f"also: {cause}")
+        if isinstance(error, DamagedFileError) and point is not None:
+            self.checkpoints.explain(error, point, message.attempt)
+        elif message.lost_peer is None:
+            self._outbox.attempt_failed(message.attempt, error)
         else:
-            decision = self._strategy.on_failure(self.ports.clock.monotonic_ms())
-            ends = self._is_the_same_and_ends(cause)
-            if decision.can_restart and not ends:
-                self.ports.listener.failed(self.attempt, cause, decision.delay_ms)
-                self._begin_recovery(cause, decision.delay_ms, after_failure=True)
-            else:
-                self._give_up(cause)
+            self._outbox.put(v.PeerLost(message.attempt, failure_of(error)))
 
-    @property
-    def repeating(self) -> RepeatingFailure | None:
-        """The failure that keeps coming; None: none does."""
-        same = self._same.repeating
-        return None if same is None else told(same, self.settings.same_failure)
+    def _of_a_subtask(self, slot: int, message: Any) -> None:
+        # Workers do not wait for each other: one may read, or be done, before the last is deployed.
+        match message:
+            case m.RequestSplits():
+                try:
+                    self._attempts.assign_splits(slot, message)
+                except Exception as error:
+                    self._outbox.attempt_failed(message.attempt, error)
+            case m.StateAnswer():
+                self._attempts.queries.answered(message)
+            case m.Told():
+                self.ports.listener.told(message.uid, message.subtask, message.data)
+            case m.Recovered():
+                self.checkpoints.recovered(message.vertex, message.subtask)
+            case m.DataEnded():
+                self._attempts.data_ended(slot, message)
+                self.ports.listener.progress(self.counters())
+                self._outbox.put(v.DataEnded(message.attempt, (message.vertex, message.subtask)))
+            case m.Acknowledge():
+                self.checkpoints.acknowledged(message)
+            case m.Decline():
+                self.checkpoints.declined(message)
 
-    def _is_the_same_and_ends(self, cause: HeadgateError) -> bool:
-        """Count a failure, and report one that is always the same; True: that ends the job."""
-        if not self._same.on_failure(fingerprint_of(cause)):
-            return False
-        repeating = self.repeating
-        if repeating is not None:
-            self.ports.listener.repeats(repeating)
-        return self.settings.same_failure is SameFailureAction.FAIL
-
-    def _begin_recovery(self, cause: HeadgateError, delay_ms: int, after_failure: bool) -> None:
-        self._life.move(JobEvent.FAIL)
-        self.last_failure, self._after_failure = str(cause), after_failure
-        self._recovery.schedule(delay_ms)
-        self._end_attempt()
-        self._recovery.stop_subtasks()
-
-    def recovery_failed(self, error: Exception) -> None:
-        """The restore point could not be found or committed: a further failure, tried again after a pause."""
-        self._recovery.failed()
-        if not self.state.between_attempts:
-            self.attempt_failed(error)
+    def _answer_beat(self, slot: int) -> None:
+        member = self._members.get(slot)
+        if member is None or member.beat is None:
             return
-        cause = _as_ours(error)
-        if self._rescaling.adopted:
-            self._rescaling.put_back(cause)
-            self._life.move(JobEvent.FAIL)
-        decision = self._strategy.on_failure(self.ports.clock.monotonic_ms())
-        ends = self._is_the_same_and_ends(cause)
-        if ends or not decision.can_restart or not restart_may_help(cause):
-            self._give_up(cause)
-            return
-        self.ports.listener.note(f"recovery failed and is tried again in {decision.delay_ms} ms: {error}")
-        self._after_failure = True
-        self._recovery.schedule(decision.delay_ms)
+        beat = member.beat
+        member.link.send(m.HeartbeatSeen(beat.sent_ms))
+        if self._machine.counts(beat.attempt):
+            member.standstills, member.rss_bytes = beat.standstills, beat.rss_bytes
+        self._count(slot, beat.attempt, beat.counters)
 
-    def fenced(self, error: FencedError) -> None:
-        """Another job master has taken over: stop without touching anything."""
-        if not self.state.terminal and not self.state.ending:
-            self.checkpoints.interrupt_commits()
-            self._give_up(error)
-
-    # -- another parallelism ---------------------------------------------------------------------
-
-    def begin_rescaling(self, planned: PlannedJob) -> None:
-        """End what runs, and have the next attempt run `planned`."""
-        if self.state is not JobState.RECOVERING:
-            # From where not all subtasks run it is a restart like any other.
-            self._life.move(JobEvent.RESCALE if self.state is JobState.RUNNING else JobEvent.FAIL)
-            self._after_failure = False
-            self._end_attempt()
-        self._recovery.make_room(planned)
-        self._recovery.adopt(planned)
-        self._recovery.schedule(0)
-        self._recovery.try_restart()
-
-    def adopt(self, planned: PlannedJob) -> None:
-        """Have the next attempt run `planned`."""
-        self._recovery.adopt(planned)
-
-    # -- the end ---------------------------------------------------------------------------------
-
-    def _give_up(self, cause: HeadgateError) -> None:
-        self.error = cause
-        self.last_failure = str(cause)
-        self._life.move(JobEvent.GIVE_UP)
-        self.ports.listener.failed(self.attempt, cause, None)
-        self._end_attempt()
-        self._leave()
-
-    def _leave(self) -> None:
-        """Workers go; the job ends when the gang is gone."""
-        self._rescaling.over(OperatingError(f"the job is {self.state.value}"))
-        if self._gang.alive:
-            self._recovery.dismiss_gang()
-        else:
-            self._close_if_gone()
-
-    def _close_if_gone(self) -> None:
-        """The job is over once its workers are gone, and it is known what became of the last store."""
-        if self._gang.alive or self.checkpoints.coordinator.storing is not None or self.state.terminal:
-            return
-        self._life.move(JobEvent.GONE)
-        self.checkpoints.end(JobEnd.SUSPENDED if self.goes_on else JobEnd(self.state.value))
-        self.ports.listener.ended(self.state.value)
-
-    # -- what the checkpoint master asks for -----------------------------------------------------
-
-    def broadcast(self, message: Any) -> None:
-        """Send to every worker of the attempt."""
-        self._gang.broadcast(message)
-
-    @property
-    def sources(self) -> Enumerators:
-        """The enumerators of the present attempt."""
-        return self._attempts.sources
-
-    def checkpoint_done(
-        self, checkpoint: int, kind: RequestKind, took_ms: int, savepoint: str | None
-    ) -> None:
-        """A checkpoint is complete and committed; the last one ends the job."""
-        self._same.on_checkpoint(checkpoint)
-        self.ports.listener.checkpoint_completed(checkpoint, took_ms)
-        if kind in (RequestKind.FINAL, RequestKind.STOP) and self.state is JobState.RUNNING:
-            self.savepoint = savepoint
-            self._life.move(JobEvent.ENDED)
-            self._end_attempt()
-            self._leave()
+    def _count(self, slot: int, attempt: int, counters: Any) -> None:
+        member = self._members.get(slot)
+        if member is not None and self._machine.counts(attempt):
+            member.note_counters(counters)
+            self.ports.listener.progress(self.counters())
 
 
-def _as_ours(error: Exception) -> HeadgateError:
-    return error if isinstance(error, HeadgateError) else JobFailedError(f"{type(error).__name__}: {error}")
+def _leftover(message: m.Idle) -> tuple[str, ...]:
+    threads, limits = ", ".join(message.stray_threads), ", ".join(message.changed_limits)
+    kept = (f"threads of user code ({threads})",) if threads else ()
+    return (*kept, f"limits that user code has set ({limits})") if limits else kept

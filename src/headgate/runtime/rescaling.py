@@ -1,25 +1,26 @@
-"""A running job at another parallelism: refuse first, then a checkpoint, then the same program in a new gang.
+"""Another parallelism, the acting part: the plan, the slots, the fit, and the sentences of an answer.
 
-The machine and its duties are in `docs/machines/job.md`. Nothing is touched before it is known that the
-plan exists, fits its key groups and the checkpoint, and that there are slots for it. What goes wrong later
-leads back to the old parallelism.
+When each step comes, and what follows from it, is decided in `core/job/rescale.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from headgate.common.errors import ConfigError, HeadgateError, OperatingError, UsageError
 from headgate.common.options import CHECKPOINTING_INTERVAL
 from headgate.common.ports import Gang
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.execution import JobState
+from headgate.core.job import effects as e
+from headgate.core.job import events as v
+from headgate.core.job.state import Failure, Plan
 from headgate.runtime.attempts import Attempts, PlannedJob, Replan
 from headgate.runtime.checkpoint_master import CheckpointMaster
 from headgate.runtime.master_ports import MasterPorts
+from headgate.runtime.outbox import Outbox, failure_of
 from headgate.runtime.restore import check_compatible
-from headgate.runtime.tickets import Then
+from headgate.runtime.tickets import Then, Tickets
 
 
 @runtime_checkable
@@ -31,233 +32,196 @@ class KnowsSlots(Protocol):
         ...
 
 
-class RescalingHost(Protocol):
-    """What is asked of the job master."""
-
-    @property
-    def state(self) -> JobState:
-        """Where the job is in its life."""
-        ...
-
-    def begin_rescaling(self, planned: PlannedJob) -> None:
-        """End what runs, and have the next attempt run `planned`."""
-        ...
-
-    def adopt(self, planned: PlannedJob) -> None:
-        """Have the next attempt run `planned`."""
-        ...
-
-    def attempt_failed(self, error: Exception) -> None:
-        """The attempt cannot go on."""
-        ...
-
-
-@dataclass(slots=True)
-class _Wish:
-    """What is under way: `before` is None until the old plan was given up."""
-
-    parallelism: int
-    from_last: bool
-    then: Then
-    planned: PlannedJob
-    before: PlannedJob | None = None
-    deadline_ms: int | None = None
-
-
 class Rescaling:
-    """One change of parallelism at a time; used by the job master's loop.
+    """Carries out the steps of a rescale; used by the job master's loop.
 
     Args:
-        host: the job master.
+        ports: of the job master.
         attempts: its deployments.
         checkpoints: its checkpoints.
-        ports: its doors.
-        replan: makes the plan at another parallelism; None where the program's graph is not at hand.
+        outbox: takes the answer of each step.
+        replan: makes the plan; None where the program's graph is not at hand.
         has_storage: whether the job takes checkpoints.
-        start_ms: how long a gang of another size may take until all its subtasks run.
-
-    Attributes:
-        abandoned: the last attempt that was given up for the old plan; None before there was one.
     """
 
     def __init__(
         self,
-        host: RescalingHost,
+        ports: MasterPorts,
         attempts: Attempts,
         checkpoints: CheckpointMaster,
-        ports: MasterPorts,
+        outbox: Outbox,
         replan: Replan | None,
         has_storage: bool,
-        start_ms: int,
     ) -> None:
-        self._host, self._attempts, self._checkpoints, self._ports = host, attempts, checkpoints, ports
-        self._replan, self._has_storage, self._start_ms = replan, has_storage, start_ms
-        self._wish: _Wish | None = None
-        self.abandoned: int | None = None
+        self._ports, self._attempts, self._checkpoints, self._outbox = ports, attempts, checkpoints, outbox
+        self._replan, self._has_storage, self._tickets = replan, has_storage, Tickets()
 
-    @property
-    def adopted(self) -> bool:
-        """Whether the old plan was given up and the new one does not run yet."""
-        return self._wish is not None and self._wish.before is not None
-
-    # -- what somebody asks for ------------------------------------------------------------------
-
-    def request(self, parallelism: int, from_last: bool, then: Then) -> None:
-        """Go on at another parallelism.
-
-        Args:
-            parallelism: of every operator; one that the program gives fewer subtasks keeps them.
-            from_last: whether the last completed checkpoint will do where no new one can be taken.
-            then: gets the parallelism once all subtasks run, or why the job was left, or put back, as it was.
-        """
+    def ask(self, parallelism: int, from_last: bool, then: Then) -> None:
+        """Somebody wants another parallelism."""
         try:
-            planned = self._demand(parallelism, from_last)
+            check_asked(parallelism, self._replan, self._has_storage)
         except HeadgateError as error:
             then(None, error)
             return
-        if _widths(planned) == _widths(self._attempts.planned):
-            then(parallelism, None)
+        self._outbox.put(v.RescaleAsked(self._tickets.issue(then), parallelism, from_last))
+
+    def perform(
+        self, effect: e.MakePlan | e.CountSlots | e.TakeCheckpoint | e.CheckFit | e.AdoptPlan
+    ) -> None:
+        """Carry out one step; its answer comes by the outbox, at once or later."""
+        match effect:
+            case e.MakePlan(ticket, parallelism):
+                self._outbox.put(self._make(ticket, parallelism))
+            case e.CountSlots(ticket, plan):
+                self._count(ticket, plan.slots)
+            case e.TakeCheckpoint(ticket):
+                self._save(ticket)
+            case e.CheckFit(ticket, plan):
+                self._outbox.put(v.Fits(ticket, self._misfit(self._planned_of(plan))))
+            case e.AdoptPlan(plan):
+                self._adopt(self._planned_of(plan))
+
+    def answer(self, answer: e.Answer, why: HeadgateError | None, state: JobState) -> None:
+        """Answer who asked."""
+        refusal = refusal_of(answer, why, state)
+        if refusal is None:
+            self._tickets.answer(answer.ticket, answer.parallelism)
             return
-        self._wish = _Wish(parallelism, from_last, then, planned)
-        self._ports.background.submit(lambda: _refusal(self._ports.gang, planned.plan.slots), self._look)
+        if answer.refusal is e.Refusal.REVERTED:
+            self._ports.listener.note(str(refusal))
+        self._tickets.refuse(answer.ticket, refusal)
 
-    def _demand(self, parallelism: int, from_last: bool) -> PlannedJob:
-        # A program that is not checked may say anything, and what else is raised here ends the job.
-        if type(parallelism) is not int:
-            raise UsageError(f"parallelism is {parallelism!r}; expected a whole number")
-        if self._wish is not None:
-            raise OperatingError(
-                f"the job is being rescaled to parallelism {self._wish.parallelism} already; wait for that"
-            )
-        if not self._has_storage:
-            raise ConfigError(
-                f"the job takes no checkpoints to go on from; set {CHECKPOINTING_INTERVAL.key}, or stop it "
-                "with a savepoint and start it from there"
-            )
-        if self._replan is None:
-            raise UsageError("this job was started without its program's graph, so it has no other plan")
-        self._demand_state(from_last)
-        if parallelism < 1:
-            raise UsageError(f"parallelism is {parallelism}; expected at least 1")
-        return self._replan(parallelism)
+    def _planned_of(self, plan: Plan) -> PlannedJob:
+        assert isinstance(plan.ident, PlannedJob)
+        return plan.ident
 
-    def _demand_state(self, from_last: bool) -> None:
-        state = self._host.state
-        if state is JobState.RUNNING or (from_last and state in _FROM_LAST):
-            return
-        reason = CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
-        hint = "; ask for the last checkpoint to be taken" if state in _FROM_LAST else ""
-        raise OperatingError(
-            f"the job is {state.value}, so no checkpoint can be taken to go on from ({reason.name}){hint}"
-        )
+    def _make(self, ticket: int, parallelism: int) -> v.PlanMade:
+        assert self._replan is not None
+        try:
+            planned = make_plan(parallelism, self._replan, self._attempts.planned)
+        except HeadgateError as error:
+            return v.PlanMade(ticket, None, failure_of(error))
+        return v.PlanMade(ticket, None if planned is None else plan_of(planned))
 
-    # -- step by step ----------------------------------------------------------------------------
+    def _count(self, ticket: int, slots: int) -> None:
+        def counted(_: None, error: BaseException | None) -> None:
+            failure = failure_of(error) if isinstance(error, Exception) else None
+            self._ports.post(lambda: self._outbox.put(v.SlotsCounted(ticket, failure)))
 
-    def _look(self, refusal: str | None, error: BaseException | None) -> None:
-        self._ports.post(lambda: self._looked(refusal, error))
+        self._ports.background.submit(lambda: count_slots(self._ports.gang, slots), counted)
 
-    def _looked(self, refusal: str | None, error: BaseException | None) -> None:
-        wish = self._wish
-        if wish is None:
-            return
-        if refusal is not None or error is not None:
-            said = refusal or f"it cannot be told whether there are slots: {error}"
-            self._answer(None, UsageError(f"the job was not rescaled: {said}"))
-        elif self._host.state is JobState.RUNNING:
-            # Behind everything else that the coordinator has to do now.
-            self._checkpoints.requests.checkpoint(
-                lambda _, failure: self._ports.post(lambda: self._checkpointed(failure))
-            )
-        else:
-            self._checkpointed(OperatingError(f"the job is {self._host.state.value}"))
+    def _save(self, ticket: int) -> None:
+        def saved(_: str | None, error: HeadgateError | None) -> None:
+            # After everything else that the coordinator has to do now.
+            failure = None if error is None else failure_of(error)
+            self._ports.post(lambda: self._outbox.put(v.Saved(ticket, failure)))
 
-    def _checkpointed(self, failure: HeadgateError | None) -> None:
-        wish, latest = self._wish, self._checkpoints.latest
-        if wish is None:
-            return
-        if failure is not None and not wish.from_last:
-            self._answer(None, OperatingError(f"the job was not rescaled: {failure}"))
-            return
+        self._checkpoints.requests.checkpoint(saved)
+
+    def _misfit(self, planned: PlannedJob) -> Failure | None:
+        latest = self._checkpoints.latest
         try:
             if latest is not None:
-                check_compatible(wish.planned.plan, latest.checkpoint)
+                check_compatible(planned.plan, latest.checkpoint)
         except UsageError as error:
-            self._answer(None, error)
-            return
-        self._adopt(wish)
+            return failure_of(error)
+        return None
 
-    def _adopt(self, wish: _Wish) -> None:
-        state = self._host.state
-        if state is not JobState.RUNNING and state not in _FROM_LAST:
-            self._answer(None, OperatingError(f"the job was not rescaled: it is {state.value}"))
-            return
-        if self._checkpoints.coordinator.stopping:
-            # The attempt must not end under a stop: who asked for that wants no other parallelism any more.
-            said = "the job was not rescaled: it is being stopped with a savepoint"
-            self._answer(None, OperatingError(said))
-            return
-        wish.before = self._attempts.planned
-        self._ports.listener.note(
-            f"rescaling from {wish.before.plan.slots} to {wish.planned.plan.slots} workers"
+    def _adopt(self, planned: PlannedJob) -> None:
+        self._attempts.replan(planned)
+        self._checkpoints.replanned(planned.plan)
+        self._ports.listener.rescaled(planned.plan)
+
+
+def plan_of(planned: PlannedJob) -> Plan:
+    """What the job's machine knows of a plan."""
+    plan = planned.plan
+    return Plan(planned, plan.slots, sum(vertex.parallelism for vertex in plan.vertices))
+
+
+def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> None:
+    """Refuse what no state of the job would allow.
+
+    Args:
+        parallelism: that somebody asks for.
+        replan: makes the plan; None where the program's graph is not at hand.
+        has_storage: whether the job takes checkpoints.
+
+    Raises:
+        UsageError: it is refused.
+    """
+    # A program that is not checked may say anything, and what else is raised here ends the job.
+    if type(parallelism) is not int:
+        raise UsageError(f"parallelism is {parallelism!r}; expected a whole number")
+    if not has_storage:
+        raise ConfigError(
+            f"the job takes no checkpoints to go on from; set {CHECKPOINTING_INTERVAL.key}, or stop it "
+            "with a savepoint and start it from there"
         )
-        self._host.begin_rescaling(wish.planned)
+    if replan is None:
+        raise UsageError("this job was started without its program's graph, so it has no other plan")
 
-    # -- what the job master tells ---------------------------------------------------------------
 
-    def starting(self) -> None:
-        """A gang was asked for, or subtasks were sent out."""
-        if self.adopted and self._wish is not None and self._wish.deadline_ms is None:
-            self._wish.deadline_ms = self._ports.clock.monotonic_ms() + self._start_ms
+def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJob | None:
+    """The job at another parallelism; None where that is what runs.
 
-    def running(self) -> None:
-        """All subtasks run."""
-        if self.adopted and self._wish is not None:
-            self._answer(self._wish.parallelism, None)
+    Raises:
+        UsageError: there is no such plan.
+    """
+    if parallelism < 1:
+        raise UsageError(f"parallelism is {parallelism}; expected at least 1")
+    planned = replan(parallelism)
+    return None if _widths(planned) == _widths(present) else planned
 
-    def put_back(self, cause: HeadgateError) -> None:
-        """The new plan did not come to run: the next attempt runs the old one."""
-        wish = self._wish
-        assert wish is not None
-        assert wish.before is not None
-        self.abandoned = self._attempts.number
-        slots = wish.before.plan.slots
-        said = f"rescaling to parallelism {wish.parallelism} failed, back to {slots} workers: {cause}"
-        self._ports.listener.note(said)
-        self._host.adopt(wish.before)
-        self._answer(None, OperatingError(said))
 
-    def over(self, error: HeadgateError) -> None:
-        """The job ends."""
-        if self._wish is not None:
-            self._answer(None, error)
+def count_slots(gang: Gang, slots: int) -> None:
+    """Find out whether there are slots; may block.
 
-    def tick(self) -> None:
-        """Time passed."""
-        due = self.next_wakeup()
-        if due is not None and self._ports.clock.monotonic_ms() >= due:
-            assert self._wish is not None
-            slots = self._wish.planned.plan.slots
-            self._host.attempt_failed(
-                OperatingError(f"{slots} workers were not running within {self._start_ms / 1000:g} s")
+    Raises:
+        UsageError: there are too few, or nobody can tell.
+    """
+    try:
+        said = gang.refusal(slots) if isinstance(gang, KnowsSlots) else None
+    except Exception as error:
+        said = f"it cannot be told whether there are slots: {error}"
+    if said is not None:
+        raise UsageError(f"the job was not rescaled: {said}")
+
+
+def refusal_of(answer: e.Answer, why: HeadgateError | None, state: JobState) -> HeadgateError | None:
+    """What a requester is told instead of a parallelism; None: it was done.
+
+    Args:
+        answer: of the job's machine.
+        why: the failure behind it, if there is one.
+        state: of the job.
+    """
+    match answer.refusal:
+        case None:
+            return None
+        case e.Refusal.ONE_AT_A_TIME:
+            text = f"the job is being rescaled to parallelism {answer.parallelism} already; wait for that"
+        case e.Refusal.NOT_RUNNING:
+            reason = CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
+            waits = state in (JobState.STARTING, JobState.DEPLOYING, JobState.RECOVERING)
+            hint = "; ask for the last checkpoint to be taken" if waits else ""
+            text = (
+                f"the job is {state.value}, so no checkpoint can be taken to go on from ({reason.name}){hint}"
             )
-
-    def next_wakeup(self) -> int | None:
-        """When :meth:`tick` has something to do (monotonic ms)."""
-        return None if self._wish is None else self._wish.deadline_ms
-
-    def _answer(self, answer: Any, error: HeadgateError | None) -> None:
-        wish, self._wish = self._wish, None
-        if wish is not None:
-            wish.then(answer, error)
-
-
-_FROM_LAST: Final = (JobState.STARTING, JobState.DEPLOYING, JobState.RECOVERING)
-"""Where nothing runs that a checkpoint could be taken of, but the last one is a place to go on from."""
+        case e.Refusal.NOT_SAVED:
+            text = f"the job was not rescaled: {why}"
+        case e.Refusal.STOPPING:
+            text = "the job was not rescaled: it is being stopped with a savepoint"
+        case e.Refusal.REVERTED:
+            text = (
+                f"rescaling to parallelism {answer.parallelism} failed, back to {answer.slots} workers: {why}"
+            )
+        case e.Refusal.JOB_ENDS:
+            text = f"the job is {state.value}"
+        case _:
+            return why
+    return OperatingError(text)
 
 
 def _widths(planned: PlannedJob) -> list[tuple[int, list[str | None]]]:
     return [(each.parallelism, [node.uid for node in each.chain]) for each in planned.plan.vertices]
-
-
-def _refusal(gang: Gang, slots: int) -> str | None:
-    return gang.refusal(slots) if isinstance(gang, KnowsSlots) else None

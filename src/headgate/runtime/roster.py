@@ -1,9 +1,10 @@
-"""Who is in the gang: one worker per slot, its link, what it said of itself."""
+"""The workers of the present gang by slot: their links, and what they said of themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from headgate.common.ports import Link
@@ -17,58 +18,77 @@ class Member:
     Attributes:
         register: what it said of itself.
         link: the way to it.
-        deployed: whether its subtasks of the present attempt run.
-        idle: whether it confirmed that nothing of the last attempt runs any more.
-        ended: its subtasks that have processed all input.
+        number: id of that link.
         counters: (vertex, subtask) -> last running totals.
         standstills: calls of user code that had not returned at its last heartbeat.
         rss_bytes: memory that it used then; 0: not known.
+        beat: its last heartbeat.
     """
 
     register: m.Register
     link: Link
-    deployed: bool = False
-    idle: bool = True
-    ended: set[tuple[int, int]] = field(default_factory=set)
+    number: int
     counters: dict[tuple[int, int], m.Counters] = field(default_factory=dict)
     standstills: list[m.Standstill] = field(default_factory=list)
     rss_bytes: int = 0
+    beat: m.Heartbeat | None = None
 
     def begin_attempt(self) -> None:
         """A deployment is on its way to this worker."""
-        self.deployed = self.idle = False
-        self.ended, self.counters, self.standstills = set(), {}, []
+        self.counters, self.standstills = {}, []
 
     def note_counters(self, counters: Sequence[m.Counters]) -> None:
         """New running totals of some of its subtasks."""
         self.counters.update({(entry.vertex, entry.subtask): entry for entry in counters})
 
 
-class Roster:
-    """The members of one gang, by slot.
+class Members:
+    """The workers of one gang, by slot.
 
     Attributes:
         gang: its number; 0 before the first.
-        broken: whether a member was lost, so that the gang cannot be used again.
+        lost: slot -> worker whose link was closed or ended, for what is told of it.
     """
 
     def __init__(self) -> None:
         self.gang = 0
-        self.broken = False
+        self.lost: dict[int, Member] = {}
         self._members: dict[int, Member] = {}
+        self._waiting: dict[int, tuple[m.Register, Link]] = {}
+        self._ids = count(1)
 
     def renew(self, gang: int) -> None:
         """Forget the old gang; its links are closed, which ends what is left of its workers."""
+        self.close()
+        self.gang, self._members, self.lost = gang, {}, {}
+
+    def close(self) -> None:
+        """Close all links; who the workers were is known until there is another gang."""
         for member in self._members.values():
             member.link.close()
-        self.gang, self.broken, self._members = gang, False, {}
 
-    def add(self, register: m.Register, link: Link) -> bool:
-        """A worker registered; False when it belongs to another gang or its slot is taken."""
-        if register.gang != self.gang or self.broken or register.slot in self._members:
-            return False
-        self._members[register.slot] = Member(register, link)
-        return True
+    def came(self, register: m.Register, link: Link) -> int:
+        """A worker registered; gives the id of its link, by which it is admitted or closed."""
+        number = next(self._ids)
+        self._waiting[number] = register, link
+        return number
+
+    def admit(self, number: int) -> Member:
+        """The worker with this link is the one of its slot."""
+        register, link = self._waiting.pop(number)
+        member = self._members[register.slot] = Member(register, link, number)
+        return member
+
+    def close_link(self, number: int) -> None:
+        """This link has no place here, or not any more."""
+        stranger = self._waiting.pop(number, None)
+        if stranger is not None:
+            stranger[1].close()
+            return
+        for slot, member in list(self._members.items()):
+            if member.number == number:
+                member.link.close()
+                self.lost[slot] = self._members.pop(slot)
 
     def get(self, slot: int) -> Member | None:
         """The worker of a slot."""
@@ -84,13 +104,6 @@ class Roster:
     def members(self) -> list[Member]:
         """All, by slot."""
         return [self._members[slot] for slot in sorted(self._members)]
-
-    def lose(self, slot: int) -> None:
-        """A worker is gone for good."""
-        member = self._members.pop(slot, None)
-        self.broken = True
-        if member is not None:
-            member.link.close()
 
     def broadcast(self, message: Any) -> None:
         """Send to every member."""

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.runtime.checkpoint_host import CheckpointHost
+from headgate.runtime.attempts import Attempts
+from headgate.runtime.outbox import Outbox
 
 RETRY_MS: Final = 20
 """How soon sources are asked again that could not be snapshotted."""
@@ -31,14 +32,15 @@ class SourceSnapshots:
     """Used by the checkpoint master; at most one checkpoint waits for its sources.
 
     Args:
-        host: has the sources of the present attempt.
+        attempts: has the sources of the present attempt.
+        outbox: takes what fails that attempt.
 
     Attributes:
         waiting: the checkpoint that cannot be drawn yet, and when it was begun; None: there is none.
     """
 
-    def __init__(self, host: CheckpointHost) -> None:
-        self._host = host
+    def __init__(self, attempts: Attempts, outbox: Outbox) -> None:
+        self._attempts, self._outbox = attempts, outbox
         self._begun: dict[int, Begun] = {}
         self.waiting: tuple[int, int] | None = None
 
@@ -52,10 +54,10 @@ class SourceSnapshots:
             Exception: whatever an enumerator raises.
         """
         self.waiting = None
-        if not self._host.sources.ready():
+        if not self._attempts.sources.ready():
             self.waiting = (checkpoint, began_ms)
             return False
-        self._begun[checkpoint] = Begun(began_ms, self._host.sources.snapshot(checkpoint))
+        self._begun[checkpoint] = Begun(began_ms, self._attempts.sources.snapshot(checkpoint))
         return True
 
     def of(self, checkpoint: int) -> Begun:
@@ -65,7 +67,7 @@ class SourceSnapshots:
     def completed(self, checkpoint: int) -> Begun | None:
         """The checkpoint is durable: its sources are told."""
         begun = self._begun.pop(checkpoint, None)
-        self._tell(self._host.sources.checkpoint_complete, checkpoint)
+        self._tell(self._attempts.sources.checkpoint_complete, checkpoint)
         return begun
 
     def aborted(self, checkpoint: int) -> None:
@@ -77,15 +79,15 @@ class SourceSnapshots:
     def saved(self, checkpoint: int) -> Begun | None:
         """The savepoint is whole, but nothing may be trimmed for it."""
         begun = self._begun.pop(checkpoint, None)
-        self._tell(self._host.sources.checkpoint_aborted, checkpoint)
+        self._tell(self._attempts.sources.checkpoint_aborted, checkpoint)
         return begun
 
     def wanted(self) -> bool:
         """Whether a source waits for a checkpoint; one that cannot say fails the attempt."""
         try:
-            return self._host.sources.want_checkpoint()
+            return self._attempts.sources.want_checkpoint()
         except Exception as error:
-            self._host.attempt_failed(error)
+            self._outbox.attempt_failed(self._attempts.number, error)
             return False
 
     def clear(self) -> None:
@@ -97,4 +99,4 @@ class SourceSnapshots:
         try:
             tell(checkpoint)
         except Exception as error:
-            self._host.attempt_failed(error)
+            self._outbox.attempt_failed(self._attempts.number, error)

@@ -18,16 +18,14 @@ from headgate.common.ids import JobId
 from headgate.common.ports import NoProbe
 from headgate.connectors.collection import collection_source
 from headgate.core.execution import JobState
+from headgate.core.job.state import FINISH_MS, GANG_EXIT_MS, REASON_WAIT_MS
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.control import messages as m
-from headgate.runtime.deaths import REASON_WAIT_MS
 from headgate.runtime.events import JobListener
-from headgate.runtime.gang_keeper import GANG_EXIT_MS
 from headgate.runtime.job_master import JobMaster
 from headgate.runtime.job_settings import job_settings
 from headgate.runtime.master_ports import MasterPorts
 from headgate.runtime.program import Program, WorkerSettings
-from headgate.runtime.recovery import FINISH_MS
 from headgate.state.snapshots import OperatorSubtaskState, SubtaskSnapshot
 
 SLOTS = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,11 @@ from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import HeadgateError
 from headgate.connectors.collection import collection_source
 from headgate.core.execution import JobState
+from headgate.core.job.state import FINISH_MS, GANG_EXIT_MS, REASON_WAIT_MS
 from headgate.runtime.attempts import PlannedJob
 from headgate.runtime.control import messages as m
-from headgate.runtime.deaths import REASON_WAIT_MS
-from headgate.runtime.gang_keeper import GANG_EXIT_MS
 from headgate.runtime.job_control import JobControl, request_savepoint
 from headgate.runtime.program import Program, WorkerSettings
-from headgate.runtime.recovery import FINISH_MS
-from headgate.runtime.rescaling import Rescaling
 from headgate.runtime.savepoints import SavepointWish
 
 
@@ -69,16 +67,8 @@ class AskedDesk(Desk):
         super().__init__(**{"execution.checkpointing.savepoint-dir": str(folder), **FIXED, **config})
         master, self.tokens = self.master, 0
         self.gang: SizedGang = SizedGang()
-        master._gang._gang = self.gang
-        master._rescaling = Rescaling(
-            master,
-            master._attempts,
-            master.checkpoints,
-            master.ports,
-            self.replan,
-            has_storage=True,
-            start_ms=master.settings.rescale_timeout_ms,
-        )
+        master.ports = replace(master.ports, gang=self.gang)
+        master._rescaling._replan, master._rescaling._has_storage = self.replan, True
 
     def token(self, size: int) -> bytes:
         self.tokens += 1

@@ -19,17 +19,14 @@ import headgate as hg
 from headgate.common.errors import FencedError, HeadgateError, OperatingError
 from headgate.connectors.collection import collection_source
 from headgate.core.execution import JobState
+from headgate.core.job.state import CAUSE_WAIT_MS, FINISH_MS, GANG_EXIT_MS, REASON_WAIT_MS
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.attempts import PlannedJob
 from headgate.runtime.control import messages as m
-from headgate.runtime.deaths import REASON_WAIT_MS
 from headgate.runtime.events import JobListener
-from headgate.runtime.gang_keeper import GANG_EXIT_MS
 from headgate.runtime.program import Program, WorkerSettings
 from headgate.runtime.progress import Narrator
 from headgate.runtime.progress_status import JobStatus
-from headgate.runtime.recovery import FINISH_MS
-from headgate.runtime.worker_messages import CAUSE_WAIT_MS
 
 
 class Heard(JobListener):

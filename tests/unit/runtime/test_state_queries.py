@@ -15,9 +15,9 @@ import headgate as hg
 from headgate.common.errors import InternalError, NoEntryError, OperatingError, UsageError
 from headgate.common.keygroups import key_group, operator_index_for_key_group
 from headgate.connectors.collection import collection_source
+from headgate.core.job.state import REASON_WAIT_MS
 from headgate.runtime.control import messages as m
 from headgate.runtime.control.wire import decode_from_worker, decode_to_worker, encode_message
-from headgate.runtime.deaths import REASON_WAIT_MS
 from headgate.runtime.gate_task import GateTask
 from headgate.runtime.operators.keyed import KeyedProcessOperator
 from headgate.runtime.queries import answering

@@ -234,6 +234,14 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True)
+class Reverting:
+    """The attempt of an adopted plan failed: the next one runs the old plan at once, which is no restart."""
+
+    attempt: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class AlsoFailed:
     """A failure that changes nothing, since the attempt is over."""
 
@@ -295,7 +303,16 @@ class Ended:
 
 
 Fact: TypeAlias = (
-    Failing | AlsoFailed | PointNotReached | LeftBehind | LoopStands | LoopTurns | Repeats | Rescaling | Ended
+    Failing
+    | Reverting
+    | AlsoFailed
+    | PointNotReached
+    | LeftBehind
+    | LoopStands
+    | LoopTurns
+    | Repeats
+    | Rescaling
+    | Ended  # the last one
 )
 
 

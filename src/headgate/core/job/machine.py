@@ -48,15 +48,17 @@ from headgate.core.job.state import (
     Cause,
     Job,
     JobLimits,
+    Loss,
     Outcome,
     OutcomeKind,
     Plan,
     Storage,
     Work,
     new_job,
+    nothing_told,
 )
 from headgate.core.job.table import Phase, Row
-from headgate.core.same_failures import SameFailures
+from headgate.core.same_failures import Fingerprint, SameFailures
 
 Effects: TypeAlias = list[e.Effect]
 
@@ -70,6 +72,7 @@ class JobMachine(Questions):
         limits: settings.
         strategy: answers failures.
         same: counts failures that are always the same; None: from nothing.
+        fingerprint_of: what tells the loss of a worker from others, once it counts as the failure.
     """
 
     def __init__(
@@ -79,8 +82,9 @@ class JobMachine(Questions):
         limits: JobLimits,
         strategy: RestartStrategy,
         same: SameFailures | None = None,
+        fingerprint_of: Callable[[Loss], Fingerprint | None] = nothing_told,
     ) -> None:
-        super().__init__(new_job(name, plan, limits, strategy, same))
+        super().__init__(new_job(name, plan, limits, strategy, same, fingerprint_of))
 
     def handle(self, event: v.Event, now_ms: int) -> Effects:
         """Something happened.

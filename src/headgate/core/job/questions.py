@@ -28,6 +28,13 @@ _OVER = {
 }
 
 
+def word(phase: Phase, cause: Cause, ends: OutcomeKind | None) -> JobState:
+    """The public word for a phase, a cause of the next attempt and an outcome, if there is one."""
+    if ends is not None:
+        return (_OVER if phase is Phase.OVER else _LEAVING)[ends]
+    return _WORDS.get(phase) or _BETWEEN.get(cause, JobState.RECOVERING)
+
+
 class Questions:
     """A job's facts, read only; none of its methods changes anything.
 
@@ -46,10 +53,8 @@ class Questions:
     @property
     def state(self) -> JobState:
         """The public word for where the job is: it follows from phase, cause and outcome."""
-        job = self._job
-        if job.outcome is not None:
-            return (_OVER if job.phase is Phase.OVER else _LEAVING)[job.outcome.kind]
-        return _WORDS.get(job.phase) or _BETWEEN.get(job.cause, JobState.RECOVERING)
+        outcome = self._job.outcome
+        return word(self._job.phase, self._job.cause, None if outcome is None else outcome.kind)
 
     @property
     def attempt(self) -> int:
@@ -115,6 +120,11 @@ class Questions:
         """Whether running totals of this attempt are those of the plan that the job has now."""
         latest = self._job.attempt
         return latest is not None and latest.number == attempt and latest.plan == self._job.plan
+
+    @property
+    def suspects(self) -> bool:
+        """Whether an unexplained loss waits for its reason."""
+        return self._job.attempt is not None and self._job.attempt.suspicion is not None
 
     def next_wakeup(self) -> int | None:
         """When `tick` must be called at the latest (monotonic ms); None when nothing is due."""

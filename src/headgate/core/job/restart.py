@@ -144,10 +144,11 @@ def point_failed(job: Job, event: v.PointFailed, now_ms: int) -> Effects:
         job.take(Row.LATE_WORK, "failed")
         return []
     number = 0 if job.attempt is None else job.attempt.number
-    decision = job.strategy.on_failure(now_ms)
-    if not (decision.can_restart and event.failure.restart_may_help):
+    decision, repeats = job.strategy.on_failure(now_ms), _repeats(job, event.failure)
+    allowed = decision.can_restart and event.failure.restart_may_help
+    if not allowed or (repeats and job.limits.same_failure_ends):
         job.take(Row.RECOVERY_FAILED, str(event.failure.what))
-        return _give_up(job, number, event.failure, now_ms)
+        return repeats + _give_up(job, number, event.failure, now_ms)
     job.take(Row.POINT_FAILED, str(event.failure.what))
     first = job.cause is Cause.FIRST
     fact = (
@@ -158,7 +159,7 @@ def point_failed(job: Job, event: v.PointFailed, now_ms: int) -> Effects:
     _next(job, Cause.FAILURE, decision.delay_ms, now_ms)
     answer = _put_back(job, event.failure)
     free = gangs.free(job, now_ms) if answer else []
-    return [e.Report(fact), *answer[:1], *free, *answer[1:]]
+    return [*repeats, e.Report(fact), *answer[:1], *free, *answer[1:]]
 
 
 def tick(job: Job, now_ms: int) -> Effects:
@@ -168,7 +169,7 @@ def tick(job: Job, now_ms: int) -> Effects:
         return fail(job, attempt.suspicion.failure, now_ms)
     if rescale is not None and rescale.due_ms is not None and now_ms >= rescale.due_ms:
         number = 0 if job.gang is None else job.gang.number
-        return fail(job, Failure(Loss(LossKind.LATE, number)), now_ms)
+        return fail(job, Failure(Loss(LossKind.LATE, number, why=job.plan.slots)), now_ms)
     return []
 
 
@@ -223,7 +224,7 @@ def _revert(job: Job, attempt: Attempt, failure: Failure, now_ms: int) -> Effect
     ended = end_attempt(job)
     _next(job, Cause.REVERT, 0, now_ms)
     adopt, answer = _put_back(job, failure)
-    report = e.Report(e.Failing(attempt.number, failure, 0))
+    report = e.Report(e.Reverting(attempt.number, failure))
     return [report, *ended, adopt, *gangs.free(job, now_ms), answer]
 
 
@@ -250,7 +251,9 @@ def _next(job: Job, cause: Cause, delay_ms: int, now_ms: int) -> None:
 
 
 def _repeats(job: Job, failure: Failure) -> Effects:
-    if not job.same.on_failure(failure.fingerprint) or job.same.repeating is None:
+    lost = failure.what if isinstance(failure.what, Loss) else None
+    fingerprint = failure.fingerprint if lost is None else job.fingerprint_of(lost)
+    if not job.same.on_failure(fingerprint) or job.same.repeating is None:
         return []
     return [e.Report(e.Repeats(job.same.repeating))]
 

@@ -6,7 +6,7 @@ Plans, restore points, links and errors are known by their ids only; the shell k
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
@@ -83,7 +83,7 @@ class Loss:
         kind: what was found.
         gang: number of the gang.
         slot: of the worker; -1 where it is about all of them.
-        why: what the gang's launcher said, as an opaque id.
+        why: what the gang's launcher said, as an opaque id; of a late plan, how many workers it has.
     """
 
     kind: LossKind
@@ -288,6 +288,7 @@ class Job:
         strategy: answers failures.
         same: counts failures that are always the same.
         monitor: who sends heartbeats, by slot of the present gang.
+        fingerprint_of: what tells the loss of a worker from others; asked when it counts as the failure.
         plan: what the next attempt runs, or the present one.
         initial: where the job began; where it goes on while it has no checkpoint of its own.
         point: where the next attempt begins, or the present one.
@@ -312,6 +313,7 @@ class Job:
     strategy: RestartStrategy
     same: SameFailures
     monitor: HeartbeatMonitor[int]
+    fingerprint_of: Callable[[Loss], Fingerprint | None]
     plan: Plan
     initial: PointId | None = None
     point: PointId | None = None
@@ -358,8 +360,18 @@ class Job:
         return attempt.gang == gang.number and attempt.idle == set(gang.registered)
 
 
+def nothing_told(_loss: Loss) -> Fingerprint | None:
+    """Nothing tells one lost worker from another."""
+    return None
+
+
 def new_job(
-    name: str, plan: Plan, limits: JobLimits, strategy: RestartStrategy, same: SameFailures | None = None
+    name: str,
+    plan: Plan,
+    limits: JobLimits,
+    strategy: RestartStrategy,
+    same: SameFailures | None = None,
+    fingerprint_of: Callable[[Loss], Fingerprint | None] = nothing_told,
 ) -> Job:
     """A job that was not submitted yet."""
     beat = limits.heartbeat_ms
@@ -369,5 +381,6 @@ def new_job(
         strategy=strategy,
         same=same or SameFailures(None),
         monitor=HeartbeatMonitor(beat, stuck_ms=beat),
+        fingerprint_of=fingerprint_of,
         plan=plan,
     )

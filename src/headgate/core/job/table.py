@@ -1,7 +1,7 @@
 """The table of a job's life: in which phase which row may be taken, where it leads, what it may bring about.
 
 The code takes rows of this table and nothing else: a row that is not listed for the present phase raises
-with the trace of the last moves. `docs/machines/job-machine.md` shows the table and its diagram, drawn from
+with the trace of the last moves. `docs/machines/job.md` shows the table and its diagram, drawn from
 here. The condition under which a row is taken is named here, and stands in the function that takes it.
 
 A job is in QUIESCING when its last attempt is over and something of it is still waited for (the pause,

@@ -536,9 +536,26 @@ def follow(case: Case, path: Iterable[str]) -> Node:
     return node
 
 
-def search(case: Case, start: Node, depth: int | None) -> tuple[list[Node], set[tuple[Phase, Row]]]:
-    """Every state that is reachable within `depth` events, and the rows that were taken on the way."""
-    seen, found, rows = {start.key()}, [start], set[tuple[Phase, Row]]()
+@dataclass
+class Found:
+    """What a search has met.
+
+    Attributes:
+        states: how many different ones; a state is known by the hash of all that decides.
+        phases: of the machine.
+        rows: (phase, row) that were taken.
+        deep: events that lead to the last new state.
+    """
+
+    states: int
+    phases: set[Phase]
+    rows: set[tuple[Phase, Row]]
+    deep: int = 0
+
+
+def search(case: Case, start: Node, depth: int | None) -> Found:
+    """Every state that is reachable within `depth` events; None: until there is no new one."""
+    seen, found = {hash(start.key())}, Found(1, {start.core.phase}, set())
     queue = deque([(start, 0)])
     while queue:
         node, deep = queue.popleft()
@@ -550,10 +567,12 @@ def search(case: Case, start: Node, depth: int | None) -> tuple[list[Node], set[
             except Exception as error:
                 path = ", ".join("/".join(each) for each in (*node.path, move))
                 raise AssertionError(f"after {path}: {error}") from error
-            rows |= {(node.core.phase, row) for row in after.core.rows}
-            key = after.key()
+            found.rows |= {(node.core.phase, row) for row in after.core.rows}
+            key = hash(after.key())
             if key not in seen:
                 seen.add(key)
-                found.append(after)
+                found.phases.add(after.core.phase)
+                found.deep = deep + 1
                 queue.append((after, deep + 1))
-    return found, rows
+    found.states = len(seen)
+    return found

@@ -31,7 +31,7 @@ from headgate.core.job.table import Phase, Row
 
 FENCED = Failure("another driver leads")
 SUSPENDED = e.EndCheckpoints(e.CheckpointsEnd.SUSPENDED)
-LATE = Failure(Loss(LossKind.LATE, 2))
+LATE = Failure(Loss(LossKind.LATE, 2, why=3))
 
 
 def test_s16_fenced_during_the_drain() -> None:
@@ -255,7 +255,7 @@ def test_s25_an_adopted_plan_that_does_not_run_in_time() -> None:
     rig.on(v.GangExited(1))
     assert rig.found() == [e.CommitPoint(None), e.SubmitGang(2, 3)]
     assert rig.after(RESCALE) == [
-        failing(LATE, 0, 2),
+        e.Report(e.Reverting(2, LATE)),
         *end(2),
         e.AdoptPlan(TWO),
         e.CancelGang(2),
@@ -278,7 +278,7 @@ def test_s25_wrong_use_in_an_adopted_plan_brings_the_old_one_back() -> None:
     rig.idle()
     rig.found()
     assert rig.on(v.AttemptFailed(2, WRONG)) == [
-        failing(WRONG, 0, 2),
+        e.Report(e.Reverting(2, WRONG)),
         *end(2),
         e.AdoptPlan(TWO),
         e.Stop(1, 2),

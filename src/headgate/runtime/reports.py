@@ -1,0 +1,61 @@
+"""What people hear of a job's life: each report of its machine, put into words for the listener."""
+
+from __future__ import annotations
+
+from headgate.core.job import effects as e
+from headgate.core.job.state import Failure
+from headgate.runtime.checkpoint_history import CheckpointHistory
+from headgate.runtime.events import JobListener
+from headgate.runtime.job_settings import JobSettings
+from headgate.runtime.losses import Losses
+from headgate.runtime.same_failures import told
+
+
+class Reports:
+    """Used by the job master's loop.
+
+    Args:
+        listener: hears everything.
+        losses: knows the errors behind failures.
+        history: of checkpoints, which keeps standstills too.
+        settings: of the job.
+
+    Attributes:
+        last_failure: of the latest attempt that failed, in words.
+    """
+
+    def __init__(
+        self, listener: JobListener, losses: Losses, history: CheckpointHistory, settings: JobSettings
+    ) -> None:
+        self._listener, self._losses, self._history, self._settings = listener, losses, history, settings
+        self.last_failure: str | None = None
+
+    def report(self, fact: e.Fact) -> None:
+        """Tell one fact."""
+        listener = self._listener
+        match fact:
+            case e.Failing(attempt, failure, restart_in_ms):
+                self._failed(failure)
+                listener.failed(attempt, self._losses.error(failure), restart_in_ms)
+            case e.Reverting(attempt, failure):
+                self._failed(failure)
+                listener.reverted(attempt, self._losses.error(failure))
+            case e.AlsoFailed(_, failure):
+                listener.note(f"also: {self._losses.error(failure)}")
+            case e.PointNotReached(failure, retry_in_ms):
+                error = self._losses.error(failure)
+                listener.note(f"recovery failed and is tried again in {retry_in_ms} ms: {error}")
+            case e.LeftBehind(slot, leftover):
+                listener.note(f"slot {slot} keeps {' and '.join(leftover)}; starting new workers")
+            case e.LoopStands(slot, still_ms):
+                listener.note(self._losses.stuck(slot, still_ms))
+                self._history.stuck(slot, still_ms)
+            case e.Repeats(same):
+                listener.repeats(told(same, self._settings.same_failure))
+            case e.Rescaling(before, plan):
+                listener.note(f"rescaling from {before.slots} to {plan.slots} workers")
+            case e.Ended(how):
+                listener.ended(how.value)
+
+    def _failed(self, failure: Failure) -> None:
+        self.last_failure = str(self._losses.error(failure))
