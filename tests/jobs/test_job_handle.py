@@ -94,7 +94,7 @@ def test_a_job_is_not_hurt_by_what_is_no_parallelism_and_no_target(tmp_path: Pat
         for parallelism in ("2", 2.5, None):
             with pytest.raises(hg.UsageError, match="expected a whole number"):
                 handle.rescale(parallelism)  # type: ignore[arg-type]
-        with pytest.raises(hg.ConfigError, match="expected a path or URI"):
+        with pytest.raises(hg.UsageError, match="expected text or None"):
             handle.savepoint(17)  # type: ignore[arg-type]
         assert (handle.status().state, handle.status().attempt) == ("running", 1)
         valve.open_to()
