@@ -169,7 +169,7 @@ class AfterTheRules(Halting):
 def test_so2_rules_are_everywhere_after_rescaling(
     tmp_path: Path, widths: tuple[int, ...], kind: str, request: Any
 ) -> None:
-    """Told once, at the first parallelism; each subtask of every later job has all of them."""
+    """sO2: told once, at the first parallelism; each subtask of every later job has all of them."""
     keyed = kind != "plain"
     name = hash(request.node.name)
     splits = [WORDS[n::3] for n in range(3)]

@@ -42,7 +42,7 @@ def rules_of(stopped: Stopped) -> list[list[str]]:
     [(2, 3), *(pytest.param(*pair, marks=pytest.mark.ci) for pair in ((3, 1), (1, 2), (3, 2), (4, 3)))],
 )
 def test_so2_so7_rules_and_records_in_flight_at_another_parallelism(before: int, after: int) -> None:
-    """All copies are the same at the cut, so each new subtask may go on with any one of them."""
+    """sO2: all copies are the same at the cut, so each new subtask may go on with any one of them."""
     stopped = stop_in_flight(judged(before), "unaligned", seed=before, least=LEAST)
     assert records_in_flight(stopped.cut) >= LEAST
     senders = {stream.sender for stream in stopped.cut.in_flight if stream.parts}

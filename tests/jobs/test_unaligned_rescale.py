@@ -26,10 +26,19 @@ LEAST = 4
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 @pytest.mark.parametrize("kind", SHAPES)
 def test_records_in_flight_reach_their_new_subtasks(kind: str, before: int, after: int, beside: bool) -> None:
-    """Nothing is lost, nothing comes twice, and the state is that of one job."""
+    """sO7: nothing is lost, nothing comes twice, and the state is that of one job."""
     stopped = stop_in_flight(shape(kind, before, beside), "unaligned", seed=before, least=LEAST)
     assert records_in_flight(stopped.cut) >= LEAST
     go_on(shape(kind, after, beside), "unaligned", after, stopped)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(("before", "after"), [(3, 7), (12, 7), (5, 3)])
+@pytest.mark.parametrize("kind", SHAPES)
+def test_far_more_or_fewer_subtasks(kind: str, before: int, after: int) -> None:
+    """sO7: pairs that are no multiples of each other, so one subtask feeds several, and is fed by several."""
+    stopped = stop_in_flight(shape(kind, before), "unaligned", seed=before, least=LEAST)
+    go_on(shape(kind, after), "unaligned", after, stopped)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])

@@ -77,7 +77,7 @@ def test_the_agreed_session_timeout_is_known(connect: Connect) -> None:
 
 
 def test_sr4_locks_on_the_real_server(connect: Connect, root: str) -> None:
-    """Suspended: nodes stay without lock children; a new claim locks them; at the end the parent is gone."""
+    """sR4: suspended, nodes stay without locks; a new claim locks them; at the end the parent is gone."""
     nodes = connect()
     store = ZooKeeperCheckpointStore(nodes, root)
     permit = store.claim()

@@ -45,14 +45,14 @@ class CompletedStoreSuite:
     """The scenarios; a subclass provides the fixture `medium`."""
 
     def test_sr1_an_empty_store_has_no_latest(self, medium: Medium) -> None:
-        """Nothing completed: no latest, before and after a claim."""
+        """sR1: nothing completed: no latest, before and after a claim."""
         store = medium.open()
         assert (store.latest(), store.completed()) == (None, [])
         store.claim()
         assert (store.latest(), store.completed()) == (None, [])
 
     def test_sr1_keeps_what_is_added_in_order(self, medium: Medium) -> None:
-        """With room for four, two stay, in the order of their coming; the latest is the last."""
+        """sR1: with room for four, two stay, in the order of their coming; the latest is the last."""
         store = medium.open()
         permit = store.claim()
         latest = []
@@ -65,7 +65,7 @@ class CompletedStoreSuite:
         assert [entry.metadata for entry in store.completed()] == [f"j/chk-{i}/_metadata" for i in (1, 3, 5)]
 
     def test_sr1_keeping_one_removes_each_predecessor(self, medium: Medium) -> None:
-        """With room for one, every addition replaces the one before."""
+        """sR1: with room for one, every addition replaces the one before."""
         store = medium.open()
         permit = store.claim()
         for checkpoint in (1, 2, 3, 4):
@@ -73,7 +73,7 @@ class CompletedStoreSuite:
             assert ids(store) == [checkpoint]
 
     def test_sr1_a_terminal_end_removes_all(self, medium: Medium) -> None:
-        """After a job has ended for good its store is empty, and another run begins anew."""
+        """sR1: after a job has ended for good its store is empty, and another run begins anew."""
         store = medium.open()
         permit = store.claim()
         add(store, permit, 1, 2)
@@ -100,7 +100,7 @@ class CompletedStoreSuite:
         assert ids(medium.open()) == []
 
     def test_sr4_reopened_store_goes_on(self, medium: Medium) -> None:
-        """Keep three: added 0, 1, 2; reopened the latest is 2, and adding 3 leaves 1, 2, 3."""
+        """sR4: keep three: added 0, 1, 2; reopened the latest is 2, and adding 3 leaves 1, 2, 3."""
         store = medium.open()
         permit = store.claim()
         add(store, permit, 1, 2, 3, keep=3)
@@ -112,7 +112,7 @@ class CompletedStoreSuite:
         assert ids(reopened) == [2, 3, 4]
 
     def test_sr4_suspended_job_keeps_its_entries(self, medium: Medium) -> None:
-        """A store given up for the next job master keeps everything, and the next one finds it."""
+        """sR4: a store given up for the next job master keeps everything, and the next one finds it."""
         store = medium.open()
         permit = store.claim()
         add(store, permit, 1, 2)
@@ -124,7 +124,7 @@ class CompletedStoreSuite:
         assert ids(following) == [1, 2, 3]
 
     def test_sr4_ids_are_ordered_as_numbers(self, medium: Medium) -> None:
-        """Of 9, 10 and 11 the latest is 11: names are padded."""
+        """sR4: of 9, 10 and 11 the latest is 11: names are padded."""
         store = medium.open()
         add(store, store.claim(), 9, 10, 11)
         latest = medium.open().latest()

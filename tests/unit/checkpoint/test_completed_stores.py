@@ -78,7 +78,7 @@ class TestZNodes(CompletedStoreSuite):
 
 
 def test_sr1_keeping_none_is_refused() -> None:
-    """A store that keeps nothing is no store."""
+    """sR1: a store that keeps nothing is no store."""
     with pytest.raises(ConfigError, match="num_retained is 0"):
         CheckpointSettings(interval_ms=1000, num_retained=0)
 
@@ -98,7 +98,7 @@ def test_a_terminal_end_loses_against_a_claim() -> None:
 
 
 def test_sr4_locks_are_released_and_nodes_removed() -> None:
-    """Handles have the lock of their master; given up they have none; at the end they are gone."""
+    """sR4: handles have the lock of their master; given up they have none; at the end they are gone."""
     tree = Tree()
     store = tree.open()
     permit = store.claim()
@@ -116,7 +116,7 @@ def test_sr4_locks_are_released_and_nodes_removed() -> None:
 
 
 def test_sr4_locks_of_a_dead_master_do_not_keep_handles() -> None:
-    """A claimant trims handles although the session of the one before it has not expired yet."""
+    """sR4: a claimant trims handles although the session of the one before it has not expired yet."""
     tree = Tree()
     old, new = tree.open(), tree.open()
     add(old, old.claim(), 1, 2)
@@ -126,7 +126,7 @@ def test_sr4_locks_of_a_dead_master_do_not_keep_handles() -> None:
 
 
 def test_sr4_a_reader_keeps_its_checkpoint() -> None:
-    """What somebody reads from is not trimmed, by a message; when he is through, or dead, it is."""
+    """sR4: what somebody reads from is not trimmed, by a message; when he is through, or dead, it is."""
     tree = Tree()
     store, reader = tree.open(), tree.open()
     permit = store.claim()

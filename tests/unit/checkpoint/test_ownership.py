@@ -273,7 +273,7 @@ def test_ids_go_on_behind_the_claimed_one_and_the_end_of_the_job_takes_it_along(
 
 
 def test_sr5_a_failed_deletion_is_made_up_for_and_spares_what_was_shared_since(tmp_path: Path) -> None:
-    """What could not be deleted goes with the next attempt; a file that a kept checkpoint has stays."""
+    """sR5: what could not be deleted goes with the next attempt; a file that a kept checkpoint has stays."""
     failing = True
 
     class Stubborn(MemoryDisk):

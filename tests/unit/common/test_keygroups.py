@@ -89,7 +89,7 @@ OTHER_GOLDENS: list[tuple[Any, int]] = [
 
 @pytest.mark.parametrize("row", INT_GOLDENS.split("; "))
 def test_sg1_int_keys_have_their_golden_values(row: str) -> None:
-    """Murmur value, group at 128 and subtask at 4 and 3 of int keys are fixed for ever."""
+    """sG1: murmur value, group at 128 and subtask at 4 and 3 of int keys are fixed for ever."""
     key, mixed, group, subtasks = row.split("->")
     at_4, at_3 = subtasks.split("/")
     assert (int(mixed), int(group)) == (kg.murmur(kg.key_hash(int(key))), kg.key_group(int(key), 128))
@@ -99,12 +99,12 @@ def test_sg1_int_keys_have_their_golden_values(row: str) -> None:
 
 @pytest.mark.parametrize(("key", "golden"), OTHER_GOLDENS, ids=lambda v: repr(v)[:30])
 def test_other_keys_have_their_golden_values(key: Any, golden: int) -> None:
-    """Hashes of every other key type are fixed for ever."""
+    """sG2: hashes of every other key type are fixed for ever; text has CRC-32, and True is 1."""
     assert golden == kg.key_hash(key)
 
 
 def test_64_bit_ints_fold_their_words() -> None:
-    """A key beyond 32 bits hashes as its low word xor its high word."""
+    """sG2: a key beyond 32 bits hashes as its low word xor its high word."""
     expected = {4294967296: 86, 1234567890123: 92, 2**63 - 1: 108, -(2**63): 108}
     assert list(expected.values()) == [kg.key_group(key, 128) for key in expected]
 
@@ -302,27 +302,27 @@ RANGES = {
 
 @pytest.mark.parametrize(("setup", "ranges"), RANGES.items())
 def test_sg3_ranges_are_golden(setup: tuple[int, int], ranges: str) -> None:
-    """Each subtask's first and last key group is fixed by max parallelism and parallelism."""
+    """sG3: each subtask's first and last key group is fixed by max parallelism and parallelism."""
     got = [kg.key_group_range(*setup, index) for index in range(setup[1])]
     assert ranges == ", ".join(f"{first}-{last}" for first, last in got)
 
 
 def test_sg4_default_max_parallelism_is_golden() -> None:
-    """One and a half times the parallelism, as a power of two from 128 to 32768."""
+    """sG4: one and a half times the parallelism, as a power of two from 128 to 32768."""
     expected = {1: 128, 85: 128, 86: 256, 171: 256, 1000: 2048, 10000: 16384, 21845: 32768, 32768: 32768}
     assert expected == {p: kg.default_max_parallelism(p) for p in expected}
 
 
 @pytest.mark.parametrize("setup", [(128, 129), (128, 0), (128, -1), (32769, 1), (0, 1), (32768, 32769)])
 def test_sg4_parallelism_that_does_not_fit_is_refused(setup: tuple[int, int]) -> None:
-    """More subtasks than key groups, none, or more than 32768 groups are refused."""
+    """sG4: more subtasks than key groups, none, or more than 32768 groups are refused."""
     with pytest.raises(UsageError, match="expected 1 to"):
         kg.key_group_range(*setup, 0)
 
 
 @pytest.mark.parametrize("parallelism", [0, 32769])
 def test_sg4_default_max_parallelism_refuses(parallelism: int) -> None:
-    """No default exists for a parallelism that no job can have."""
+    """sG4: no default exists for a parallelism that no job can have."""
     with pytest.raises(UsageError, match="parallelism is"):
         kg.default_max_parallelism(parallelism)
 
@@ -330,7 +330,7 @@ def test_sg4_default_max_parallelism_refuses(parallelism: int) -> None:
 @small
 @given(st.integers(1, 32768).flatmap(lambda m: st.tuples(st.just(m), st.integers(1, m))), st.data())
 def test_sg4_every_group_is_in_the_range_of_its_subtask(setup: tuple[int, int], data: st.DataObject) -> None:
-    """Group to subtask and subtask to range are inverse, and both forms agree."""
+    """sG4: group to subtask and subtask to range are inverse, and both forms agree."""
     group = data.draw(st.integers(0, setup[0] - 1))
     index = kg.operator_index_for_key_group(*setup, group)
     first, last = kg.key_group_range(*setup, index)
@@ -340,7 +340,7 @@ def test_sg4_every_group_is_in_the_range_of_its_subtask(setup: tuple[int, int], 
 
 @pytest.mark.parametrize("channels", [1, 2, 1024])
 def test_sg4_equal_keys_go_to_the_same_channel(channels: int) -> None:
-    """Two records with equal keys meet in one subtask, also when their batches differ."""
+    """sG4: two records with equal keys meet in one subtask, also when their batches differ."""
     keys = [f"key-{number}" for number in range(500)]
     alone = [kg.operator_index_for_key_group(32768, channels, kg.key_group(key, 32768)) for key in keys]
     batch = kg.operator_indexes_of_key_groups(kg.key_groups_of_keys(keys[::-1], 32768), 32768, channels)

@@ -207,7 +207,7 @@ def test_an_aborted_checkpoint_leaves_only_its_own_files() -> None:
     st.integers(1, 3),
 )
 def test_sr5_no_referenced_file_goes_and_no_other_stays(used: list[frozenset[str]], keep: int) -> None:
-    """Against the plain rule: after each retirement exactly the files of the retained ones are left."""
+    """sR5: against the plain rule: after each retirement exactly the files of the retained ones are left."""
     registry, kept = SharedStateRegistry(), Retention(keep)
     left: set[str] = set()
     for number, files in enumerate(used, start=1):

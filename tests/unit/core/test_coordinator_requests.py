@@ -247,7 +247,7 @@ def test_sc14_finished_tasks_count_as_acknowledged() -> None:
 
 
 def test_sc14_where_all_have_finished_it_is_full_at_once() -> None:
-    """Nobody is left to wait for: the trigger is followed by the storing, of two one after the other."""
+    """sC14: nobody is left to wait for: the trigger is followed by the storing, of two in turn."""
     rig = Rig(finished=[A, B], max_concurrent=2)
     stored: Finalize[Snap] = Finalize(ONE, AttemptId(1), MANUAL, (), None, (A, B))
     assert rig.ask() == [trigger(1, finished=(A, B)), stored]

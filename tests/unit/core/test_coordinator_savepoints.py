@@ -55,7 +55,7 @@ def test_sc10_trigger_and_confirm_a_savepoint() -> None:
 
 
 def test_sc10_files_of_a_complete_savepoint_are_never_discarded() -> None:
-    """An acknowledgement that comes again long after belongs to files that are the user's."""
+    """sC10: an acknowledgement that comes again long after belongs to files that are the user's."""
     rig = Rig()
     rig.ask(SAVEPOINT)
     rig.fill(1), rig.stored(1)
@@ -66,7 +66,7 @@ def test_sc10_files_of_a_complete_savepoint_are_never_discarded() -> None:
 
 
 def test_sc10_a_savepoint_does_not_move_the_periodic_pause() -> None:
-    """Its completion is no success of a checkpoint: neither the pause nor the failures begin anew."""
+    """sC10: its completion is no success of a checkpoint: neither the pause nor the failures begin anew."""
     rig = Rig(interval_ms=100, min_pause_ms=100, timeout_ms=10, tolerable_failures=1)
     rig.at(100), rig.at(110)
     rig.at(190)
@@ -260,7 +260,7 @@ def test_a_final_checkpoint_waits_for_the_outcome_of_a_stop() -> None:
 
 
 def test_sc17_hooks_that_end_behind_the_timeout_trigger_nothing() -> None:
-    """The next tick gives the stop up, and because no task heard of it the job goes on."""
+    """sC17: the next tick gives the stop up, and because no task heard of it the job goes on."""
     rig = Rig(timeout_ms=100, hooks=["enumerators"])
     rig.ask(STOP, ticket=1)
     assert rig.core.stopping

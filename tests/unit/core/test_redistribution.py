@@ -58,7 +58,7 @@ def files(old: Sequence[Sequence[Held]], parallelism: int) -> list[str]:
     ],
 )
 def test_so1_two_handles_are_split(new: int, expected: list[str]) -> None:
-    """Four and three elements of one name, at every parallelism."""
+    """sO1: four and three elements of one name, at every parallelism."""
     assert shown([[split("s", "f0", 4)], [split("s", "f1", 3)]], new) == expected
 
 
@@ -67,28 +67,28 @@ def test_so1_two_handles_are_split(new: int, expected: list[str]) -> None:
     [(2, ["f0:01,f1:0", "f1:1,f2:01"]), (4, ["f0:01", "f1:01", "f2:0", "f2:1"])],
 )
 def test_so1_three_handles_are_split(new: int, expected: list[str]) -> None:
-    """Three times two elements."""
+    """sO1: three times two elements."""
     assert shown([[split("s", f"f{n}", 2)] for n in range(3)], new) == expected
 
 
 def test_so1_the_start_index_rotates_across_names() -> None:
-    """The second name begins where the remainder of the first ran out."""
+    """sO1: the second name begins where the remainder of the first ran out."""
     assert shown([[split("a", "a", 4), split("b", "b", 4)]], 3) == ["a:01,b:3", "a:2,b:01", "a:3,b:2"]
 
 
 def test_so1_uneven_lists_stay_where_they_are() -> None:
-    """At the same parallelism nothing moves, and who had nothing has nothing."""
+    """sO1: at the same parallelism nothing moves, and who had nothing has nothing."""
     assert shown([[split("s", "f0", 9)], [], [split("s", "f2", 1)]], 3) == ["f0:012345678", "", "f2:0"]
 
 
 @pytest.mark.parametrize("new", [1, 2, 3, 5])
 def test_so2_union_goes_to_everybody(new: int) -> None:
-    """Also when the parallelism is unchanged."""
+    """sO2: also when the parallelism is unchanged."""
     assert files([[Held("u", "union", 2, "f0")], [Held("u", "union", 1, "f1")]], new) == ["f0 f1"] * new
 
 
 def test_so2_broadcast_takes_turns() -> None:
-    """Subtask i gets that of subtask i mod 2."""
+    """sO2: subtask i gets that of subtask i mod 2."""
     old = [[Held("b", "broadcast", 1, "f0")], [Held("b", "broadcast", 1, "f1")]]
     assert files(old, 5) == ["f0", "f1", "f0", "f1", "f0"]
     assert files(old, 2) == ["f0", "f1"]
@@ -96,13 +96,13 @@ def test_so2_broadcast_takes_turns() -> None:
 
 
 def test_so2_broadcast_partially_reported() -> None:
-    """Who has none gets another's, also at the same parallelism."""
+    """sO2: who has none gets another's, also at the same parallelism."""
     assert files([[Held("b", "broadcast", 1, "f0")], []], 2) == ["f0", "f0"]
     assert files([[], [Held("b", "broadcast", 1, "f1")]], 3) == ["f1", "f1", "f1"]
 
 
 def test_so2_split_stays_and_union_is_added_everywhere() -> None:
-    """Both modes in one checkpoint at the same parallelism."""
+    """sO2: both modes in one checkpoint at the same parallelism."""
     old = [
         [Held("s", "split", 3, "s0"), Held("u", "union", 1, "u0")],
         [Held("s", "split", 1, "s1"), Held("u", "union", 1, "u1")],
@@ -164,13 +164,13 @@ def drawn(rng: random.Random) -> list[list[Held]]:
 
 @given(st.integers(0, 2**32), st.integers(1, 9))
 def test_so3_every_element_finds_its_subtasks(seed: int, new: int) -> None:
-    """Split exactly once and evenly, union everywhere, broadcast in turns."""
+    """sO3: split exactly once and evenly, union everywhere, broadcast in turns."""
     demand_so3(drawn(random.Random(seed)), new)
 
 
 @pytest.mark.ci
 def test_so3_ten_thousand_cases() -> None:
-    """The field's number of cases."""
+    """sO3: the field's number of cases."""
     for seed in range(10_000):
         rng = random.Random(seed)
         demand_so3(drawn(rng), rng.randint(1, 9))

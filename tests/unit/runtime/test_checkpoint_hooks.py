@@ -69,7 +69,7 @@ def test_f14_entry_and_timeout_then_enumerators_then_triggers(tmp_path: Path) ->
 def test_sc17_enumerators_that_fail_or_are_slow_trigger_no_task(
     tmp_path: Path, enumerators: Any, reason: str, stop: bool
 ) -> None:
-    """Who asked is told why. Not even a stop restarts the job, because no source has stopped for it."""
+    """sC17: who asked is told why. Not even a stop restarts the job, because no source has stopped for it."""
     desk = HookedDesk(tmp_path, enumerators)
     asked = desk.saves(stop=stop)
     desk.master.tick()

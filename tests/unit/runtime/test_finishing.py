@@ -74,7 +74,7 @@ def test_all_of_an_unaligned_snapshot_is_durable_before_it_is_acknowledged(tmp_p
 def test_sk2_an_abort_during_the_asynchronous_part_cancels_it(
     tmp_path: Path, jobs: int, sealed: bool, heard: bool
 ) -> None:
-    """What is written already goes, what is not is not written; nothing is remembered or reported.
+    """sK2: what is written already goes, what is not is not written; nothing is remembered or reported.
 
     It makes no difference whether the loop has heard of what was written beside it.
     """
@@ -97,7 +97,7 @@ def test_sk2_an_abort_during_the_asynchronous_part_cancels_it(
 
 
 def test_sk2_what_was_not_begun_is_not_even_written(tmp_path: Path) -> None:
-    """A large table costs nothing once nobody wants it."""
+    """sK2: a large table costs nothing once nobody wants it."""
     bench = Bench(tmp_path)
     written: list[str] = []
     original = bench.disk.create
@@ -109,7 +109,7 @@ def test_sk2_what_was_not_begun_is_not_even_written(tmp_path: Path) -> None:
 
 
 def test_sk2_a_snapshot_is_let_go_whatever_becomes_of_it(tmp_path: Path) -> None:
-    """Written, given up before its turn, or refused by the storage: its tables are not held any longer."""
+    """sK2: written, given up before its turn, or refused by the storage: its tables are held no longer."""
     last = Stateful("last")
     bench = Bench(tmp_path, Stateful("first"), last)
     bench.draw(over(1))
@@ -125,7 +125,7 @@ def test_sk2_a_snapshot_is_let_go_whatever_becomes_of_it(tmp_path: Path) -> None
 
 
 def test_sk2_an_abort_after_the_asynchronous_part_leaves_the_files_to_the_job_master(tmp_path: Path) -> None:
-    """They were acknowledged: it discards them. Nothing is remembered, and the next checkpoint is drawn."""
+    """sK2: they were acknowledged: it discards them. Nothing is remembered; the next checkpoint is drawn."""
     bench = Bench(tmp_path)
     bench.draw(over(1), rows([1]))
     bench.run()
@@ -141,7 +141,7 @@ def test_sk2_an_abort_after_the_asynchronous_part_leaves_the_files_to_the_job_ma
 
 
 def test_sk3_a_savepoint_does_not_overtake_and_takes_nothing_along(tmp_path: Path) -> None:
-    """testSavepointNotResultingInPriorityEvents, testSkipChannelStateForSavepoints."""
+    """sK3: testSavepointNotResultingInPriorityEvents, testSkipChannelStateForSavepoints."""
     bench = stuck(tmp_path)
     bench.draw(
         AlignmentSettings(unaligned=True).barrier(1, 1_000, savepoint=SavepointOrder(str(tmp_path))),
@@ -156,7 +156,7 @@ def test_sk3_a_savepoint_does_not_overtake_and_takes_nothing_along(tmp_path: Pat
 
 
 def test_sk3_a_barrier_with_a_timeout_is_not_urgent_until_it_is_too_old(tmp_path: Path) -> None:
-    """testTimeoutableAlignedBarrierNotPriority: it queues; what it overtakes later is stored then."""
+    """sK3: testTimeoutableAlignedBarrierNotPriority: it queues; what it overtakes later is stored then."""
     bench = stuck(tmp_path)
     bench.draw(AlignmentSettings(unaligned=True, timeout_ms=50).barrier(1, 1_000))
     bench.run()
@@ -174,7 +174,7 @@ def test_sk3_a_barrier_with_a_timeout_is_not_urgent_until_it_is_too_old(tmp_path
 
 @pytest.mark.parametrize("jobs", [0, 1])
 def test_sk3_an_abort_before_records_are_written_leaks_nothing(tmp_path: Path, jobs: int) -> None:
-    """testChannelStateWriteResultLeak: batches are let go at once, and no failure comes of it later."""
+    """sK3: testChannelStateWriteResultLeak: batches are let go at once, and no failure comes of it later."""
     bench = Bench(tmp_path)
     record = Record()
     batch = rows([record])
@@ -193,7 +193,7 @@ def test_sk3_an_abort_before_records_are_written_leaks_nothing(tmp_path: Path, j
 
 
 def test_sk3_an_old_checkpoint_is_aborted_and_a_new_one_completes(tmp_path: Path) -> None:
-    """testAbortOldAndStartNewCheckpoint: 42 ends without a result, 43 with its own records only."""
+    """sK3: testAbortOldAndStartNewCheckpoint: 42 ends without a result, 43 with its own records only."""
     bench = Bench(tmp_path)
     bench.draw(over(42), rows(["old"]), open_inputs=True)
     bench.drawing.aborted(42)

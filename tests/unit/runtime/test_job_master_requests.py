@@ -109,7 +109,7 @@ class AskedDesk(Desk):
 
 
 def test_sc10_a_savepoint_is_stored_and_answered_but_neither_committed_nor_told(tmp_path: Path) -> None:
-    """Who asked gets the URI; the tasks hear of no completion, and the sinks publish nothing."""
+    """sC10: who asked gets the URI; the tasks hear of no completion, and the sinks publish nothing."""
     desk = AskedDesk(tmp_path).running()
     asked = desk.saves()
     trigger = desk.trigger()
@@ -125,7 +125,7 @@ def test_sc10_a_savepoint_is_stored_and_answered_but_neither_committed_nor_told(
 
 
 def test_sc12_savepoints_wait_for_nobody(tmp_path: Path) -> None:
-    """Three at a time, answered as they complete."""
+    """sC12: three at a time, answered as they complete."""
     desk = AskedDesk(tmp_path).running()
     asked = {}
     for _ in range(3):

@@ -83,7 +83,7 @@ def test_two_functions_do_not_share_state() -> None:
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 4])
 def test_so1_what_waits_finds_another_subtask(parallelism: int) -> None:
-    """Each waiting record waits in one new subtask; each sees the counts of all."""
+    """sO1: each waiting record waits in one new subtask; each sees the counts of all."""
     old = [finished(run(Batches(), records, [])[1]) for records in ([1, 2, 3, 4, 5], [6, 7])]
     assert [[held.count for held in state.operator_state] for state in old] == [[2, 1], [2, 1]]
     functions = [Batches() for _ in range(parallelism)]

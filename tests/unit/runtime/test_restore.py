@@ -172,7 +172,7 @@ def ranges(shares: list[list[OperatorSubtaskState]]) -> list[list[tuple[str, int
 
 
 def test_so1_operator_state_is_redistributed_beside_keyed_state() -> None:
-    """Each share comes once, with whatever else the subtask gets."""
+    """sO1: each share comes once, with whatever else the subtask gets."""
     old = [
         msgspec.structs.replace(state, operator_state=[held("l", count)])
         for state, count in zip(keyed("u", 2), (4, 3), strict=True)
@@ -184,7 +184,7 @@ def test_so1_operator_state_is_redistributed_beside_keyed_state() -> None:
 
 
 def test_so2_union_and_broadcast_at_the_same_parallelism() -> None:
-    """Union goes to everybody; who reported no broadcast state gets another's."""
+    """sO2: union goes to everybody; who reported no broadcast state gets another's."""
     old = [
         OperatorSubtaskState("u", operator_state=[held("u", 1, "union"), held("b", 0, "broadcast")]),
         OperatorSubtaskState("u", operator_state=[held("u", 2, "union")]),

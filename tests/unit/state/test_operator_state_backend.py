@@ -161,7 +161,7 @@ def test_what_is_released_is_not_stored() -> None:
 
 
 def test_so2_an_empty_map_is_reported_and_an_empty_list_is_not() -> None:
-    """That a map was reported decides who gets whose; of an empty list nothing is lost."""
+    """sO2: that a map was reported decides who gets whose; of an empty list nothing is lost."""
     held = backend(waiting=("split", int), rules=("broadcast", str, int))
     ((handle, _),) = stored(held)
     assert (handle.name, handle.mode, handle.count) == ("rules", "broadcast", 0)

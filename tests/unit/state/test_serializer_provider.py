@@ -100,7 +100,7 @@ def judged(new: Any) -> list[StateSerializerProvider[str]]:
 
 
 def test_ss4_before_anything_is_registered_the_stored_serializer_is_the_current_one() -> None:
-    """From the first version's snapshot: current and previous are of the first version."""
+    """sS4: from the first version's snapshot: current and previous are of the first version."""
     provider = lazy()
     assert type(provider.current_serializer()) is First
     assert type(provider.previous_serializer()) is First
@@ -108,7 +108,7 @@ def test_ss4_before_anything_is_registered_the_stored_serializer_is_the_current_
 
 
 def test_ss4_a_migrating_serializer_is_current_and_the_old_one_previous() -> None:
-    """In both orders."""
+    """sS4: in both orders."""
     assert lazy().register_new_serializer(Second()).is_compatible_after_migration
     for provider in judged(Second()):
         assert type(provider.current_serializer()) is Second
@@ -116,13 +116,13 @@ def test_ss4_a_migrating_serializer_is_current_and_the_old_one_previous() -> Non
 
 
 def test_ss4_a_reconfigured_serializer_takes_the_new_ones_place() -> None:
-    """In both orders."""
+    """sS4: in both orders."""
     for provider in judged(Reconfiguring()):
         assert type(provider.current_serializer()) is First
 
 
 def test_ss4_after_an_incompatible_verdict_the_state_cannot_be_accessed() -> None:
-    """The error names the state, the serializer and why; the old one can still be asked for."""
+    """sS4: the error names the state, the serializer and why; the old one can still be asked for."""
     for provider in judged(Stranger()):
         with pytest.raises(
             UsageError, match=r"state 'one' cannot be accessed: serializer Stranger .*another format"
@@ -132,7 +132,7 @@ def test_ss4_after_an_incompatible_verdict_the_state_cannot_be_accessed() -> Non
 
 
 def test_ss4_a_broken_snapshot_fails_only_when_the_previous_serializer_is_asked_for() -> None:
-    """A lazily restored serializer; judging and going on do not need it."""
+    """sS4: a lazily restored serializer; judging and going on do not need it."""
     for provider in (lazy(Second(), BrokenSnapshot()), eager(Second(), BrokenSnapshot())):
         assert type(provider.current_serializer()) is Second
         with pytest.raises(UsageError, match="not known any more"):
@@ -146,7 +146,7 @@ REGISTER, SET = "register_new_serializer", "set_previous_serializer_snapshot"
     "new", [None, Second(), Reconfiguring(), Stranger()], ids=lambda new: type(new).__name__
 )
 def test_g24_each_side_is_given_once(new: Any) -> None:
-    """The whole table: what a provider began with, or already has, is refused in every phase."""
+    """sS4: the whole table: what a provider began with, or already has, is refused in every phase."""
     stored_first = lazy(new)
     with pytest.raises(InternalError, match="has a restored snapshot already"):
         stored_first.set_previous_serializer_snapshot(FirstSnapshot())

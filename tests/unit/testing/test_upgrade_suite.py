@@ -37,12 +37,12 @@ class Upgrade(SerializerUpgradeSuite):
 
     @pytest.mark.parametrize("backend", ["hashmap", pytest.param("rocksdb", marks=pytest.mark.ci)])
     def test_ss7_a_restored_job_goes_on_or_does_not_start(self, backend: str, tmp_path: Path) -> None:
-        """See the suite."""
+        """sS7: see the suite."""
         super().test_ss7_a_restored_job_goes_on_or_does_not_start(backend, tmp_path)
 
 
 class TestAsIs(Upgrade):
-    """The format is the same."""
+    """sS7: the format is the same."""
 
     new, expected = VersionedSerializer(1), Verdict.AS_IS
 

@@ -118,5 +118,5 @@ def _cases() -> Iterator[Any]:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("program", "check"), list(_cases()))
 def test_scenario(program: str, check: str, findings: Callable[[str], dict[str, Any]]) -> None:
-    """A check that the scenario of its id asks for holds."""
+    """sJ1, sJ3: a check that the scenario of its id asks for holds; so do the checks of isolation."""
     assert findings(program)[check] == "ok"

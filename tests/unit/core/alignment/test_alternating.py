@@ -152,7 +152,7 @@ def test_sx8_never_timeoutable() -> None:
 
 
 def test_sx8_savepoints_and_plain_barriers_never_time_out() -> None:
-    """Without a timeout, or for a savepoint, no clock runs."""
+    """sX8: without a timeout, or for a savepoint, no clock runs."""
     for barrier in (Barrier(1, 0), Barrier(1, 0, timeout_ms=5, savepoint=ORDER)):
         handler = AlternatingBarrierHandler(2)
         assert handler.announce(0, barrier, 50, 0.0) + handler.barrier(0, barrier, 50, 0.0) == []

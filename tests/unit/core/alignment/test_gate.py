@@ -216,7 +216,7 @@ def test_nothing_is_available_while_only_blocked_channels_hold_data() -> None:
 
 
 def test_sl2_multi_channel_with_barriers() -> None:
-    """Data behind a barrier waits until the barriers of all channels are read; then all go on."""
+    """sL2: data behind a barrier waits until the barriers of all channels are read; then all go on."""
     player = aligned(3).play("b0 b2 b0 B1@1 B1@2 b0")
     assert player.blocked == {1, 2}
     assert player.play("B1@0").triggered == [1]
@@ -234,7 +234,7 @@ def test_sl2_multi_channel_with_barriers() -> None:
 
 
 def test_sl4_missing_cancellation_barriers() -> None:
-    """A newer cancel marker ends the alignment; older and repeated ones are ignored and come out."""
+    """sL4: a newer cancel marker ends the alignment; older and repeated ones are ignored and come out."""
     player = aligned(2).play("B1@0")
     assert player.blocked == {0}
     player.play("C3@1")
@@ -245,7 +245,7 @@ def test_sl4_missing_cancellation_barriers() -> None:
 
 
 def test_sl8_multi_channel_abort() -> None:
-    """Three checkpoints complete, two are cancelled; what waited behind the cancelled ones is read."""
+    """sL8: three checkpoints complete, two are cancelled; what waited behind the cancelled ones is read."""
     player = aligned(3).play("B1@1 B1@2 b0 B1@0 b0 b2 B2@0 B2@2 b0 b2 b1")
     assert player.blocked == {0, 2}
     player.play("C2@1")
@@ -260,7 +260,7 @@ def test_sl8_multi_channel_abort() -> None:
 
 
 def test_su4_end_of_stream_while_a_checkpoint_runs() -> None:
-    """Under the rules of old an end aborts; until then what arrived ahead of a barrier is in flight."""
+    """sU4: under the rules of old an end aborts; until then what arrived ahead of a barrier is in flight."""
     player = unaligned(3, strict=True).play("B1@0 B1@1 B1@2")
     assert (player.triggered, player.captured[1], player.aborted) == ([1], [], [])
     player.play("b0 b0 b2 B2@2 B2@0 b0 b2 b1*")
@@ -274,7 +274,7 @@ def test_su4_end_of_stream_while_a_checkpoint_runs() -> None:
 
 
 def test_su5_abort_on_one_channel_and_on_several() -> None:
-    """A cancelled checkpoint that began captures nothing more; one that did not never begins."""
+    """sU5: a cancelled checkpoint that began captures nothing more; one that did not never begins."""
     player = unaligned(1).play("B1@0 b0 B2@0 C4@0 B5@0 b0 C6@0")
     assert (player.triggered, player.aborted) == ([1, 2, 5], [4, 6])
     player = unaligned(3).play("C4@1 B4@2 b0 B4@0 C6@1 C6@2 B6@0 b1")
@@ -283,7 +283,7 @@ def test_su5_abort_on_one_channel_and_on_several() -> None:
 
 
 def test_su9_ends_of_partition_with_a_pending_checkpoint() -> None:
-    """An end counts as the barrier of its channel, and what came before it is in flight."""
+    """sU9: an end counts as the barrier of its channel, and what came before it is in flight."""
     player = unaligned(2, strict=True).play("B1@0 E1")
     assert (player.triggered, player.aborted, player.gate.handler.pending) == ([1], [1], False)
     player = unaligned(3).play("B1@1 b0* B1@0 b1 E2 E0 E1")
@@ -296,7 +296,7 @@ def test_su9_ends_of_partition_with_a_pending_checkpoint() -> None:
 
 
 def test_sx5_metrics() -> None:
-    """Bytes are those read while a checkpoint was pending; data behind a barrier waits and does not count."""
+    """sX5: bytes are what is read while a checkpoint is pending; data behind a barrier does not count."""
     player = Player(2, AlternatingBarrierHandler(2))
     player.play("b0 B1@0 b0 b1 b1", trigger_ms=player.now - 10)
     player.now += 6
@@ -319,7 +319,7 @@ def test_sx5_metrics() -> None:
 
 
 def test_sx6_timeout_while_nothing_is_read() -> None:
-    """Announced barriers overtake when the checkpoint is too old: once, and before the data comes out."""
+    """sX6: announced barriers overtake when the checkpoint is too old: once, and before the data."""
     player = Player(2, AlternatingBarrierHandler(2), timeout_ms=10)
     player.put("b0 b0 B1@0 b1 B1@1")
     player.announce()
@@ -334,7 +334,7 @@ def test_sx6_timeout_while_nothing_is_read() -> None:
 
 
 def test_sx11_unaligned_barriers_from_upstream() -> None:
-    """One channel's barrier that overtakes makes the checkpoint unaligned; so does a newer checkpoint's."""
+    """sX11: one channel's barrier that overtakes makes the checkpoint unaligned; so does a newer one's."""
     player = Player(3, AlternatingBarrierHandler(3), timeout_ms=100_000).play("B1@0 b0")
     player.put("b1 b1 B1@1", alignment=Alignment.UNALIGNED, timeout_ms=None)
     player.announce()

@@ -49,7 +49,7 @@ def test_st2_multi_channel() -> None:
 
 
 def test_st2_start_delay_and_alignment() -> None:
-    """The start delay ends when the first barrier arrives; alignment is from the first read to the last."""
+    """sT2: the start delay ends when the first barrier arrives; alignment is from first read to last."""
     scene, _ = scene_of(2)
     scene.queue("b0 B1@0 +4")
     scene.read_all()

@@ -217,7 +217,7 @@ def _first_run(draw: Chooser, emitted: Emitted, idle: bool) -> tuple[bool, Run, 
 @settings(max_examples=60)
 @given(st.data(), st.booleans())
 def test_one_restore_at_any_parallelism(data: Any, idle: bool) -> None:
-    """Each record once, at its owner, in its channel's order, in time if it was."""
+    """sO7: each record once, at its owner, in its channel's order, in time if it was."""
     emitted = Emitted()
     keyed, run, streams = _first_run(data.draw, emitted, idle)
     senders, receivers = _parallelisms(data.draw)
@@ -232,7 +232,7 @@ def test_one_restore_at_any_parallelism(data: Any, idle: bool) -> None:
 @settings(max_examples=60)
 @given(st.data())
 def test_interrupted_recoveries_lose_nothing(data: Any) -> None:
-    """Two checkpoints during recoveries, a new parallelism after each: polled and left are everything."""
+    """sO7: two checkpoints during recoveries, a new parallelism after each: polled and left are all."""
     emitted = Emitted()
     keyed, run, streams = _first_run(data.draw, emitted, False)
     done: list[Any] = []

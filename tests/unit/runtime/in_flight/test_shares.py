@@ -67,6 +67,38 @@ def test_keyed_streams_follow_their_key_groups() -> None:
     assert ranges == {0: {(0, 5)}, 1: {(6, 10)}, 2: {(11, 15)}}
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "inputs"),
+    [
+        (3, 2, [{0, 1}, {1, 2}]),
+        (2, 2, [{0}, {1}]),
+        (2, 3, [{0}, {0, 1}, {1}]),
+    ],
+)
+def test_so4_records_of_a_key_come_from_whoever_overlaps(old: int, new: int, inputs: list[set[int]]) -> None:
+    """sO4: each new subtask takes the streams of the old ones whose key groups it has some of, and no others.
+
+    Also where only some of the old ones hold records; and the shares of one stream have each key group once.
+    """
+    found = taken(plan("keyed", 2, new), checkpoint(streams(2, old, keyed=True)))
+    assert [{receiver for _, receiver in ends(found[subtask])} for subtask in range(new)] == inputs
+    of_stream: dict[tuple[int, int], list[int]] = {}
+    for shares in found.values():
+        for share, pair in zip(shares, ends(shares), strict=True):
+            groups = range(max(share.first_group, 0), share.last_group + 1) if new != old else range(16)
+            of_stream.setdefault(pair, []).extend(groups)
+    assert all(len(groups) == len(set(groups)) for groups in of_stream.values())
+
+
+def test_so4_one_sided_records_reach_every_subtask() -> None:
+    """sO4: where only the last old receiver holds records, whoever has some of its keys takes them."""
+    last = [each for each in streams(2, 3, keyed=True) if each.receiver_subtask == 2]
+    found = taken(plan("keyed", 2, 2), checkpoint(last))
+    assert {subtask: ends(shares) for subtask, shares in found.items() if ends(shares)} == {
+        1: [(0, 2), (1, 2)]
+    }
+
+
 def test_a_keyed_stream_stays_when_nothing_changed() -> None:
     """The same subtask, and nobody else."""
     found = taken(plan("keyed", 2, 3), checkpoint(streams(2, 3, keyed=True)))
