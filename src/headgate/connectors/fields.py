@@ -47,7 +47,7 @@ def fields_of(record: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as Arrow knows it: made of dicts and lists, where there were records.
+    """A value as Arrow knows it: made of dicts, lists and tuples, where there were records.
 
     Example:
         >>> class Color(enum.Enum):
@@ -69,7 +69,8 @@ def plain(value: Any) -> Any:
     if names:
         return {name: plain(getattr(value, name)) for name in names}
     if kind in (list, tuple, set, frozenset) and not _LEAVES.issuperset(map(type, value)):
-        return list(map(plain, value))
+        parts = map(plain, value)
+        return tuple(parts) if kind is tuple else list(parts)  # a map's pair must stay one
     return value
 
 

@@ -17,7 +17,7 @@ from headgate.common.errors import UsageError
 from headgate.deploy.spark.executor import SparkExecutor
 from headgate.runtime.events import JobListener
 
-pytestmark = [pytest.mark.proof, pytest.mark.spark]
+pytestmark = [pytest.mark.ci, pytest.mark.spark]
 
 ZONES = ("UTC", "Asia/Kathmandu", "America/New_York")
 
@@ -174,7 +174,6 @@ def test_the_program_of_the_documentation_runs(spark: Any) -> None:
 NAMES = ["a.b", "c`d", "`e`", "l.m.n`o", "f g", "h,i;{}()=", "n"]
 
 
-@pytest.mark.ci
 def test_any_name_of_a_column_goes_through(spark: Any, tmp_path: Path) -> None:
     """Dots and backticks mean something to Spark where a column is asked for by its name."""
     from pyspark.sql.types import StructType

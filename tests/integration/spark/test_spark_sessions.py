@@ -121,6 +121,39 @@ def test_two_jobs_share_the_slots_of_a_session(spark: Any) -> None:
     assert environment(1).from_collection([1]).collect() == [1]
 
 
+@pytest.mark.ci
+def test_a_stage_that_somebody_kills_is_submitted_again(spark: Any, tmp_path: Path) -> None:
+    """As by a click in Spark's own page: the job goes on from its checkpoint, and every record comes once."""
+    gangs: list[int] = []
+
+    class Killing(JobListener):
+        def gang_submitted(self, gang: int, slots: int) -> None:
+            gangs.append(gang)
+
+        def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
+            if len(gangs) == 1:
+                threading.Thread(target=kill).start()
+
+    def kill() -> None:
+        for stage in spark.sparkContext.statusTracker().getActiveStageIds():
+            spark.sparkContext._jsc.sc().cancelStage(stage)
+
+    restarts = {
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 3,
+        "restart-strategy.fixed-delay.delay": "10ms",
+    }
+    env = hg.Environment(parallelism=2, config=restarts, executor=SparkExecutor(Killing()))
+    env.checkpoints(every="300ms", storage=str(tmp_path / "checkpoints"))
+    numbers = env.generate(int, 60, rate_per_s=20, uid="numbers")
+    numbers.map(lambda n: {"n": n}).write_json(str(tmp_path / "out"), uid="out")
+    result = env.execute("killed")
+    lines = [line for file in (tmp_path / "out").rglob("part-*") for line in file.read_text().splitlines()]
+    assert sorted(json.loads(line)["n"] for line in lines) == list(range(60))
+    assert result.restarts >= 1
+    assert len(gangs) >= 2
+
+
 def test_an_error_of_the_program_is_the_programs_own(spark: Any) -> None:
     """What a user's function raises in a worker arrives as that, not as an error of Spark."""
 

@@ -16,7 +16,7 @@ NOTEBOOK = ROOT / "examples" / "state_analysis.ipynb"
 
 
 @pytest.mark.spark
-@pytest.mark.proof
+@pytest.mark.ci
 @pytest.mark.timeout(900)
 def test_the_notebook_gives_what_is_stored_in_it() -> None:
     """Every cell, in order, in a process of its own; the runner renews what is stored with `--write`."""

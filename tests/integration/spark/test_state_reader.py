@@ -26,7 +26,7 @@ from headgate.runtime.savepoint_files import CanonicalFiles
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
-pytestmark = [pytest.mark.spark, pytest.mark.proof, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.ci, pytest.mark.timeout(900)]
 
 DATA = Path(__file__).resolve().parents[2] / "compat" / "data"
 

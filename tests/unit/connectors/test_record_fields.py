@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import attrs
 import msgspec
+import pyarrow as pa
 import pydantic
 import pytest
 
@@ -51,7 +52,7 @@ class Model(pydantic.BaseModel):
 
 
 AT = datetime(2026, 1, 2)
-PLAIN_SIDE = {"ends": [{"x": 1, "color": "red"}], "at": AT}
+PLAIN_SIDE = {"ends": ({"x": 1, "color": "red"},), "at": AT}
 SIDE = Side((Corner(1, Color.RED),), AT)
 
 
@@ -93,3 +94,13 @@ def test_a_class_of_a_program_is_not_kept() -> None:
     del Local
     gc.collect()
     assert gone() is None
+
+
+def test_pairs_of_a_map_stay_pairs() -> None:
+    """Arrow takes a map as pairs, and a pair only as a tuple, whatever else is in it."""
+    kind = pa.list_(pa.map_(pa.string(), pa.struct([("color", pa.string())])))
+    record = {"mixed": [[("k", {"color": Color.RED})]], "sides": ({"n": 1}, {"n": 2})}
+    fields = fields_of(record)
+    assert fields == {"mixed": [[("k", {"color": "red"})]], "sides": ({"n": 1}, {"n": 2})}
+    assert pa.array([fields["mixed"]], kind).to_pylist() == [[[("k", {"color": "red"})]]]
+    assert pa.array([fields["sides"]]).to_pylist() == [[{"n": 1}, {"n": 2}]]

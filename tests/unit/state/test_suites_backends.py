@@ -69,7 +69,7 @@ BACKENDS: dict[str, Make] = {
     "changelog-heap": changelog_over(heap),
     "changelog-rocksdb": changelog_over(rocksdb),
 }
-TIERS = {"heap": (), "changelog-rocksdb": (pytest.mark.ci,)}
+TIERS = {"heap": (), "rocksdb": (pytest.mark.ci,), "changelog-rocksdb": (pytest.mark.ci,)}
 """Of the quick tier and the long one; each of the others opens hundreds of databases."""
 
 
