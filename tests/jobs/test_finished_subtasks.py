@@ -120,8 +120,10 @@ def published(folder: Path) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("joined", [True, False], ids=["joined", "apart"])
 @pytest.mark.parametrize("mode", ["aligned", "unaligned", "timeout"])
-def test_a_finished_source_is_not_run_again(tmp_path: Path, mode: str, joined: bool) -> None:
-    """No reader is made, nothing is read and nothing passes a second time, however often the rest fails."""
+def test_sc14_a_finished_source_is_not_run_again(tmp_path: Path, mode: str, joined: bool) -> None:
+    """sC14: checkpoints complete after sources have ended, and say which ones those were. No reader is made,
+    nothing is read and nothing passes a second time, however often the rest fails.
+    """
     result = run(tmp_path, mode, joined)
     assert result.restarts >= 1
     assert Seen.events["reader"] == PARALLELISM

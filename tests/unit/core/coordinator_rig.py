@@ -37,7 +37,6 @@ class Rig:
         self,
         tasks: Iterable[tuple[int, int]] = (A, B),
         hooks: Iterable[str] = (),
-        finished: Iterable[tuple[int, int]] = (),
         **settings: Any,
     ) -> None:
         self.now = 0
@@ -45,7 +44,7 @@ class Rig:
         self.core: CheckpointCoordinator[Snap] = CheckpointCoordinator(
             CheckpointSettings(**settings), hooks=hooks
         )
-        self.core.start(AttemptId(1), self.tasks, 0, finished)
+        self.core.start(AttemptId(1), self.tasks, 0)
 
     def done(self, effects: list[Effect[Snap]]) -> list[Effect[Snap]]:
         self.core.validate()
@@ -106,14 +105,10 @@ class Rig:
 
 
 def trigger(
-    checkpoint: int,
-    kind: RequestKind = MANUAL,
-    attempt: int = 1,
-    ticket: int | None = None,
-    finished: tuple[tuple[int, int], ...] = (),
+    checkpoint: int, kind: RequestKind = MANUAL, attempt: int = 1, ticket: int | None = None
 ) -> TriggerCheckpoint:
     """The effect that starts a checkpoint."""
-    return TriggerCheckpoint(CheckpointId(checkpoint), AttemptId(attempt), kind, ticket, finished)
+    return TriggerCheckpoint(CheckpointId(checkpoint), AttemptId(attempt), kind, ticket)
 
 
 def finalize(

@@ -1,4 +1,4 @@
-"""What stands between a request and its trigger: preconditions, queue, hooks, cleaning, finished tasks."""
+"""What stands between a request and its trigger: preconditions, queue, hooks, cleaning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from headgate.common.ids import AttemptId, CheckpointId
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.effects import (
     Discard,
-    Finalize,
     NotifyAbort,
     RequestDeclined,
     RequestFailed,
@@ -227,52 +226,6 @@ def test_cleaning_ends_quietly_while_suspended() -> None:
     rig.core.cleaning_started()
     rig.core.suspend()
     assert rig.core.cleaning_ended(0) == []
-
-
-# -- finished tasks ------------------------------------------------------------------------------
-
-
-def test_sc14_finished_tasks_count_as_acknowledged() -> None:
-    """sC14: two vertices of three subtasks, three of them finished: the other three complete it."""
-    tasks = [(vertex, subtask) for vertex in (0, 1) for subtask in range(3)]
-    finished = ((0, 0), (0, 1), (1, 1))
-    rig = Rig(tasks, finished=finished[:2])
-    rig.core.task_finished(finished[2])
-    assert rig.ask() == [trigger(1, finished=finished)]
-    assert rig.ack_result(1, (0, 0)) == (AckResult.UNKNOWN, [Discard((Snap(0, 0),))])
-    assert rig.ack(1, (0, 2)) == rig.ack(1, (1, 0)) == []
-    effects = rig.ack(1, (1, 2))
-    snapshots = (Snap(0, 2), Snap(1, 0), Snap(1, 2))
-    assert effects == [Finalize(ONE, AttemptId(1), MANUAL, snapshots, None, finished)]
-
-
-def test_sc14_where_all_have_finished_it_is_full_at_once() -> None:
-    """sC14: nobody is left to wait for: the trigger is followed by the storing, of two in turn."""
-    rig = Rig(finished=[A, B], max_concurrent=2)
-    stored: Finalize[Snap] = Finalize(ONE, AttemptId(1), MANUAL, (), None, (A, B))
-    assert rig.ask() == [trigger(1, finished=(A, B)), stored]
-    assert rig.ask() == [trigger(2, finished=(A, B))]
-    rig.stored(1)
-    assert kinds(rig.committed(1)) == ["NotifyComplete", "Finalize"]
-
-
-def test_a_task_that_finishes_now_still_owes_its_acknowledgement() -> None:
-    """It took part in the checkpoint under way; only the next one does without it."""
-    rig = Rig()
-    rig.ask()
-    rig.core.task_finished(A)
-    assert rig.ack(1, B) == []
-    assert rig.ack(1, A) == [finalize(1, A, B)]
-    rig.stored(1), rig.committed(1)
-    assert rig.ask() == [trigger(2, finished=(A,))]
-
-
-def test_a_new_attempt_forgets_who_finished() -> None:
-    """What was restored says anew which tasks have finished."""
-    rig = Rig(finished=[A])
-    rig.core.suspend()
-    rig.core.start(AttemptId(2), [A, B], 0)
-    assert rig.ask() == [trigger(1, attempt=2)]
 
 
 # -- late words ----------------------------------------------------------------------------------

@@ -85,13 +85,3 @@ def test_acknowledgements_by_task() -> None:
     assert one.acknowledge(Snap(*A)) is AckResult.SUCCESS
     assert one.phase is Phase.FULL
     assert one.snapshots == (Snap(*A), Snap(*B))
-
-
-def test_finished_tasks_need_not_acknowledge() -> None:
-    """F4: those that had finished count as acknowledged; with all finished and no hook it is full."""
-    assert pending(finished=(A,)).waiting_for == ("(0, 1)",)
-    assert pending(finished=(A, B)).phase is Phase.FULL
-    prepared = pending(finished=(A, B), hooks=("h",))
-    assert prepared.phase is Phase.PREPARING
-    assert prepared.hook_done("h")
-    assert prepared.phase is Phase.FULL

@@ -215,8 +215,8 @@ def test_without_credit_a_barrier_waits_and_then_overtakes() -> None:
     assert rig.host.captures[1].sealed
 
 
-def test_an_ended_source_takes_part_and_says_so() -> None:
-    """Its snapshot has nothing left and is marked as finished."""
+def test_sc14_an_ended_source_takes_part_and_says_so() -> None:
+    """sC14, F4: its snapshot has nothing left and is marked as finished; the coordinator waits for it too."""
     rig = Rig()
     rig.task.splits_assigned(None)
     rig.run()

@@ -46,7 +46,6 @@ class Admission(Generic[S]):
         self.last_completion_ms: int | None = None
         self._attempt: AttemptId | None = None
         self._tasks: tuple[tuple[int, int], ...] = ()
-        self._finished: set[tuple[int, int]] = set()
         self._cleaning = 0
 
     @property
@@ -66,21 +65,11 @@ class Admission(Generic[S]):
         if not tasks:
             raise InternalError(self._mode.explain(f"cannot start attempt {attempt} without tasks"))
 
-    def open(
-        self,
-        attempt: AttemptId,
-        tasks: tuple[tuple[int, int], ...],
-        finished: Iterable[tuple[int, int]],
-        now_ms: int,
-    ) -> None:
-        """The tasks of an attempt run; some of them may have finished before."""
-        self._attempt, self._tasks, self._finished = attempt, tasks, set(finished)
+    def open(self, attempt: AttemptId, tasks: tuple[tuple[int, int], ...], now_ms: int) -> None:
+        """The tasks of an attempt run."""
+        self._attempt, self._tasks = attempt, tasks
         self.last_completion_ms = None
         self.requests.open(now_ms)
-
-    def task_finished(self, task: tuple[int, int]) -> None:
-        """A task counts as acknowledged from the next trigger on."""
-        self._finished.add(task)
 
     def refusal_of(self, kind: RequestKind) -> CheckpointFailureReason | None:
         """Why nothing of this kind can start at all; None when the coordinator runs."""
@@ -120,7 +109,7 @@ class Admission(Generic[S]):
                 break
             timeout_ms = self._settings.timeout_ms if request.timeout_ms is None else request.timeout_ms
             pending = self._ledger.begin(
-                request, self._attempt, self._tasks, now_ms + timeout_ms, self._finished, self._hooks
+                request, self._attempt, self._tasks, now_ms + timeout_ms, self._hooks
             )
             self._mode.note(f"begin {pending.checkpoint} {request.kind.value}")
             effects.append(_run_hooks(pending) if pending.phase is Phase.PREPARING else trigger(pending))
@@ -156,15 +145,12 @@ class Admission(Generic[S]):
 
     def describe(self) -> tuple[object, ...]:
         """The whole state as plain values, for stories and searches."""
-        finished = tuple(sorted(self._finished))
-        own = (self._attempt, self.last_completion_ms, self._cleaning, finished)
-        return (*own, self.requests.describe())
+        return (self._attempt, self.last_completion_ms, self._cleaning, self.requests.describe())
 
 
 def trigger(pending: PendingCheckpoint[S]) -> TriggerCheckpoint:
     """Have the tasks draw it."""
-    ticket = pending.request.ticket
-    return TriggerCheckpoint(pending.checkpoint, pending.attempt, pending.kind, ticket, pending.finished)
+    return TriggerCheckpoint(pending.checkpoint, pending.attempt, pending.kind, pending.request.ticket)
 
 
 def _run_hooks(pending: PendingCheckpoint[S]) -> RunHooks:

@@ -99,7 +99,6 @@ class CheckpointCoordinator(Questions[S]):
         attempt: AttemptId,
         tasks: Iterable[tuple[int, int]],
         now_ms: int,
-        finished: Iterable[tuple[int, int]] = (),
         label: Callable[[tuple[int, int]], str] = str,
     ) -> None:
         """All tasks of a new attempt run: checkpoints may begin.
@@ -108,7 +107,6 @@ class CheckpointCoordinator(Questions[S]):
             attempt: the deployment; above every earlier one.
             tasks: (vertex, subtask) of all of them.
             now_ms: monotonic clock.
-            finished: those of `tasks` that had finished before; see :meth:`task_finished`.
             label: a task's name for people.
 
         Raises:
@@ -119,7 +117,7 @@ class CheckpointCoordinator(Questions[S]):
         ordered = tuple(sorted(set(tasks)))
         self._admission.check_attempt(attempt, ordered)
         self._mode.move(Order.START, f"attempt {attempt}")
-        self._admission.open(attempt, ordered, finished, now_ms)
+        self._admission.open(attempt, ordered, now_ms)
         self._label = label
 
     def suspend(
@@ -218,13 +216,6 @@ class CheckpointCoordinator(Questions[S]):
             return []
         triggered = self._admission.hooks_done(pending, hooks)
         return self._then_admit(triggered, now_ms) if triggered else []
-
-    def task_finished(self, task: tuple[int, int]) -> None:
-        """A task has processed all its input and ended: later checkpoints count it as acknowledged.
-
-        One under way still waits for it: what a task takes part in it acknowledges before it ends.
-        """
-        self._admission.task_finished(task)
 
     def acknowledge(
         self, attempt: AttemptId, checkpoint: CheckpointId, snapshot: S, now_ms: int
@@ -360,10 +351,7 @@ class CheckpointCoordinator(Questions[S]):
 
     def _then_admit(self, effects: list[Effect[S]], now_ms: int) -> list[Effect[S]]:
         """Finalize and begin what may follow; a job that is being failed starts nothing more."""
-        # Twice, since what is triggered where all tasks have finished is full at once.
-        effects = effects + self._publish_next()
-        effects += self._admission.admit(now_ms)
-        return effects + self._publish_next()
+        return effects + self._publish_next() + self._admission.admit(now_ms)
 
     def _publish_next(self) -> list[Effect[S]]:
         return self._publishing.next() if self.halted is None else []

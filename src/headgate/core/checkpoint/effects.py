@@ -74,22 +74,19 @@ class TriggerCheckpoint:
     """Snapshot the enumerators (unless a hook did), then send triggers to the sources of `attempt`.
 
     When either fails, tell the coordinator by `abort(checkpoint, TRIGGER_CHECKPOINT_FAILURE, ...)`.
-    Tasks in `finished` had finished before: they are not triggered and count as acknowledged.
     """
 
     checkpoint: CheckpointId
     attempt: AttemptId
     kind: RequestKind
     ticket: int | None = None
-    finished: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Finalize(Generic[S]):
     """All tasks acknowledged: write the metadata, then the log entry; answer `stored` or `store_failed`.
 
-    A SAVEPOINT gets no log entry. Snapshots are ordered by (vertex, subtask); tasks in `finished` had
-    finished before the trigger and sent none.
+    A SAVEPOINT gets no log entry. Snapshots are ordered by (vertex, subtask).
     """
 
     checkpoint: CheckpointId
@@ -97,7 +94,6 @@ class Finalize(Generic[S]):
     kind: RequestKind
     snapshots: tuple[S, ...]
     ticket: int | None = None
-    finished: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

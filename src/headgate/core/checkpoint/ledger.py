@@ -74,13 +74,12 @@ class Ledger(Generic[S]):
         attempt: AttemptId,
         tasks: tuple[tuple[int, int], ...],
         deadline_ms: int,
-        finished: Iterable[tuple[int, int]],
         hooks: Iterable[str],
     ) -> PendingCheckpoint[S]:
         """Draw an id and enter a new checkpoint under it."""
         checkpoint, self.next_id = self.next_id, CheckpointId(self.next_id + 1)
         pending: PendingCheckpoint[S] = PendingCheckpoint(
-            checkpoint, attempt, request, tasks, deadline_ms, finished, hooks
+            checkpoint, attempt, request, tasks, deadline_ms, hooks
         )
         self.pending[checkpoint] = pending
         self.triggered += 1

@@ -86,7 +86,6 @@ class PendingCheckpoint(Generic[S]):
         request: who wanted it.
         tasks: (vertex, subtask) of every task of the attempt.
         deadline_ms: when it expires, on the monotonic clock.
-        finished: those of `tasks` that have finished; they count as acknowledged.
         hooks: what must be done before the first task is triggered.
     """
 
@@ -98,7 +97,6 @@ class PendingCheckpoint(Generic[S]):
         "attempt",
         "checkpoint",
         "deadline_ms",
-        "finished",
         "request",
     )
 
@@ -109,16 +107,13 @@ class PendingCheckpoint(Generic[S]):
         request: Request,
         tasks: Iterable[tuple[int, int]],
         deadline_ms: int,
-        finished: Iterable[tuple[int, int]] = (),
         hooks: Iterable[str] = (),
     ) -> None:
         self.checkpoint = checkpoint
         self.attempt = attempt
         self.request = request
         self.deadline_ms = deadline_ms
-        done = frozenset(finished)
-        self.finished = tuple(task for task in tasks if task in done)
-        self._waiting: dict[tuple[int, int], None] = dict.fromkeys(t for t in tasks if t not in done)
+        self._waiting: dict[tuple[int, int], None] = dict.fromkeys(tasks)
         self._acknowledged: dict[tuple[int, int], S] = {}
         self._hooks: dict[str, None] = dict.fromkeys(hooks)
         begin = Phase.PREPARING if self._hooks else Phase.COLLECTING

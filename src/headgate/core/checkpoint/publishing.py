@@ -167,5 +167,4 @@ def _finalize(pending: PendingCheckpoint[S]) -> Finalize[S]:
         pending.kind,
         pending.snapshots,
         pending.request.ticket,
-        pending.finished,
     )
