@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import headgate as hg
 from headgate.cli.main import app
-from headgate.offline import stored
+from headgate.state.stored import heads
 
 
 class Everything(hg.KeyedProcessFunction[Any, Any, Any]):
@@ -88,7 +88,7 @@ def test_files_that_are_too_large_are_not_fetched_for_their_keys(
 ) -> None:
     """The types are known all the same, and the page says what is missing."""
     snapshot = stopped(Program(Everything, by_twelve, backend="incremental"), tmp_path, "native")
-    monkeypatch.setattr(stored, "NATIVE_BYTES_READ", 10)
+    monkeypatch.setattr(heads, "NATIVE_BYTES_READ", 10)
     operator = told(snapshot)
     assert (operator["keys_read"], operator["key_types"]) == (False, ["str"])
     done = CliRunner().invoke(app, ["savepoint", "describe", snapshot])

@@ -7,14 +7,15 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from headgate.checkpoint.opening import open_checkpoint
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.key_types import KEYS_READ, shape_words
 from headgate.common.keygroups import shortened
 from headgate.common.ports import Disk
 from headgate.offline.keyed import StoredKeyed
 from headgate.offline.showing import describe_snapshot
 from headgate.offline.storages import storage_options
-from headgate.offline.stored import stored_keys, too_large
 from headgate.state.snapshots import KeyedStateHandle
+from headgate.state.stored.heads import stored_keys, too_large
 
 SAMPLES: Final = 10
 """Keys that are shown of each state."""
@@ -56,7 +57,7 @@ def _add_keys(
 ) -> None:
     found: dict[str, list[list[Any]]] = {}
     for keyed in handles:
-        for name, portions in stored_keys(disk, keyed):
+        for name, portions in stored_keys(DiskFiles(disk), keyed):
             found.setdefault(name, []).append(_first(chain.from_iterable(portions), samples))
     for state in states:
         if state["name"] in found:

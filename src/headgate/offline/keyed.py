@@ -16,11 +16,11 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from headgate.api.state import StateDescriptor, declared_state
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
 from headgate.common.key_types import DeclaredKeys, Shape, first_misfit, hint_words, shape_words
 from headgate.common.ports import Disk
 from headgate.offline.report import Item, Verdict, gravest
-from headgate.offline.stored import filled_natively, key_shapes, sections_of, too_large
 from headgate.offline.trial import NOT_TRIED, keyed_refusals, not_tried
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.runtime.restored_keys import told_shapes
@@ -30,6 +30,7 @@ from headgate.state.heap.blob import Section
 from headgate.state.heap.restore import value_reader, value_verdict
 from headgate.state.names import is_stamps
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
+from headgate.state.stored.heads import filled_natively, key_shapes, sections_of, too_large
 from headgate.state.targets import Target, target_of, timers_target
 from headgate.state.ttl.declared import with_stamps
 
@@ -53,6 +54,7 @@ class StoredKeyed:
 
     def __init__(self, disk: Disk, metadata: CheckpointMetadata, uid: str) -> None:
         self._disk, self._max_parallelism = disk, metadata.max_parallelism
+        self._files = DiskFiles(disk)
         subtasks = metadata.operators.get(uid, [])
         self.handles = [state.keyed for state in subtasks if state.keyed is not None]
         told = metadata.state_types.get(uid, {})
@@ -63,9 +65,9 @@ class StoredKeyed:
         """State -> the types that its entries are of; states without entries are left out. Reads heads."""
         found: dict[str, list[dict[str, Any]]] = {}
         for keyed in self.handles:
-            unknown = {section.name for section in sections_of(self._disk, keyed) if section.entries is None}
-            native = filled_natively(self._disk, keyed) if unknown and keyed.native else frozenset[str]()
-            for section in sections_of(self._disk, keyed):
+            unknown = {section.name for section in sections_of(self._files, keyed) if section.entries is None}
+            native = filled_natively(self._files, keyed) if unknown and keyed.native else frozenset[str]()
+            for section in sections_of(self._files, keyed):
                 filled = (
                     section.name in native
                     if section.entries is None and keyed.native
@@ -80,7 +82,7 @@ class StoredKeyed:
         """The types of the keys that were seen. Where the metadata does not tell them, it reads the keys."""
         told = [told_shapes(keyed) for keyed in self.handles]
         unknown = [keyed for keyed, shapes in zip(self.handles, told, strict=True) if shapes is None]
-        return key_shapes(self._disk, unknown).union(*(shapes for shapes in told if shapes is not None))
+        return key_shapes(self._files, unknown).union(*(shapes for shapes in told if shapes is not None))
 
     @property
     def keys_unread(self) -> bool:

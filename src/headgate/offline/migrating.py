@@ -27,7 +27,6 @@ from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.ports import Disk
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode, TimestampsNode
 from headgate.graph.physical import PhysicalPlan
-from headgate.offline.forms import DeclaredForms
 from headgate.offline.keyed import targets_of
 from headgate.offline.rewriting import KeyedEngine, Progress, Rewritten, rewrite
 from headgate.offline.sorting import Rekey
@@ -44,6 +43,7 @@ from headgate.state.snapshots import (
     OperatorSubtaskState,
     StateHandle,
 )
+from headgate.state.stored.values import DeclaredValues
 
 _INSPECTOR: Final = "headgate.offline.migrating:inspect"
 _LOOK_EVERY_S: Final = 0.2
@@ -273,9 +273,9 @@ class Migration:
         """See `rewriting.Change`."""
         return isinstance(self._nodes.get(uid), SourceNode)
 
-    def forms(self, uid: str) -> DeclaredForms:
+    def values(self, uid: str) -> DeclaredValues:
         """See `rewriting.Change`."""
-        return DeclaredForms(self._targets.get(uid, {}), self._drop)
+        return DeclaredValues(self._targets.get(uid, {}), self._drop)
 
     def rekey(self, uid: str) -> Rekey | None:
         """See `rewriting.Change`."""

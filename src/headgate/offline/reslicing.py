@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from headgate.common.ports import Disk
-from headgate.offline.forms import PlainForms
 from headgate.offline.migrating import migrate
 from headgate.offline.rewriting import Progress, Rewritten, rewrite
 from headgate.offline.storages import storage_options
 from headgate.state.snapshots import OperatorStateHandle, OperatorSubtaskState, StateHandle
+from headgate.state.stored.values import PlainValues
 
 
 def reslice(
@@ -79,8 +79,8 @@ class _Resliced:
     def splits(self, uid: str) -> bool:
         return True
 
-    def forms(self, uid: str) -> PlainForms:
-        return PlainForms()
+    def values(self, uid: str) -> PlainValues:
+        return PlainValues()
 
     def rekey(self, uid: str) -> None:
         """Keys stay."""

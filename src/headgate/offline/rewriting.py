@@ -20,11 +20,10 @@ from headgate.checkpoint.layout import METADATA
 from headgate.checkpoint.metadata.registry import encode_metadata
 from headgate.checkpoint.opening import open_checkpoint, verify_files
 from headgate.checkpoint.storage.uris import open_disk, refuse_fleeting
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.keygroups import MAX_PARALLELISM_LIMIT
 from headgate.common.ports import Disk
-from headgate.offline.entries import portions
-from headgate.offline.forms import Forms
 from headgate.offline.sorting import Rekey, Sorter
 from headgate.offline.writing import FORMATS, NATIVE, StateWriter, count_entries
 from headgate.runtime.in_flight.shares import records_of
@@ -37,6 +36,8 @@ from headgate.state.snapshots import (
     OperatorSubtaskState,
     StateHandle,
 )
+from headgate.state.stored.contract import ValueCodec
+from headgate.state.stored.state import stored_chunks
 
 Progress = Callable[[str, int, int], None]
 """Called now and then: what is done, bytes or files of it, and of how many."""
@@ -63,7 +64,7 @@ class Change(Protocol):
         """Whether what a source's enumerator has is."""
         ...
 
-    def forms(self, uid: str) -> Forms:
+    def values(self, uid: str) -> ValueCodec:
         """How the values of its keyed state pass."""
         ...
 
@@ -127,7 +128,7 @@ class KeyedWork(NamedTuple):
     number: str
     stored: Sequence[KeyedStateHandle]
     parallelism: int
-    forms: Forms
+    values: ValueCodec
     rekey: Rekey | None
     old_groups: int
     groups: int
@@ -304,11 +305,13 @@ class _Rewriting:
         size = sum(keyed.size for keyed in stored)
         sorter = Sorter(self._folder, self._groups, len(states), size, self._change.rekey(uid))
         try:
-            forms = self._change.forms(uid)
+            values = self._change.values(uid)
             for keyed in stored:
-                for portion in portions(self._disk, keyed, forms, self._metadata.max_parallelism):
-                    sorter.add(portion)
-                    self._advance(uid, portion.size)
+                for chunk in stored_chunks(
+                    DiskFiles(self._disk), keyed, values, self._metadata.max_parallelism
+                ):
+                    sorter.add(chunk)
+                    self._advance(uid, chunk.size)
             sorter.check_apart()
             return [
                 self._keyed.subtask(sorter, uid, f"o{number}", index, self._groups)
@@ -327,7 +330,7 @@ class _Rewriting:
             f"o{number}",
             _keyed(states),
             len(states),
-            self._change.forms(uid),
+            self._change.values(uid),
             self._change.rekey(uid),
             self._metadata.max_parallelism,
             self._groups,

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from headgate.checkpoint.opening import open_checkpoint
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.ports import Disk
 from headgate.offline.storages import storage_options
-from headgate.offline.stored import StoredSection, sections_of
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.runtime.in_flight.shares import old_parallelism, records_of
 from headgate.state.canonical.layout import TIMER_SECTIONS
 from headgate.state.names import is_stamps
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
+from headgate.state.stored.heads import StoredSection, sections_of
 
 
 def describe_snapshot(uri: str, options: Sequence[str] = ()) -> dict[str, Any]:
@@ -65,7 +66,9 @@ def _described(uri: str, disk: Disk, metadata: CheckpointMetadata) -> dict[str, 
 def _operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> dict[str, Any]:
     subtasks = metadata.operators.get(uid, [])
     told = metadata.state_types.get(uid, {})
-    sections = [section for s in subtasks if s.keyed is not None for section in sections_of(disk, s.keyed)]
+    sections = [
+        section for s in subtasks if s.keyed is not None for section in sections_of(DiskFiles(disk), s.keyed)
+    ]
     names = dict.fromkeys([*told, *(section.name for section in sections)])
     states = [
         _state(name, told.get(name), [section for section in sections if section.name == name], subtasks)

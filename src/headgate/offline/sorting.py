@@ -23,11 +23,11 @@ import numpy as np
 
 from headgate.common.errors import UsageError
 from headgate.common.keygroups import key_group_range, key_groups_of_keys, shortened
-from headgate.offline.entries import Portion
-from headgate.offline.forms import Form, spilled, unspilled
 from headgate.state.canonical.layout import TIMER_SECTIONS
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.rocksdb.local_files import Spool
+from headgate.state.stored.contract import Chunk, SectionCodec
+from headgate.state.stored.values import spilled, unspilled
 
 _TOO_LARGE: Final = 2
 """A bucket of so many times the bytes that it was to have is not read at once."""
@@ -66,7 +66,7 @@ _Beside = Callable[[_Frame], list[Any]]
 _Groups = tuple[int, int]
 
 
-class Chunk(NamedTuple):
+class Sorted(NamedTuple):
     """Some entries of one key group, ready to be written."""
 
     group: int
@@ -99,7 +99,7 @@ class Sorter:
         self._waiting: dict[tuple[int, str], list[bytes]] = {}
         self._waiting_bytes = 0
         self._runs: dict[tuple[int, str], array[int]] = {}
-        self.forms: dict[str, Form] = {}
+        self.codecs: dict[str, SectionCodec] = {}
 
     def _divide(self, first: int, last: int, count: int) -> None:
         start = len(self._groups_of)
@@ -108,32 +108,32 @@ class Sorter:
             self._groups_of.append(groups)
         self._of_subtask.append(list(range(start, start + count)))
 
-    def add(self, portion: Portion) -> None:
+    def add(self, chunk: Chunk) -> None:
         """Put entries into their buckets.
 
         Raises:
             UsageError: a new key is none.
             StorageError: the local disk does not take them.
         """
-        if portion.form is not None:
-            self.forms.setdefault(portion.state, portion.form)
-        new = portion.keys if self._rekey is None else [self._rekey(key) for key in portion.keys]
+        if chunk.codec is not None:
+            self.codecs.setdefault(chunk.state, chunk.codec)
+        new = chunk.keys if self._rekey is None else [self._rekey(key) for key in chunk.keys]
         buckets = self._bucket_of[key_groups_of_keys(new, self._max_parallelism)]
         order = np.argsort(buckets, kind="stable")
         starts = np.flatnonzero(np.diff(buckets[order], prepend=-1)).tolist()
         places = order.tolist()
         for start, stop in pairwise([*starts, len(places)]):
-            self._put(int(buckets[places[start]]), portion, new, places[start:stop])
+            self._put(int(buckets[places[start]]), chunk, new, places[start:stop])
 
-    def _put(self, bucket: int, portion: Portion, new: Sequence[Any], places: list[int]) -> None:
+    def _put(self, bucket: int, chunk: Chunk, new: Sequence[Any], places: list[int]) -> None:
         values, old = b"", b""
-        if portion.form is not None:
-            values = spilled(portion.form, [portion.values[place] for place in places])
+        if chunk.codec is not None:
+            values = spilled(chunk.codec, [chunk.values[place] for place in places])
         if self._rekey is not None:
-            old = KEY_SERIALIZER.encode_many([portion.keys[place] for place in places])
+            old = KEY_SERIALIZER.encode_many([chunk.keys[place] for place in places])
         keys = KEY_SERIALIZER.encode_many([new[place] for place in places])
-        head = _HEAD.pack(portion.removed, len(places), len(keys), len(old), len(values))
-        self._waiting.setdefault((bucket, portion.state), []).extend((head, keys, old, values))
+        head = _HEAD.pack(chunk.removed, len(places), len(keys), len(old), len(values))
+        self._waiting.setdefault((bucket, chunk.state), []).extend((head, keys, old, values))
         self._waiting_bytes += len(head) + len(keys) + len(old) + len(values)
         if self._waiting_bytes >= BUCKET_BYTES:
             self._write()
@@ -145,25 +145,25 @@ class Sorter:
             self._runs.setdefault(place, array("q")).extend((begin, self._file.size - begin))
         self._waiting, self._waiting_bytes = {}, 0
 
-    def chunks(self, subtask: int, state: str) -> Iterator[Chunk]:
+    def chunks(self, subtask: int, state: str) -> Iterator[Sorted]:
         """The entries of one state for one new subtask, by key group, ascending.
 
         Raises:
             StorageError: the local disk does not give them.
         """
-        form = self.forms[state]
+        codec = self.codecs[state]
         self._write()
         merged = _timers if state in TIMER_SECTIONS else _entries
 
         def values_of(frame: _Frame) -> list[Any]:
             # Of keys that went nothing was kept; of timers that went the timestamps were.
-            return unspilled(form, frame.values, frame.entries) if len(frame.values) else []
+            return unspilled(codec, frame.values, frame.entries) if len(frame.values) else []
 
         for bucket in self._of_subtask[subtask]:
             for groups in self._slices(bucket, [state]):
                 keys, values = merged(self._parts(bucket, state, groups, values_of))
                 if keys:
-                    yield from self._by_group(keys, values, 1 if form.single else CHUNK_ENTRIES)
+                    yield from self._by_group(keys, values, 1 if codec.single else CHUNK_ENTRIES)
 
     def check_apart(self) -> None:
         """Refuse that two keys have become one: their state would be mixed, or half of it lost.
@@ -217,7 +217,7 @@ class Sorter:
                 yield _Frame(removed, entries, *(run[begin:end] for begin, end in pairwise(ends)))
                 at = ends[-1]
 
-    def _by_group(self, keys: list[Any], values: list[Any], limit: int) -> Iterator[Chunk]:
+    def _by_group(self, keys: list[Any], values: list[Any], limit: int) -> Iterator[Sorted]:
         groups = key_groups_of_keys(keys, self._max_parallelism)
         order = np.argsort(groups, kind="stable")
         ordered, places = groups[order], order.tolist()
@@ -226,7 +226,7 @@ class Sorter:
             for begin in range(start, stop, limit):
                 mine = places[begin : min(begin + limit, stop)]
                 chosen = [keys[place] for place in mine], [values[place] for place in mine]
-                yield Chunk(int(ordered[start]), *chosen)
+                yield Sorted(int(ordered[start]), *chosen)
 
 
 def _divided(groups: _Groups, count: int) -> list[_Groups]:

@@ -10,13 +10,13 @@ import numpy as np
 from headgate.checkpoint.data_files import read_handle
 from headgate.common.errors import StorageError
 from headgate.common.ports import Disk
-from headgate.offline.forms import PlainSerializer
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.codec import ElementCodec
 from headgate.runtime.in_flight.elements import KeyGroups, decode_elements
 from headgate.serde.serializer import Buffer
 from headgate.state.snapshots import InFlightStream
+from headgate.state.stored.values import PlainSerializer
 
 
 class Described(NamedTuple):

@@ -12,19 +12,20 @@ import msgspec
 
 from headgate.checkpoint.data_files import DataFileWriter
 from headgate.checkpoint.layout import table_name
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.durable import crc32
 from headgate.common.errors import InternalError
 from headgate.common.key_types import Shape, shapes_of, stored_shapes
 from headgate.common.keygroups import key_groups_of_keys
 from headgate.common.ports import Disk
-from headgate.offline.entries import portions
-from headgate.offline.forms import KeysOnly
 from headgate.offline.sorting import Sorter
 from headgate.state.canonical.writer import write_tables
 from headgate.state.heap import blob as stored
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.rocksdb.local_files import FileParts, Spool
 from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
+from headgate.state.stored.state import stored_chunks
+from headgate.state.stored.values import KeysOnly
 
 CANONICAL, NATIVE = FORMATS = ("canonical", "native")
 
@@ -61,7 +62,7 @@ class StateWriter:
         """
         first, last = sorter.ranges[index]
         with ExitStack() as stack:
-            spools = {name: Spool(self._folder) for name in sorter.forms}
+            spools = {name: Spool(self._folder) for name in sorter.codecs}
             for spool in spools.values():
                 stack.callback(spool.close)
             shapes: set[Shape] = set()
@@ -82,16 +83,16 @@ class StateWriter:
     ) -> list[stored.Section]:
         """Also adds the types of all keys, those of timers included, to `shapes`."""
         sections = []
-        for name, form in sorter.forms.items():
+        for name, codec in sorter.codecs.items():
             chunks = []
             for chunk in sorter.chunks(index, name):
-                spool, encode = spools[name], form.target.serializer.encode_many
+                spool, encode = spools[name], codec.target.serializer.encode_many
                 data = stored.chunk_bytes(KEY_SERIALIZER.encode_many(chunk.keys), encode(chunk.values))
                 chunks.append(stored.Chunk(chunk.group, spool.size, len(data), len(chunk.keys), crc32(data)))
                 spool.append([data])
                 self.entries += len(chunk.keys)
                 shapes |= shapes_of(chunk.keys)
-            sections.append(stored.Section(name, form.target.schema, chunks))
+            sections.append(stored.Section(name, codec.target.schema, chunks))
         return sections
 
     def _tables(self, blob: _Blob, sorter: Sorter, uid: str, index: int) -> list[StateTable]:
@@ -102,7 +103,7 @@ class StateWriter:
                 files[state] = self._folder / f"table-{len(files)}"
                 return stack.enter_context(files[state].open("wb"))
 
-            targets = {name: form.target for name, form in sorter.forms.items()}
+            targets = {name: codec.target for name, codec in sorter.codecs.items()}
             written = write_tables(blob, create, targets)
         tables = []
         for table in written:
@@ -161,11 +162,11 @@ def count_entries(disk: Disk, keyed: KeyedStateHandle, max_parallelism: int) -> 
         InternalError: a key is in a key group that is not its own.
     """
     total = 0
-    for portion in portions(disk, keyed, KeysOnly(), max_parallelism):
-        groups = key_groups_of_keys(portion.keys, max_parallelism)
+    for chunk in stored_chunks(DiskFiles(disk), keyed, KeysOnly(), max_parallelism):
+        groups = key_groups_of_keys(chunk.keys, max_parallelism)
         if not keyed.first_group <= int(groups.min()) <= int(groups.max()) <= keyed.last_group:
             raise InternalError(
-                f"state {portion.state!r} was written to other key groups than its own; please report this"
+                f"state {chunk.state!r} was written to other key groups than its own; please report this"
             )
-        total += len(portion.keys)
+        total += len(chunk.keys)
     return total

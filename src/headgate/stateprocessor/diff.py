@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from headgate.checkpoint.opening import open_checkpoint
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
 from headgate.common.ports import Disk
-from headgate.offline.entries import portions
-from headgate.offline.forms import Form, PlainForms
 from headgate.offline.sorting import Sorter
 from headgate.offline.storages import storage_options
 from headgate.offline.words import state_words
@@ -32,6 +31,9 @@ from headgate.state.canonical.layout import BYTES, TIMER_SECTIONS, row_of, store
 from headgate.state.heap.blob import Section
 from headgate.state.names import is_stamps
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
+from headgate.state.stored.contract import SectionCodec
+from headgate.state.stored.state import stored_chunks
+from headgate.state.stored.values import PlainValues
 
 SAMPLES: Final = 5
 
@@ -156,15 +158,16 @@ class _Operator:
             sorted_sides = []
             for side in self._sides:
                 size = sum(keyed.size for keyed in side.handles(self._uid))
-                sorter, forms = Sorter(folder, self._groups, 1, size), _Readable()
+                sorter, values = Sorter(folder, self._groups, 1, size), _Readable()
                 stack.callback(sorter.close)
                 for keyed in side.handles(self._uid):
-                    for portion in portions(side.disk, keyed, forms, side.metadata.max_parallelism):
-                        sorter.add(portion)
-                sorted_sides.append((sorter, forms))
+                    stored = stored_chunks(DiskFiles(side.disk), keyed, values, side.metadata.max_parallelism)
+                    for chunk in stored:
+                        sorter.add(chunk)
+                sorted_sides.append((sorter, values))
             (first, of_first), (second, of_second) = sorted_sides
             unread = of_first.unread.keys() | of_second.unread.keys()
-            for state in sorted(first.forms.keys() | second.forms.keys() | unread):
+            for state in sorted(first.codecs.keys() | second.codecs.keys() | unread):
                 yield self._state(state, (first, second), (of_first, of_second))
 
     def _state(
@@ -175,7 +178,7 @@ class _Operator:
         found.unread = forms[0].unread.get(state) or forms[1].unread.get(state)
         if found.unread is not None:
             return found
-        views = tuple(_View(sorter.forms.get(state)) for sorter in sorters)
+        views = tuple(_View(sorter.codecs.get(state)) for sorter in sorters)
         for before, after in _paired(*(_by_group(sorter, state) for sorter in sorters)):
             self._compare(found, before, after, (views[0], views[1]))
         return found
@@ -206,7 +209,7 @@ class _Operator:
             found.samples.append(Sample(change, repr(key), before, after))
 
 
-class _Readable(PlainForms):
+class _Readable(PlainValues):
     """Values as they are described; which states cannot be read so is kept instead of raised.
 
     Attributes:
@@ -218,13 +221,13 @@ class _Readable(PlainForms):
         self.unread: dict[str, str] = {}
         self._schemas: dict[str, dict[str, Any]] = {}
 
-    def form(self, section: Section) -> Form | None:
-        """See :class:`offline.forms.Forms`; stamps are left out."""
+    def codec(self, section: Section) -> SectionCodec | None:
+        """See :class:`state.stored.contract.ValueCodec`; stamps are left out."""
         if is_stamps(section.name) or not section.chunks:
             return None
         self._schemas.setdefault(section.name, section.schema)
         try:
-            return super().form(section)
+            return super().codec(section)
         except UsageError:
             self.unread[section.name] = (
                 "its values cannot be told apart without the program: rewrite both snapshots with "
@@ -244,18 +247,18 @@ class _View:
     """Values of one state for people.
 
     Args:
-        form: of the state; None where the snapshot has none of it.
+        codec: of the state; None where the snapshot has none of it.
     """
 
-    def __init__(self, form: Form | None) -> None:
-        self.schema = None if form is None else form.target.schema
+    def __init__(self, codec: SectionCodec | None) -> None:
+        self.schema = None if codec is None else codec.target.schema
         self._column: ArrowColumn | None = None
         if (
-            form is not None
-            and row_of(form.target.schema) != BYTES
-            and form.target.schema["kind"] != "timers"
+            codec is not None
+            and row_of(codec.target.schema) != BYTES
+            and codec.target.schema["kind"] != "timers"
         ):
-            stored = stored_type(form.target.schema)
+            stored = stored_type(codec.target.schema)
             self._column = None if codec_of(stored) is None else ArrowColumn("value", stored)
 
     def shown(self, plain: Any) -> Any:
@@ -274,7 +277,7 @@ def _same(before: Any, after: Any) -> bool:
 
 
 def _by_group(sorter: Sorter, state: str) -> Iterator[tuple[int, Entries]]:
-    if state not in sorter.forms:
+    if state not in sorter.codecs:
         return
     timers = state in TIMER_SECTIONS
     for group, chunks in groupby(sorter.chunks(0, state), attrgetter("group")):

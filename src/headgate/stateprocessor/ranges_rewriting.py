@@ -1,7 +1,7 @@
 """A snapshot's keyed state written anew by Spark: a task for each old subtask, then one for each new.
 
 A task of the first kind reads what one subtask stored, and gives each new range of key groups its part of
-every portion. Spark brings the parts of a range together in the order in which they were read. A task of the
+every chunk. Spark brings the parts of a range together in the order in which they were read. A task of the
 second kind does with them what one process would do with all: the same sorter, the same writer, so the same
 tables. Each reads back what it has written, before it counts.
 """
@@ -26,22 +26,24 @@ import pyarrow as pa
 
 from headgate.checkpoint.storage.settings import StorageSettings, storage_settings_in_use
 from headgate.checkpoint.storage.uris import open_disk
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common import errors
 from headgate.common import options as o
 from headgate.common.config import Config
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, StorageError
 from headgate.common.keygroups import key_groups_of_keys, operator_indexes_of_key_groups
-from headgate.offline.entries import TIMER_FORM, Portion, portions
-from headgate.offline.forms import Form, Forms, spilled, unspilled
 from headgate.offline.migrating import inspected
 from headgate.offline.rewriting import KeyedWork, KeyedWritten
 from headgate.offline.sorting import Rekey, Sorter
 from headgate.offline.writing import StateWriter, count_entries
 from headgate.state.canonical.layout import TIMER_SECTIONS
-from headgate.state.heap.blob import Chunk, Section
+from headgate.state.heap.blob import Section
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.snapshots import CheckpointMetadata, FileRange, KeyedStateHandle
+from headgate.state.stored.contract import TIMER_CODEC, Chunk, SectionCodec, ValueCodec, described
+from headgate.state.stored.state import stored_chunks
+from headgate.state.stored.values import spilled, unspilled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,7 +143,7 @@ class SparkEngine:
             work.number,
             work.stored,
             work.parallelism,
-            work.forms,
+            work.values,
             work.rekey,
             work.old_groups,
             work.groups,
@@ -213,7 +215,7 @@ class _Shipped:
     number: str
     stored: Sequence[KeyedStateHandle]
     parallelism: int
-    forms: Forms
+    values: ValueCodec
     rekey: Rekey | None
     old_groups: int
     groups: int
@@ -241,34 +243,34 @@ class _Shipped:
 
     def _parts_of(self, subtask: int) -> Iterator[Any]:
         disk = open_disk(self.source, self.settings)
-        watched = _Watched(self.forms)
-        stored = portions(disk, self.stored[subtask], watched, self.old_groups)
-        for number, portion in enumerate(stored):
-            schema = msgspec.msgpack.encode(watched.schemas.get(portion.state))
+        watched = _Watched(self.values)
+        stored = stored_chunks(DiskFiles(disk), self.stored[subtask], watched, self.old_groups)
+        for number, chunk in enumerate(stored):
+            schema = msgspec.msgpack.encode(watched.schemas.get(chunk.state))
             rows = [
                 {**row, "place": subtask * _OF_SUBTASK + number, "schema": schema}
-                for row in self._divided(portion)
+                for row in self._divided(chunk)
             ]
             yield pa.RecordBatch.from_pylist(rows, schema=_PART_TYPES)
 
-    def _divided(self, portion: Portion) -> Iterator[dict[str, Any]]:
-        """A portion as one row for each new range that has a part of it."""
-        new = portion.keys if self.rekey is None else [self.rekey(key) for key in portion.keys]
+    def _divided(self, chunk: Chunk) -> Iterator[dict[str, Any]]:
+        """A chunk as one row for each new range that has a part of it."""
+        new = chunk.keys if self.rekey is None else [self.rekey(key) for key in chunk.keys]
         ranges = operator_indexes_of_key_groups(
             key_groups_of_keys(new, self.groups), self.groups, self.parallelism
         )
         for index in np.unique(ranges).tolist():
             places = np.flatnonzero(ranges == index).tolist()
             values = b""
-            if portion.form is not None:
-                values = spilled(portion.form, [portion.values[place] for place in places])
+            if chunk.codec is not None:
+                values = spilled(chunk.codec, [chunk.values[place] for place in places])
             yield {
                 "range": index,
-                "state": portion.state,
-                "removed": portion.removed,
+                "state": chunk.state,
+                "removed": chunk.removed,
                 "entries": len(places),
-                "size": portion.size * len(places) // len(portion.keys),
-                "keys": KEY_SERIALIZER.encode_many([portion.keys[place] for place in places]),
+                "size": chunk.size * len(places) // len(chunk.keys),
+                "keys": KEY_SERIALIZER.encode_many([chunk.keys[place] for place in places]),
                 "values": values,
             }
 
@@ -291,12 +293,12 @@ class _Shipped:
         """What one new subtask has, sorted, written, and read back."""
         disk = open_disk(self.target, self.settings)
         with tempfile.TemporaryDirectory(prefix="headgate-rewrite-") as name:
-            folder, forms = Path(name), dict[tuple[str, bytes], Form | None]()
+            folder, codecs = Path(name), dict[tuple[str, bytes], SectionCodec | None]()
             sorter = Sorter(folder, self.groups, self.parallelism, self.size, self.rekey)
             try:
                 for batch in batches:
                     for row in batch.to_pylist():
-                        sorter.add(self._portion(row, forms))
+                        sorter.add(self._chunk(row, codecs))
                 sorter.check_apart()
                 writer = StateWriter(disk, self.format, folder, f"{self.mark}-{secrets.token_hex(4)}")
                 keyed = writer.subtask(sorter, self.uid, self.number, index, self.groups)
@@ -309,38 +311,39 @@ class _Shipped:
             )
         return {"range": index, "handle": msgspec.msgpack.encode(keyed), "entries": found}
 
-    def _portion(self, row: Mapping[str, Any], forms: dict[tuple[str, bytes], Form | None]) -> Portion:
+    def _chunk(self, row: Mapping[str, Any], codecs: dict[tuple[str, bytes], SectionCodec | None]) -> Chunk:
         if row["error"] is not None:
             kind: type[HeadgateError] = getattr(errors, row["error"], HeadgateError)
             raise kind(row["text"])
         state, count = row["state"], row["entries"]
         keys = KEY_SERIALIZER.decode_many(row["keys"], count)
         if row["removed"] and state not in TIMER_SECTIONS:
-            return Portion(state, None, True, keys, [], row["size"])
+            return Chunk(state, None, True, keys, [], row["size"])
         known = (state, row["schema"])
-        if known not in forms:
-            forms[known] = TIMER_FORM if state in TIMER_SECTIONS else self._form(*known)
-        form = forms[known]
-        assert form is not None, "what is left behind was not read"
-        return Portion(state, form, row["removed"], keys, unspilled(form, row["values"], count), row["size"])
+        if known not in codecs:
+            codecs[known] = TIMER_CODEC if state in TIMER_SECTIONS else self._codec(*known)
+        codec = codecs[known]
+        assert codec is not None, "what is left behind was not read"
+        return Chunk(state, codec, row["removed"], keys, unspilled(codec, row["values"], count), row["size"])
 
-    def _form(self, state: str, schema: bytes) -> Form | None:
+    def _codec(self, state: str, schema: bytes) -> SectionCodec | None:
         """As in the first task, each of which has seen the schemas of one subtask only."""
-        return self.forms.form(Section(state, msgspec.msgpack.decode(schema), [Chunk(0, 0, 0, 1, 0)]))
+        return self.values.codec(described(state, msgspec.msgpack.decode(schema)))
 
 
 class _Watched:
-    """The forms of a change, and of which schemas they were asked for."""
+    """How the values of a change pass, and of which schemas they were asked for."""
 
-    def __init__(self, forms: Forms) -> None:
-        self._forms = forms
+    def __init__(self, values: ValueCodec) -> None:
+        self._values = values
+        self.advice, self.converts = values.advice, values.converts
         self.schemas: dict[str, dict[str, Any]] = {}
 
-    def form(self, section: Section) -> Form | None:
-        """See `offline.forms.Forms`."""
+    def codec(self, section: Section) -> SectionCodec | None:
+        """See `state.stored.contract.ValueCodec`."""
         self.schemas[section.name] = section.schema
-        return self._forms.form(section)
+        return self._values.codec(section)
 
     def targets(self, stored: Mapping[str, dict[str, Any]]) -> Any:
-        """See `offline.forms.Forms`."""
-        return self._forms.targets(stored)
+        """See `state.stored.contract.ValueCodec`."""
+        return self._values.targets(stored)

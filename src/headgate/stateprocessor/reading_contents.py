@@ -6,16 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headgate.checkpoint.layout import TIMERS_FOLDER, from_folder
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
 from headgate.common.ports import Disk
-from headgate.offline.by_group import Blob, head_of_table, native_families
-from headgate.offline.stored import sections_of
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.state.canonical.keys import key_description
 from headgate.state.canonical.layout import TIMER_SECTIONS, TIMERS
 from headgate.state.changelog.sections import removed
 from headgate.state.names import STAMPS, is_stamps
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
+from headgate.state.stored.blob import StoredBlob
+from headgate.state.stored.heads import sections_of
+from headgate.state.stored.state import StoredState
+from headgate.state.stored.tables import head_of_table
+from headgate.state.stored.values import TAKE_CANONICAL, PlainValues
 from headgate.stateprocessor.reading_options import IN_FLIGHT, Asked
 from headgate.stateprocessor.reading_shape import Shape, timers_shape
 
@@ -52,7 +56,9 @@ def contents(disk: Disk, metadata: CheckpointMetadata) -> dict[str, list[str]]:
 
 def _of_operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[str]:
     subtasks = metadata.operators.get(uid, [])
-    sections = [section for s in subtasks if s.keyed is not None for section in sections_of(disk, s.keyed)]
+    sections = [
+        section for s in subtasks if s.keyed is not None for section in sections_of(DiskFiles(disk), s.keyed)
+    ]
     told = metadata.state_types.get(uid, {})
     names = dict.fromkeys([*told, *(section.name for section in sections)])
     schemas = {section.name: section.schema for section in sections} | told
@@ -117,10 +123,10 @@ def _stored_schemas(
     for handle in handles:
         for table in handle.tables or ():
             if table.name == name or _stamps_of(table.name, name):
-                yield table.name, head_of_table(disk, table).info.schema
+                yield table.name, head_of_table(DiskFiles(disk), table).info.schema
         native = set() if handle.native is None else set(handle.native.details.get("formats", ()))
         for stored in () if handle.tables is not None else (handle.handle, *handle.log):
-            for section in Blob(disk, stored).header.sections:
+            for section in StoredBlob(DiskFiles(disk).ranges(stored)).header.sections:
                 mine = section.name == name or _stamps_of(section.name, name)
                 if mine and (section.chunks or section.name in native):
                     yield section.name, section.schema
@@ -134,7 +140,7 @@ def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[s
     """The type of the first key that is stored of some sections; None where no column holds it."""
     for handle in handles:
         for table in handle.tables or ():
-            if table.name in names and (info := head_of_table(disk, table).info).key is not None:
+            if table.name in names and (info := head_of_table(DiskFiles(disk), table).info).key is not None:
                 return info.key
     blobs = [handle for handle in handles if handle.tables is None]
     for handle in blobs:
@@ -143,11 +149,9 @@ def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[s
             return key_description(key[0])
     # RocksDB's files have to be fetched for it, so those of the subtask that has least.
     for handle in sorted((each for each in blobs if each.native), key=lambda handle: handle.size):
-        groups = range(handle.first_group, handle.last_group + 1)
-        with native_families(disk, handle, names, groups) as families:
-            for portions in families.values():
-                for _, keys, _ in portions:
-                    return key_description(keys[0])
+        with StoredState(DiskFiles(disk), handle) as stored:
+            for chunk in stored.chunks(PlainValues(TAKE_CANONICAL), names):
+                return key_description(chunk.keys[0])
     return None
 
 
@@ -155,10 +159,10 @@ def _first_key(disk: Disk, handle: KeyedStateHandle, names: Sequence[str]) -> tu
     """The first key in blobs, in the base or behind it."""
     wanted = [name for state in names for name in (state, removed(state))]
     for stored in (handle.handle, *handle.log):
-        blob = Blob(disk, stored)
+        blob = StoredBlob(DiskFiles(disk).ranges(stored))
         for section in blob.header.sections:
             if section.name in wanted:
                 groups = [chunk.group for chunk in section.chunks[:1]]
-                for _, keys, _ in blob.portions(section, groups, values=False):
-                    return (keys[0],)
+                for found in blob.entries(section, None, groups):
+                    return (found.keys[0],)
     return None

@@ -6,119 +6,23 @@ writes the tables.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
 import pyarrow as pa
 
-from headgate.common.errors import StorageError
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.ports import Disk
-from headgate.offline.by_group import Blob, ByGroup, Found, native_families, open_table, table_portions
 from headgate.state.canonical.layout import TIMER_SECTIONS
-from headgate.state.changelog.sections import removed
 from headgate.state.snapshots import KeyedStateHandle
+from headgate.state.stored.state import Merged, StoredState
+from headgate.state.stored.values import TAKE_CANONICAL, PlainValues
 from headgate.stateprocessor.reading_shape import Shape
 from headgate.stateprocessor.reading_stamps import stamps_of
 
 ROWS: Final = 65_536
 """About so many rows are in a batch."""
-
-Changes = tuple[ByGroup, ByGroup]
-"""Of one segment of the log: what went, and what was put."""
-
-
-class StoredState:
-    """One section of the base and of the log, key group by key group.
-
-    Args:
-        base: its entries.
-        log: what changed since, oldest first.
-        timers: whether a key may have several entries, told apart by their values.
-    """
-
-    def __init__(self, base: ByGroup, log: Sequence[Changes], timers: bool) -> None:
-        self._base, self._log, self._timers = base, log, timers
-
-    def take(self, group: int) -> tuple[list[Any], list[Any]]:
-        """Keys and values of a key group; ask in ascending order."""
-        keys, values = self._base.take(group)
-        if not self._log:
-            return keys, values
-        held = {self._name(*entry): entry for entry in zip(keys, values, strict=True)}
-        for went, put in self._log:
-            for entry in zip(*went.take(group), strict=True):
-                held.pop(self._name(*entry), None)
-            for entry in zip(*put.take(group), strict=True):
-                held[self._name(*entry)] = entry
-        return [key for key, _ in held.values()], [value for _, value in held.values()]
-
-    def _name(self, key: Any, value: Any) -> Any:
-        return (key, value) if self._timers else key
-
-
-def stored_states(
-    disk: Disk, keyed: KeyedStateHandle, names: Sequence[str], groups: Sequence[int], stack: ExitStack
-) -> dict[str, StoredState]:
-    """States of a subtask by name, and kinds of timers by theirs.
-
-    Args:
-        disk: where the files are.
-        keyed: refers to them.
-        names: of sections; one that is not stored is empty.
-        groups: the wanted key groups, ascending.
-        stack: closes what is opened.
-
-    Raises:
-        StorageError: something is missing or damaged; names the file.
-        UsageError: values cannot be read without the program; names the state.
-    """
-    bases = _bases(disk, keyed, names, groups, stack)
-    segments = [Blob(disk, segment) for segment in keyed.log]
-    found = {}
-    for name in names:
-        timers = name in TIMER_SECTIONS
-        log = [
-            (
-                ByGroup(_section(blob, removed(name), groups, values=timers)),
-                ByGroup(_section(blob, name, groups)),
-            )
-            for blob in segments
-        ]
-        found[name] = StoredState(ByGroup(bases.get(name, iter(()))), log, timers)
-    return found
-
-
-def _bases(
-    disk: Disk, keyed: KeyedStateHandle, names: Sequence[str], groups: Sequence[int], stack: ExitStack
-) -> dict[str, Iterator[Found]]:
-    if keyed.tables is not None:
-        tables = [table for table in keyed.tables if table.name in names]
-        return {
-            table.name: _named(disk.describe(table.file), table_portions(open_table(disk, table), groups))
-            for table in tables
-        }
-    blob = Blob(disk, keyed.handle)
-    native: dict[str, Iterator[Found]] = {}
-    if keyed.native is not None:
-        native = stack.enter_context(native_families(disk, keyed, names, groups))
-    return {name: _section(blob, name, groups) for name in names} | native
-
-
-def _section(blob: Blob, name: str, groups: Collection[int], values: bool = True) -> Iterator[Found]:
-    section = blob.section(name)
-    return iter(()) if section is None else blob.portions(section, groups, values)
-
-
-def _named(where: str, portions: Iterator[Found]) -> Iterator[Found]:
-    """An error says which file it is of."""
-    try:
-        yield from portions
-    except StorageError as error:
-        raise StorageError(f"{where}: {error}") from None
-
-
-# -- as rows
 
 
 def batches(
@@ -154,8 +58,8 @@ def _joined(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
 def _of_groups(
     disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: Sequence[int], stack: ExitStack
 ) -> Iterator[pa.RecordBatch]:
-    names = _sections(keyed, shape)
-    states = stored_states(disk, keyed, names, groups, stack)
+    stored = stack.enter_context(StoredState(DiskFiles(disk), keyed))
+    states = stored.by_group(PlainValues(TAKE_CANONICAL), _sections(shape), groups)
     stamps = None if shape.stamps is None else states.pop(shape.stamps)
     for group in groups:
         keys, values = _entries(states, group)
@@ -168,13 +72,13 @@ def _of_groups(
             yield batch
 
 
-def _sections(keyed: KeyedStateHandle, shape: Shape) -> list[str]:
-    if shape.timers and keyed.tables is None:
+def _sections(shape: Shape) -> list[str]:
+    if shape.timers:
         return list(TIMER_SECTIONS)
     return [shape.name] if shape.stamps is None else [shape.name, shape.stamps]
 
 
-def _entries(states: Mapping[str, StoredState], group: int) -> tuple[list[Any], list[Any]]:
+def _entries(states: Mapping[str, Merged], group: int) -> tuple[list[Any], list[Any]]:
     keys, values = list[Any](), list[Any]()
     for name, state in states.items():
         more_keys, more_values = state.take(group)

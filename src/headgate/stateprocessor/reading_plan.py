@@ -12,12 +12,14 @@ import pyarrow as pa
 
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.storage.uris import open_disk
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import StorageError
 from headgate.common.ports import Disk
-from headgate.offline.by_group import Blob, head_of_table, open_table
 from headgate.offline.storages import storage_options
 from headgate.state.canonical.layout import TIMER_SECTIONS
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle, StateTable
+from headgate.state.stored.blob import StoredBlob
+from headgate.state.stored.tables import head_of_table, open_table
 from headgate.stateprocessor.reading_contents import keyed_shape, nothing_chosen
 from headgate.stateprocessor.reading_in_flight import InFlightPiece, in_flight_columns
 from headgate.stateprocessor.reading_keyed import batches
@@ -157,7 +159,7 @@ class TablePiece:
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """See :class:`Piece`."""
-        table = open_table(disk, self.table)
+        table = open_table(DiskFiles(disk), self.table)
         first, stop = self.row_groups or (0, table.row_groups)
         try:
             yield from table.record_batches(self.groups, columns, range(first, stop))
@@ -183,10 +185,10 @@ def _keyed_pieces(disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: lis
         return _table_pieces(disk, keyed, shape, groups)
     if keyed.native is not None:  # its files have to be on the local disk, all of them
         return [EntriesPiece(keyed, shape, tuple(groups))]
-    counts = dict.fromkeys(groups, 0)
+    counts, files = dict.fromkeys(groups, 0), DiskFiles(disk)
     names = {*TIMER_SECTIONS} if shape.timers else {shape.name}
     for handle in (keyed.handle, *keyed.log):
-        for section in Blob(disk, handle).header.sections:
+        for section in StoredBlob(files.ranges(handle)).header.sections:
             for chunk in section.chunks if section.name in names else ():
                 if chunk.group in counts:
                     counts[chunk.group] += chunk.count
@@ -218,7 +220,7 @@ def _table_pieces(disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: lis
     table = next((table for table in tables if table.name == shape.name), None)
     if table is None:
         return []
-    head = head_of_table(disk, table)
+    head = head_of_table(DiskFiles(disk), table)
     if shape.stamps is not None or head.info.key != shape.key:
         only = KeyedStateHandle(keyed.first_group, keyed.last_group, keyed.handle, keyed.size, tables=tables)
         return [EntriesPiece(only, shape, tuple(groups))]

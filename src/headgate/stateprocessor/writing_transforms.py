@@ -10,15 +10,16 @@ from typing import Any
 
 from headgate.api.state import StateDescriptor
 from headgate.checkpoint.storage.uris import open_disk
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
 from headgate.common.keygroups import key_group, shortened
-from headgate.offline.entries import portions
-from headgate.offline.forms import DeclaredForms
 from headgate.serde.stored_values import open_batch
 from headgate.state.canonical.keys import key_description
 from headgate.state.canonical.layout import BYTES, row_of, stored_type
 from headgate.state.canonical.writer import Part
 from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
+from headgate.state.stored.state import stored_chunks
+from headgate.state.stored.values import DeclaredValues
 from headgate.state.targets import Target, target_of
 from headgate.stateprocessor.writing_tables import Place, TableFile, result_of, table_info_of
 
@@ -85,10 +86,11 @@ class TransformTask:
         old = target_of(self.transform.before)
         keyed = KeyedStateHandle(*groups, Inline(b""), table.length, tables=[table])
         disk = open_disk(self.source, self.place.settings)
-        for portion in portions(disk, keyed, DeclaredForms({table.name: old}), self.place.max_parallelism):
-            values = [self._new(key, value) for key, value in zip(portion.keys, portion.values, strict=True)]
-            group = key_group(portion.keys[0], self.place.max_parallelism)
-            yield Part(group, portion.size, portion.keys, _plain(new, values))
+        declared = DeclaredValues({table.name: old})
+        for chunk in stored_chunks(DiskFiles(disk), keyed, declared, self.place.max_parallelism):
+            values = [self._new(key, value) for key, value in zip(chunk.keys, chunk.values, strict=True)]
+            group = key_group(chunk.keys[0], self.place.max_parallelism)
+            yield Part(group, chunk.size, chunk.keys, _plain(new, values))
 
     def _new(self, key: Any, value: Any) -> Any:
         try:

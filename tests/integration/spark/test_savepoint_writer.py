@@ -15,10 +15,10 @@ import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint, verify_files
 from headgate.common.errors import UsageError
 from headgate.common.keygroups import key_groups_of_keys
-from headgate.offline.forms import DeclaredForms, PlainForms
 from headgate.offline.keyed import targets_of
 from headgate.offline.migrating import migrate
 from headgate.offline.rewriting import rewrite
+from headgate.state.stored.values import DeclaredValues, PlainValues
 from headgate.stateprocessor.diff import compare
 from headgate.stateprocessor.ranges import GROUP, with_key_group
 from headgate.stateprocessor.ranges_rewriting import INSPECTOR, SparkEngine
@@ -268,8 +268,8 @@ class _Change:
     def splits(self, uid: str) -> bool:
         return True
 
-    def forms(self, uid: str) -> Any:
-        return PlainForms() if self._rekey is None else DeclaredForms(targets_of(Visits()))
+    def values(self, uid: str) -> Any:
+        return PlainValues() if self._rekey is None else DeclaredValues(targets_of(Visits()))
 
     def rekey(self, uid: str) -> Any:
         return self._rekey

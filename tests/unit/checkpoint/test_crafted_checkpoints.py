@@ -19,8 +19,8 @@ from headgate.checkpoint.store.entries import Completed
 from headgate.common.errors import StorageError, StrayPathError
 from headgate.common.ids import JobId
 from headgate.common.job_files import JobFile, PublishedJob
-from headgate.offline.stored import filled_natively
 from headgate.state.snapshots import FileRange, Inline, KeyedStateHandle, NativeFiles
+from headgate.state.stored.heads import filled_natively
 
 SECRET = b"not for everybody"
 

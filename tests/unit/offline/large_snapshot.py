@@ -15,13 +15,12 @@ from headgate.checkpoint.layout import METADATA
 from headgate.checkpoint.metadata.registry import encode_metadata
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.format_config import fingerprint
-from headgate.offline.entries import Portion
-from headgate.offline.forms import Form
 from headgate.offline.reslicing import reslice
 from headgate.offline.sorting import Sorter
 from headgate.offline.writing import StateWriter
 from headgate.serde.resolve import serializer_for
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
+from headgate.state.stored.contract import Chunk, SectionCodec
 from headgate.state.targets import Target
 
 GROUPS, PARALLELISM, PORTION, BYTES_EACH = 128, 2, 10_000, 120
@@ -31,13 +30,13 @@ def write(folder: Path, keys: int, written: str) -> None:
     """So many keys, each with a text of a hundred characters."""
     texts = serializer_for(str)
     schema = {"kind": "value", "of": [texts.describe()]}
-    form = Form(texts.decode_many, Target(schema, texts))
+    form = SectionCodec(texts.decode_many, Target(schema, texts))
     disk = LocalDisk(folder)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         sorter = Sorter(Path(scratch), GROUPS, PARALLELISM, keys * BYTES_EACH)
         for begin in range(0, keys, PORTION):
             mine = list(range(begin, min(keys, begin + PORTION)))
-            sorter.add(Portion("text", form, False, mine, [f"{key:0100d}" for key in mine], 0))
+            sorter.add(Chunk("text", form, False, mine, [f"{key:0100d}" for key in mine], 0))
         writer = StateWriter(disk, written, Path(scratch))
         states = [
             OperatorSubtaskState("all", writer.subtask(sorter, "all", "o0", index, GROUPS))

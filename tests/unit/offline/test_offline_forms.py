@@ -9,10 +9,10 @@ import pytest
 
 import headgate as hg
 from headgate.common.errors import UsageError
-from headgate.offline.forms import PlainForms, PlainMaps, PlainSerializer
 from headgate.serde.resolve import serializer_for
 from headgate.state.canonical.layout import stored_type
 from headgate.state.heap.blob import Chunk, Section
+from headgate.state.stored.values import PlainMaps, PlainSerializer, PlainValues
 
 HUGE = 2**70
 
@@ -78,16 +78,16 @@ def test_values_of_a_programs_own_serializer_need_the_program() -> None:
     schema = {"kind": "value", "of": [{"kind": "custom", "version": 1, "name": "Celsius", "snapshot": b""}]}
     both = Celsius().encode_many([1.5, 2.5])
     with pytest.raises(UsageError, match="state 'heat' was written by a serializer of the program's own"):
-        PlainForms().form(Section("heat", schema, [Chunk(0, 0, len(both), 2, 0)]))
+        PlainValues().codec(Section("heat", schema, [Chunk(0, 0, len(both), 2, 0)]))
     one = Celsius().encode_many([1.5])
-    form = PlainForms().form(Section("heat", schema, [Chunk(0, 0, len(one), 1, 0)]))
+    form = PlainValues().codec(Section("heat", schema, [Chunk(0, 0, len(one), 1, 0)]))
     assert form is not None
     assert form.target.serializer.encode_many(form.read(one, 1)) == one
 
 
 def test_values_of_two_types_need_the_program() -> None:
     """One section of a blob has one type."""
-    forms = PlainForms()
-    forms.form(Section("count", {"kind": "value", "of": [serializer_for(int).describe()]}, []))
+    forms = PlainValues()
+    forms.codec(Section("count", {"kind": "value", "of": [serializer_for(int).describe()]}, []))
     with pytest.raises(UsageError, match="state 'count' holds values of several types"):
-        forms.form(Section("count", {"kind": "value", "of": [serializer_for(float).describe()]}, []))
+        forms.codec(Section("count", {"kind": "value", "of": [serializer_for(float).describe()]}, []))

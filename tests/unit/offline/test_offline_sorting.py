@@ -9,20 +9,19 @@ import pytest
 from headgate.common.errors import UsageError
 from headgate.common.keygroups import key_group
 from headgate.offline import sorting
-from headgate.offline.entries import TIMER_FORM, Portion
-from headgate.offline.forms import Form
 from headgate.offline.sorting import Sorter
 from headgate.serde.resolve import serializer_for
+from headgate.state.stored.contract import TIMER_CODEC, Chunk, SectionCodec
 from headgate.state.targets import Target
 
 NUMBERS = serializer_for(int)
-FORM = Form(NUMBERS.decode_many, Target({"kind": "value", "of": [NUMBERS.describe()]}, NUMBERS))
+FORM = SectionCodec(NUMBERS.decode_many, Target({"kind": "value", "of": [NUMBERS.describe()]}, NUMBERS))
 GROUPS = 16
 
 
-def put(keys: list[int], values: list[int]) -> Portion:
+def put(keys: list[int], values: list[int]) -> Chunk:
     """Entries of state "n"."""
-    return Portion("n", FORM, False, keys, values, 0)
+    return Chunk("n", FORM, False, keys, values, 0)
 
 
 def held(sorter: Sorter, state: str = "n") -> list[tuple[int, int, int]]:
@@ -44,7 +43,7 @@ def test_the_order_does_not_depend_on_the_buckets(
     monkeypatch.setattr(sorting, "BUCKET_BYTES", bucket_bytes)
     sorter = Sorter(tmp_path, GROUPS, 3, size)
     sorter.add(put(list(range(100)), [0] * 100))
-    sorter.add(Portion("n", None, True, list(range(50, 100)), [], 0))
+    sorter.add(Chunk("n", None, True, list(range(50, 100)), [], 0))
     sorter.add(put([7, 60], [1, 2]))
     found = held(sorter)
     assert [group for group, _, _ in found] == sorted(group for group, _, _ in found)
@@ -61,8 +60,8 @@ def test_timers_fire_in_the_order_of_time(
     monkeypatch.setattr(sorting, "BUCKET_BYTES", bucket_bytes)
     sorter = Sorter(tmp_path, 1, 1, 0)
     timers = "timers:event"
-    sorter.add(Portion(timers, TIMER_FORM, False, [1, 2, 1], [30, 10, 20], 0))
-    sorter.add(Portion(timers, TIMER_FORM, True, [1], [30], 0))
+    sorter.add(Chunk(timers, TIMER_CODEC, False, [1, 2, 1], [30, 10, 20], 0))
+    sorter.add(Chunk(timers, TIMER_CODEC, True, [1], [30], 0))
     assert held(sorter, timers) == [(0, 2, 10), (0, 1, 20)]
 
 
@@ -74,8 +73,8 @@ def test_keys_that_become_one_are_found_across_states(
     monkeypatch.setattr(sorting, "BUCKET_BYTES", bucket_bytes)
     sorter = Sorter(tmp_path, GROUPS, 1, 0, lambda key: key // 10)
     sorter.add(put([10], [1]))
-    sorter.add(Portion("m", FORM, False, [10], [1], 0))
+    sorter.add(Chunk("m", FORM, False, [10], [1], 0))
     sorter.check_apart()
-    sorter.add(Portion("m", FORM, False, [11], [1], 0))
+    sorter.add(Chunk("m", FORM, False, [11], [1], 0))
     with pytest.raises(UsageError, match="the keys 10 and 11 would both become 1"):
         sorter.check_apart()

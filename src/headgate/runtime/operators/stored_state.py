@@ -6,40 +6,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from headgate.checkpoint.data_files import StoredBytes, copy_handle
+from headgate.checkpoint.data_files import StoredBytes
+from headgate.checkpoint.stored_files import StoredNativeState
 from headgate.common.ports import Disk
 from headgate.state.backend import BlobReader
 from headgate.state.canonical.blobs import blob_of_tables
 from headgate.state.canonical.reader import StoredTable, SubtaskTables
 from headgate.state.changelog.replay import LoggedState
-from headgate.state.snapshots import KeyedStateHandle, NativeFiles
+from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.unclaimed import Claims
-
-
-class StoredNativeState(StoredBytes):
-    """Implements `state.backend.NativeState`: what is read is verified first.
-
-    Args:
-        disk: where the files are.
-        keyed: refers to them.
-        native: those of the backend.
-
-    Raises:
-        StorageError: the blob is missing or damaged.
-    """
-
-    def __init__(self, disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> None:
-        super().__init__(disk, keyed.handle)
-        self._storage = disk
-        self.native, self.root = native, disk.describe()
-
-    def fetch(self, name: str, target: Path) -> None:
-        """Copy a native file to the local disk, where it appears once its checksum was compared.
-
-        Raises:
-            StorageError: it is missing or damaged, or the local disk does not take it.
-        """
-        copy_handle(self._storage, self.native.files[name], target)
 
 
 def stored_state(disk: Disk, keyed: KeyedStateHandle) -> StoredBytes:

@@ -142,7 +142,7 @@ class OpenTable:
         if not stored.verified:
             verify(stored)
         try:
-            self._file = pq.ParquetFile(_BlobFile(stored.file), page_checksum_verification=True)
+            self._file = pq.ParquetFile(BlobFile(stored.file), page_checksum_verification=True)
         except (pa.ArrowException, OSError, ValueError) as error:  # a name in it may be no UTF-8
             raise StorageError(
                 f"a table of state is no Parquet file in its bytes 0 to {stored.length} ({error})"
@@ -289,7 +289,7 @@ def _shown(schema: Any) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
-class _BlobFile(io.RawIOBase):
+class BlobFile(io.RawIOBase):
     """A blob as a file, for Arrow."""
 
     def __init__(self, blob: BlobReader) -> None:

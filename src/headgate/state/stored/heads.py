@@ -5,7 +5,6 @@ Heads have checksums of their own, so they may be trusted although the rest of a
 
 from __future__ import annotations
 
-import io
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,22 +15,20 @@ from typing import Any, Final, NamedTuple
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headgate.checkpoint.data_files import read_handle
-from headgate.checkpoint.storage.base import RandomAccess
 from headgate.common.errors import StorageError
 from headgate.common.key_types import KEYS_READ, Shape, shapes_of
-from headgate.common.ports import Disk
-from headgate.common.stored_paths import inside
-from headgate.runtime.operators.stored_state import StoredNativeState
 from headgate.serde.arrow_columns import RAW
 from headgate.state.backend import BlobReader
 from headgate.state.canonical.keys import KEY, KeyColumns
 from headgate.state.canonical.layout import TIMER, TIMER_SECTIONS, TIMERS, TableInfo, table_info
+from headgate.state.canonical.reader import BlobFile
 from headgate.state.canonical.values import TIME_DOMAIN
 from headgate.state.changelog.sections import changed_name
-from headgate.state.heap.blob import BytesBlob, Header, Section, read_chunks, read_header, split_chunk
+from headgate.state.heap.blob import Section, read_chunks, read_header, split_chunk
 from headgate.state.heap.snapshot import KEY_SERIALIZER
-from headgate.state.snapshots import FileRange, KeyedStateHandle, NativeFiles, StateHandle
+from headgate.state.snapshots import FileRange, KeyedStateHandle, NativeFiles
+from headgate.state.stored.contract import StoredFiles
+from headgate.state.stored.families import opened_database
 
 NATIVE_BYTES_READ: Final = 256 << 20
 """Up to so many bytes of a subtask's native files are fetched to look at the keys in them."""
@@ -54,87 +51,30 @@ class StoredSection(NamedTuple):
     entries: int | None
 
 
-class RangeReader:
-    """The bytes of a handle, read where they are asked for and not verified.
-
-    Raises:
-        StorageError: they cannot be read.
-    """
-
-    def __init__(self, disk: Disk, handle: StateHandle) -> None:
-        self._blob: BytesBlob | None = None
-        if isinstance(handle, FileRange) and isinstance(disk, RandomAccess):
-            self._disk, self._range, self.size = disk, handle, handle.length
-        else:
-            self._blob = BytesBlob(read_handle(disk, handle))
-            self.size = self._blob.size
-
-    def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer where they end."""
-        if self._blob is not None:
-            return self._blob.read(offset, length)
-        rest = max(0, min(length, self.size - offset))
-        return self._disk.read_range(self._range.file, self._range.offset + offset, rest)
-
-
-class _RangeFile(io.RawIOBase):
-    """The same as a file, for Arrow."""
-
-    def __init__(self, bytes_: RangeReader) -> None:
-        self._bytes, self._at = bytes_, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._bytes.size}[whence] + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        data = self._bytes.read(self._at, self._bytes.size if size is None or size < 0 else size)
-        self._at += len(data)
-        return data
-
-
-def sections_of(disk: Disk, keyed: KeyedStateHandle) -> list[StoredSection]:
+def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSection]:
     """Everything that one subtask stored; a state may be named several times.
 
     Raises:
         StorageError: a head is damaged, or a file is missing.
     """
     if keyed.tables is not None:
-        infos = [_info(disk, table.range()) for table in keyed.tables]
+        infos = [_info(files, table.range()) for table in keyed.tables]
         return [section for info in infos for section in _of_table(info)]
-    base, _ = read_header(RangeReader(disk, keyed.handle))
+    base, _ = read_header(files.ranges(keyed.handle))
     native = set() if keyed.native is None else set(keyed.native.details.get("formats", ()))
     found = [
         StoredSection(section.name, section.schema, None if section.name in native else _entries(section))
         for section in base.sections
     ]
     for segment in keyed.log:
-        header, _ = read_header(RangeReader(disk, segment))
+        header, _ = read_header(files.ranges(segment))
         kept = [section for section in header.sections if changed_name(section.name) is None]
         # How many keys were there before, nobody has counted.
         found += [StoredSection(s.name, s.schema, None if s.chunks else 0) for s in kept]
     return found
 
 
-def base_header(disk: Disk, keyed: KeyedStateHandle) -> Header:
-    """The head of what the log, if there is one, was written behind.
-
-    Raises:
-        StorageError: it is damaged, or there is none, as the state is in tables.
-    """
-    return read_header(RangeReader(disk, keyed.handle))[0]
-
-
-def filled_natively(disk: Disk, keyed: KeyedStateHandle) -> frozenset[str]:
+def filled_natively(files: StoredFiles, keyed: KeyedStateHandle) -> frozenset[str]:
     """The states and timers that have entries in the backend's own files; these are fetched for it.
 
     Raises:
@@ -142,28 +82,23 @@ def filled_natively(disk: Disk, keyed: KeyedStateHandle) -> frozenset[str]:
     """
     if keyed.native is None:
         return frozenset()
-    with _database(disk, keyed, keyed.native) as database:
+    with _database(files, keyed, keyed.native) as database:
         return frozenset(name for name, store in database.stores.items() if not store.empty())
 
 
 @contextmanager
-def _database(disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> Iterator[Any]:
+def _database(files: StoredFiles, keyed: KeyedStateHandle, native: NativeFiles) -> Iterator[Any]:
     """The backend's own files, fetched and opened for reading."""
-    from headgate.state.rocksdb.database import Access, Database
-    from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
     from headgate.state.rocksdb.native_files import details_of
+    from headgate.state.rocksdb.native_restore import sources_of
 
     details_of(native)  # refuses what is no file of a database
-    state = StoredNativeState(disk, keyed, native)
-    with tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
-        directory = Path(folder)
-        for name in native.files:
-            state.fetch(name, inside(directory, name, "a file of RocksDB's"))
-        database = Database(directory, (), RocksMemory(LIMIT_MIN), Access.READ_ONLY)
-        try:
-            yield database
-        finally:
-            database.close()
+    (source,) = sources_of([files.native(keyed)], (keyed.first_group, keyed.last_group))
+    with (
+        tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder,
+        opened_database(source, Path(folder) / "db") as database,
+    ):
+        yield database
 
 
 def too_large(keyed: KeyedStateHandle) -> bool:
@@ -171,7 +106,7 @@ def too_large(keyed: KeyedStateHandle) -> bool:
     return keyed.native is not None and keyed.size > NATIVE_BYTES_READ
 
 
-def key_shapes(disk: Disk, stored: Sequence[KeyedStateHandle]) -> frozenset[Shape]:
+def key_shapes(files: StoredFiles, stored: Sequence[KeyedStateHandle]) -> frozenset[Shape]:
     """The shapes of all keys under which states are stored; the keys of timers do not count.
 
     Keys in native files are left out where these are :func:`too_large`.
@@ -181,7 +116,7 @@ def key_shapes(disk: Disk, stored: Sequence[KeyedStateHandle]) -> frozenset[Shap
     """
     found: set[Shape] = set()
     for keyed in stored:
-        for name, portions in stored_keys(disk, keyed):
+        for name, portions in stored_keys(files, keyed):
             left = 0 if name in TIMER_SECTIONS else KEYS_READ
             while left > 0 and (keys := next(portions, None)) is not None:
                 found |= shapes_of(keys)
@@ -189,14 +124,14 @@ def key_shapes(disk: Disk, stored: Sequence[KeyedStateHandle]) -> frozenset[Shap
     return frozenset(found)
 
 
-def stored_keys(disk: Disk, keyed: KeyedStateHandle) -> Iterator[tuple[str, Iterator[Sequence[Any]]]]:
+def stored_keys(files: StoredFiles, keyed: KeyedStateHandle) -> Iterator[tuple[str, Iterator[Sequence[Any]]]]:
     """Each state's keys, and those of the timers, in portions; a name may come more than once.
 
     Keys may come more than once, too, and keys that a log says are gone are among them. What is in native
     files is left out where these are :func:`too_large`.
 
     Args:
-        disk: where they are.
+        files: where they are.
         keyed: refers to them.
 
     Raises:
@@ -206,24 +141,24 @@ def stored_keys(disk: Disk, keyed: KeyedStateHandle) -> Iterator[tuple[str, Iter
         for table in keyed.tables:
             domains = TIMER_SECTIONS if table.name == TIMERS else {table.name: None}
             for name, domain in domains.items():
-                yield name, _keys_of_table(disk, table.range(), domain)
+                yield name, _keys_of_table(files, table.range(), domain)
         return
     for handle in (keyed.handle, *keyed.log):
-        blob = RangeReader(disk, handle)
+        blob = files.ranges(handle)
         header, body = read_header(blob)
         for section in header.sections:
             if changed_name(section.name) is None:
                 yield section.name, _keys_of_section(blob, body, section)
     if keyed.native is not None and not too_large(keyed):
-        with _database(disk, keyed, keyed.native) as database:
+        with _database(files, keyed, keyed.native) as database:
             for name, store in database.stores.items():
                 yield name, _native_keys(store, name in TIMER_SECTIONS)
 
 
-def _keys_of_table(disk: Disk, file: FileRange, domain: str | None) -> Iterator[Sequence[Any]]:
+def _keys_of_table(files: StoredFiles, file: FileRange, domain: str | None) -> Iterator[Sequence[Any]]:
     """The keys of a state's rows; of timers those of one time domain."""
-    info = _info(disk, file)
-    parquet = pq.ParquetFile(_RangeFile(RangeReader(disk, file)))
+    info = _info(files, file)
+    parquet = pq.ParquetFile(BlobFile(files.ranges(file)))
     wanted = (KEY, KEY + RAW) if domain is None else (KEY, KEY + RAW, TIME_DOMAIN)
     columns = [name for name in parquet.schema_arrow.names if name in wanted]
     for batch in parquet.iter_batches(batch_size=_PORTION, columns=columns):
@@ -254,11 +189,11 @@ def _entries(section: Section) -> int:
     return sum(chunk.count for chunk in section.chunks)
 
 
-def _info(disk: Disk, file: FileRange) -> TableInfo:
+def _info(files: StoredFiles, file: FileRange) -> TableInfo:
     try:
-        parquet = pq.ParquetFile(_RangeFile(RangeReader(disk, file)))
+        parquet = pq.ParquetFile(BlobFile(files.ranges(file)))
     except (OSError, ValueError) as error:  # what pyarrow raises are these, too
-        raise StorageError(f"{disk.describe(file.file)} is no table of a state ({error})") from None
+        raise StorageError(f"{files.where(file)} is no table of a state ({error})") from None
     return table_info(parquet.metadata.metadata)
 
 

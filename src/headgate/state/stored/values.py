@@ -1,4 +1,4 @@
-"""How the values of a state pass through a rewriting: as the plain values of their descriptions, or as the
+"""How the values of a state pass when it is read: as the plain values of their descriptions, or as the
 program's.
 
 Without a program a value stays what its bytes are, and no class is needed. What a serializer of a program's
@@ -9,13 +9,12 @@ canonical form.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from headgate.common.errors import UsageError
 from headgate.serde.containers import DIRECT_KEYS
-from headgate.serde.evolution import Reader
 from headgate.serde.serializer import (
     Buffer,
     TypeSerializer,
@@ -36,74 +35,55 @@ from headgate.state.canonical.layout import BYTES, ENTRY, TIMER_SECTIONS, row_of
 from headgate.state.heap.blob import Section
 from headgate.state.heap.restore import value_reader
 from headgate.state.names import is_stamps
+from headgate.state.stored.contract import SectionCodec
 from headgate.state.targets import Target
 
-MIGRATE: Final = "the program: name it behind the target"
-"""How `headgate savepoint reslice` gets what it lacks."""
+GIVE_PROGRAM: Final = "give the program: name it behind the target"
+"""What `headgate savepoint reslice` lacks."""
+TAKE_CANONICAL: Final = "take a canonical savepoint of the running job and read that"
+"""What a reader lacks; in one, each value of a program's own serializer has bytes of its own."""
 
 
-class Form(NamedTuple):
-    """One state on its way.
+class PlainValues:
+    """Without a program: every value stays what it is.
 
-    Attributes:
-        read: what makes values of a stored batch.
-        target: how they are written.
-        single: whether each value has a batch of its own.
+    Args:
+        advice: what to do where that cannot be.
     """
 
-    read: Reader
-    target: Target
-    single: bool = False
+    converts = False
 
-
-class Forms(Protocol):
-    """What is made of each state of one operator."""
-
-    def form(self, section: Section) -> Form | None:
-        """The way of a stored section; None: it is left behind.
-
-        Raises:
-            UsageError: there is none; names the state.
-        """
-        ...
-
-    def targets(self, stored: Mapping[str, dict[str, Any]]) -> Mapping[str, Target]:
-        """What reads a backend's own files, of which the states and their newest types are given."""
-        ...
-
-
-class PlainForms:
-    """Without a program: every value stays what it is."""
-
-    def __init__(self) -> None:
+    def __init__(self, advice: str = GIVE_PROGRAM) -> None:
+        self.advice = advice
         self._targets: dict[str, Target] = {}
 
-    def form(self, section: Section) -> Form | None:
-        """See :class:`Forms`."""
+    def codec(self, section: Section) -> SectionCodec | None:
+        """See :class:`state.stored.contract.ValueCodec`."""
         schema = section.schema
         single = row_of(schema) == BYTES
         if single and any(chunk.count != 1 for chunk in section.chunks):
             raise UsageError(
                 f"state {section.name!r} was written by a serializer of the program's own, which alone "
-                f"can take its values apart; give {MIGRATE}"
+                f"can take its values apart; {self.advice}"
             )
         target = self._targets.setdefault(
-            section.name, Target(schema, Cells() if single else PlainSerializer(stored_type(schema)))
+            section.name, Target(schema, OpaqueValues() if single else PlainSerializer(stored_type(schema)))
         )
         if target.schema != schema:
             raise UsageError(
                 f"state {section.name!r} holds values of several types, because it was not rewritten yet "
-                f"to what the last program declares; give {MIGRATE}"
+                f"to what the last program declares; {self.advice}"
             )
-        return Form(target.serializer.decode_many, target, single)
+        return SectionCodec(target.serializer.decode_many, target, single, plain=True)
 
     def targets(self, stored: Mapping[str, dict[str, Any]]) -> dict[str, Target]:
-        """See :class:`Forms`; maps come as dicts there, whatever their keys are."""
+        """See `state.stored.contract.ValueCodec`; maps come as dicts there, whatever their keys are."""
         found = {}
         for name, schema in stored.items():
             if row_of(schema) == BYTES:
                 raise UsageError(
-                    f"state {name!r} was written by a serializer of the program's own; give {MIGRATE}"
+                    f"state {name!r} was written by a serializer of the program's own, which alone can take "
+                    f"its values apart; {self.advice}"
                 )
             if row_of(schema) == ENTRY:
                 found[name] = Target(schema, PlainMaps(*schema["of"]))
@@ -112,7 +92,7 @@ class PlainForms:
         return found
 
 
-class DeclaredForms:
+class DeclaredValues:
     """With a program: values are read as a restore reads them, and written as it declares them.
 
     Args:
@@ -120,14 +100,17 @@ class DeclaredForms:
         drop: whether states that it does not declare are left behind; else they are refused.
     """
 
+    advice = "declare the state as the snapshot has it"
+    converts = True
+
     def __init__(self, declared: Mapping[str, Target], drop: bool = False) -> None:
         self._declared, self._drop = declared, drop
 
-    def form(self, section: Section) -> Form | None:
-        """See :class:`Forms`."""
+    def codec(self, section: Section) -> SectionCodec | None:
+        """See :class:`state.stored.contract.ValueCodec`."""
         target = self._declared.get(section.name)
         if target is not None:
-            return Form(value_reader(section, target), target)
+            return SectionCodec(value_reader(section, target), target)
         if self._drop or is_stamps(section.name) or not section.chunks:
             return None
         raise UsageError(
@@ -136,7 +119,7 @@ class DeclaredForms:
         )
 
     def targets(self, stored: Mapping[str, dict[str, Any]]) -> Mapping[str, Target]:
-        """See :class:`Forms`; what is left behind has to be read past all the same."""
+        """See `state.stored.contract.ValueCodec`; what is left behind has to be read past all the same."""
         found = {name: target for name, target in self._declared.items() if name not in TIMER_SECTIONS}
         if self._drop:
             missing = {
@@ -144,20 +127,23 @@ class DeclaredForms:
             }
             maps = {name: schema for name, schema in missing.items() if row_of(schema) == ENTRY}
             found |= {name: Target(schema, Nothing()) for name, schema in missing.items()}
-            found |= PlainForms().targets(maps)
+            found |= PlainValues().targets(maps)
         return found
 
 
 class KeysOnly:
     """For who looks at keys and no values."""
 
-    def form(self, section: Section) -> Form | None:
-        """See :class:`Forms`."""
-        return Form(_no_values, Target(section.schema, Cells()))
+    advice = GIVE_PROGRAM
+    converts = True
+
+    def codec(self, section: Section) -> SectionCodec | None:
+        """See :class:`state.stored.contract.ValueCodec`."""
+        return SectionCodec(_no_values, Target(section.schema, OpaqueValues()), plain=True)
 
     def targets(self, stored: Mapping[str, dict[str, Any]]) -> Mapping[str, Target]:
-        """See :class:`Forms`."""
-        return PlainForms().targets(stored)
+        """See :class:`state.stored.contract.ValueCodec`."""
+        return PlainValues().targets(stored)
 
 
 def _no_values(_: Buffer, __: int) -> list[Any]:
@@ -206,7 +192,7 @@ class PlainSerializer(_OfDescription):
         return open_batch(self._stored, bytes(data), count)
 
 
-class Cells(_OfDescription):
+class OpaqueValues(_OfDescription):
     """Batches of one value each, which nobody looks into."""
 
     name = "bytes"
@@ -289,14 +275,14 @@ def _settled(part: Any, settle: Any) -> Any:
     return part if settle is None else settle(part)
 
 
-def spilled(form: Form, values: Sequence[Any]) -> bytes:
+def spilled(codec: SectionCodec, values: Sequence[Any]) -> bytes:
     """Values for a while on the local disk."""
-    return msgspec.msgpack.encode(values) if form.single else form.target.serializer.encode_many(values)
+    return msgspec.msgpack.encode(values) if codec.single else codec.target.serializer.encode_many(values)
 
 
-def unspilled(form: Form, data: Buffer, count: int) -> list[Any]:
+def unspilled(codec: SectionCodec, data: Buffer, count: int) -> list[Any]:
     """The counterpart of :func:`spilled`."""
-    if not form.single:
-        return form.target.serializer.decode_many(data, count)
+    if not codec.single:
+        return codec.target.serializer.decode_many(data, count)
     found: list[Any] = msgspec.msgpack.decode(data)
     return found

@@ -1,0 +1,158 @@
+"""What the engine works on: chunks of entries, how values pass, and the files that everything lies in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from headgate.serde.evolution import Reader
+from headgate.state.backend import BlobReader, NativeState
+from headgate.state.heap.blob import Chunk as BlobChunk
+from headgate.state.heap.blob import Section
+from headgate.state.snapshots import KeyedStateHandle, StateHandle
+from headgate.state.targets import Target, timers_target
+
+
+class SectionCodec(NamedTuple):
+    """How the values of one state pass.
+
+    Attributes:
+        read: makes values of a stored batch.
+        target: how they are written.
+        single: whether each value has a batch of its own.
+        plain: whether values are the plain ones of their description, as those of a table are.
+    """
+
+    read: Reader
+    target: Target
+    single: bool = False
+    plain: bool = False
+
+
+class ValueCodec(Protocol):
+    """How the values of each state of one operator pass."""
+
+    advice: str
+    """What to do where values cannot pass; ends a sentence."""
+    converts: bool
+    """Whether values of older types become those of the newest."""
+
+    def codec(self, section: Section) -> SectionCodec | None:
+        """The way of a stored section; None: it is left behind.
+
+        Raises:
+            UsageError: there is none; names the state.
+        """
+        ...
+
+    def targets(self, stored: Mapping[str, dict[str, Any]]) -> Mapping[str, Target]:
+        """What reads a backend's own files, of which the states and their newest types are given.
+
+        Raises:
+            UsageError: nothing does; names the state.
+        """
+        ...
+
+
+class Chunk(NamedTuple):
+    """Some entries of one state, or some of its keys that were removed.
+
+    Attributes:
+        state: its name; of timers "timers:event" or "timers:processing".
+        codec: how its values pass; None where keys were removed, of which nobody needs a value.
+        removed: whether they were removed. Timers that were come with their timestamps.
+        keys: one for each.
+        values: one for each; nothing where `codec` is None.
+        size: bytes that they took in the snapshot.
+    """
+
+    state: str
+    codec: SectionCodec | None
+    removed: bool
+    keys: list[Any]
+    values: list[Any]
+    size: int
+
+
+class Found(NamedTuple):
+    """Entries of one key group: its number, keys, a value for each, and the bytes that they took."""
+
+    group: int
+    keys: list[Any]
+    values: list[Any]
+    size: int
+
+
+class OpenSection(NamedTuple):
+    """One section of one form, ready to be read.
+
+    Attributes:
+        state: name of the state.
+        removed: whether it holds what was removed.
+        codec: how its values pass; None where only keys are stored.
+        entries: its entries in some key groups, ascending by key group.
+    """
+
+    state: str
+    removed: bool
+    codec: SectionCodec | None
+    entries: Callable[[Collection[int]], Iterator[Found]]
+
+
+class StoredForm(Protocol):
+    """One form of stored state: everything at some time, or what changed in a while."""
+
+    def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
+        """Its sections.
+
+        Args:
+            values: how values pass.
+            names: the wanted states and kinds of timers; None: all.
+
+        Raises:
+            StorageError: it is missing or damaged.
+            UsageError: values cannot pass; names the state.
+        """
+        ...
+
+
+class StoredFiles(Protocol):
+    """Where stored state lies."""
+
+    def read(self, handle: StateHandle) -> bytes:
+        """All bytes, verified."""
+        ...
+
+    def verify(self, handle: StateHandle) -> None:
+        """Compare the bytes with their checksum."""
+        ...
+
+    def verified(self, handle: StateHandle) -> BlobReader:
+        """The bytes, verified as a whole, then read in parts."""
+        ...
+
+    def ranges(self, handle: StateHandle) -> BlobReader:
+        """The bytes, read where they are asked for and not verified: for what has checksums of its own."""
+        ...
+
+    def native(self, keyed: KeyedStateHandle) -> NativeState:
+        """Native files, and the blob beside them."""
+        ...
+
+    def where(self, handle: StateHandle) -> str:
+        """What errors call the file."""
+        ...
+
+
+_TIMERS: Final = timers_target()
+TIMER_CODEC: Final = SectionCodec(_TIMERS.serializer.decode_many, _TIMERS, plain=True)
+
+
+def described(name: str, schema: dict[str, Any]) -> Section:
+    """A section that is not empty, for who judges it by its description.
+
+    Example:
+        >>> described("count", {"kind": "value"}).chunks[0].count
+        1
+    """
+    return Section(name, schema, [BlobChunk(0, 0, 0, 1, 0)])

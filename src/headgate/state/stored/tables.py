@@ -1,0 +1,130 @@
+"""The tables of a savepoint: one Parquet file for each state of a subtask, and one for all its timers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+from headgate.common.errors import StorageError
+from headgate.serde.stored_values import close_batch
+from headgate.state.backend import BlobReader
+from headgate.state.canonical.layout import BYTES, TIMER_SECTIONS, TIMERS, TableInfo, stored_type
+from headgate.state.canonical.reader import OpenTable, StoredTable, SubtaskTables, check_tables
+from headgate.state.heap.blob import BytesBlob
+from headgate.state.snapshots import KeyedStateHandle, StateTable
+from headgate.state.stored.contract import (
+    TIMER_CODEC,
+    Found,
+    OpenSection,
+    SectionCodec,
+    StoredFiles,
+    ValueCodec,
+    described,
+)
+
+_MEMORY_MAX: Final = 128 << 20
+"""A table up to so many bytes is read once, into memory; a larger one twice: to verify it, then in parts."""
+
+_Entry = tuple[int, Any, Any]
+
+
+class Tables:
+    """The tables of one subtask.
+
+    Args:
+        files: where they are.
+        keyed: refers to them.
+    """
+
+    def __init__(self, files: StoredFiles, keyed: KeyedStateHandle) -> None:
+        self._files, self._keyed = files, keyed
+
+    def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
+        """See :class:`state.stored.contract.StoredForm`."""
+        found = []
+        for table in self._keyed.tables or ():
+            mine = list(TIMER_SECTIONS) if table.name == TIMERS else [table.name]
+            wanted = [name for name in mine if names is None or name in names]
+            if not wanted:
+                continue
+            info = head_of_table(self._files, table).info
+            for name in wanted:
+                codec = TIMER_CODEC if name in TIMER_SECTIONS else values.codec(described(name, info.schema))
+                if codec is not None:
+                    found.append(OpenSection(name, False, codec, partial(self._entries, table, name, codec)))
+        return found
+
+    def _entries(
+        self, table: StateTable, name: str, codec: SectionCodec, groups: Collection[int]
+    ) -> Iterator[Found]:
+        if not groups:
+            return
+        opened = open_table(self._files, table)
+        where = self._files.where(table.range())
+        try:
+            check_tables(SubtaskTables((self._keyed.first_group, self._keyed.last_group), ()), [opened])
+            for rows in opened.entries((min(groups), max(groups))):
+                entries = _of_section(name, zip(*rows, strict=True))
+                for group, of_group in groupby(entries, itemgetter(0)):
+                    if group in groups:
+                        chosen = list(of_group)
+                        keys = [key for _, key, _ in chosen]
+                        yield Found(
+                            group, keys, *_passed(opened.info, codec, [value for _, _, value in chosen])
+                        )
+        except StorageError as error:
+            raise StorageError(f"{where}: {error}") from None
+
+
+def _of_section(name: str, entries: Iterator[_Entry]) -> Iterator[_Entry]:
+    """Of timers those of one time domain, with their timestamps."""
+    domain = TIMER_SECTIONS.get(name)
+    if domain is None:
+        return entries
+    return ((group, key, timer[1]) for group, key, timer in entries if timer[0] == domain)
+
+
+def _passed(info: TableInfo, codec: SectionCodec, values: list[Any]) -> tuple[list[Any], int]:
+    """Plain values of a table as the codec reads them, and about how many bytes they take."""
+    if info.rows_are == BYTES:
+        size = sum(map(len, values))
+        return (values if codec.plain else [codec.read(bytes(cell), 1)[0] for cell in values]), size
+    if codec.plain:
+        return values, len(values)
+    encoded = close_batch(stored_type(info.schema), values)
+    return codec.read(encoded, len(values)), len(encoded)
+
+
+def open_table(files: StoredFiles, table: StateTable) -> OpenTable:
+    """A table, verified as a whole.
+
+    Raises:
+        StorageError: it is missing or damaged, or no table of a state; names the file.
+    """
+    whole = table.range()
+    small = whole.length <= _MEMORY_MAX
+    return _open(files, table, BytesBlob(files.read(whole)) if small else files.verified(whole))
+
+
+def head_of_table(files: StoredFiles, table: StateTable) -> OpenTable:
+    """The same for who only wants to know what it is: no row may be read of it.
+
+    Raises:
+        StorageError: it is missing, or so damaged that it cannot be told; names the file.
+    """
+    try:
+        return _open(files, table, files.ranges(table.range()))
+    except StorageError:
+        files.verify(table.range())  # says better what is wrong
+        raise
+
+
+def _open(files: StoredFiles, table: StateTable, data: BlobReader) -> OpenTable:
+    where = files.where(table.range())
+    try:
+        return OpenTable(StoredTable(data, table.length, table.crc32, True, where))
+    except StorageError as error:
+        raise StorageError(f"{where}: {error}") from None
