@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from headgate.connectors.dataframe import dataframe_sink
 from headgate.deploy.spark.executor import known_as, reachable
 from headgate.deploy.spark.session import check_interpreter, check_suitable, refuse_connect
 from headgate.deploy.spark.staging import connectors_of, staging_root
+from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.driver import GangContext
 from headgate.runtime.worker_process import WorkerSpec
 
@@ -24,7 +26,7 @@ from headgate.runtime.worker_process import WorkerSpec
 def job(nodes: tuple[Any, ...] = (), **options: str) -> JobSpec:
     """A job with these nodes and options."""
     config = Config().with_program({key.replace("__", "."): value for key, value in options.items()})
-    return JobSpec(name="job", nodes=nodes, plan=None, config=config)  # type: ignore[arg-type]
+    return JobSpec(name="job", nodes=nodes, plan=PhysicalPlan((), (), 128, 1), config=config)
 
 
 def test_staging_is_beside_the_checkpoints_or_on_this_machine(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_the_control_address_is_reachable_from_other_machines() -> None:
     assert (ours.config.texts(), name) == ({key: "driver.local"}, "driver.local")
     ours, name = reachable(job(), {**spark, "spark.driver.bindAddress": "10.0.0.1"})
     assert (ours.config.texts(), name) == ({key: "10.0.0.1"}, "driver.local")
-    mine = JobSpec(name="j", nodes=(), plan=None, config=Config().with_program({key: "0.0.0.0"}))  # type: ignore[arg-type]
+    mine = replace(job(), name="j", config=Config().with_program({key: "0.0.0.0"}))
     assert reachable(mine, spark) == (mine, None)
 
 

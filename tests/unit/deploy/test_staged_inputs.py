@@ -14,6 +14,7 @@ from headgate.connectors.dataframe import DataFrameSource
 from headgate.connectors.dataframe.source import Staged
 from headgate.connectors.dataframe.staged_files import StagedFile
 from headgate.deploy.spark.staging import FOLDER, Inputs, check_positions
+from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.master_ports import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
 
@@ -63,7 +64,11 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 def inputs(root: Path, source: StandIn, options: dict[str, str] | None = None) -> Inputs:
     """Of a job with one DataFrame."""
     config = Config().with_program(WITH_CHECKPOINTS if options is None else options)
-    return Inputs(JobSpec(name="job", nodes=(), plan=None, config=config), {"rows": source}, root)  # type: ignore[arg-type]
+    return Inputs(
+        JobSpec(name="job", nodes=(), plan=PhysicalPlan((), (), 128, 1), config=config),
+        {"rows": source},
+        root,
+    )
 
 
 def snapshot(position: Any, finished: dict[str, list[int]] | None = None) -> CheckpointMetadata:

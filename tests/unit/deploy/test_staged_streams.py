@@ -12,6 +12,7 @@ from headgate.common.config import Config
 from headgate.connectors.dataframe import StreamSource
 from headgate.deploy.spark.staging import FOLDER
 from headgate.deploy.spark.streams import LOGS, Streams, streams_ready
+from headgate.graph.physical import PhysicalPlan
 
 
 class StandIn(StreamSource):
@@ -39,7 +40,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 def job(root: Path) -> JobSpec:
     """One that stages in this folder."""
     config = Config().with_program({"headgate.spark.staging-dir": str(root)})
-    return JobSpec(name="job", nodes=(), plan=None, config=config)  # type: ignore[arg-type]
+    return JobSpec(name="job", nodes=(), plan=PhysicalPlan((), (), 128, 1), config=config)
 
 
 def leading(root: Path, job_id: str = "job-1") -> tuple[Streams, Path]:
