@@ -5,6 +5,7 @@ Imports point down. A new violation is mended, not added here; a new package get
 
 from __future__ import annotations
 
+import ast
 import sys
 
 import pytest
@@ -220,11 +221,24 @@ def test_some_packages_are_imported_only_when_used(package: str) -> None:
 
 def test_the_walk_sees_what_it_should() -> None:
     """The import walk tells imports at module level from lazy ones and resolves `from a import b`."""
-    import ast
-
     text = "import a.b\nfrom c import d\ndef f():\n    import e\nif TYPE_CHECKING:\n    import g\n"
     module = Module("src/headgate/core/x.py", text, ast.parse(text))
     assert [(item.target, item.at_import) for item in imports(module)] == [
         ("a.b", True), ("c.d", True), ("e", False), ("g", False),
     ]  # fmt: skip
     assert module.package == "core"
+
+
+HOSTS = {"TaskHost", "SnapshotHost", "Desk"}
+"""Protocols by which a part still calls its host back: of tasks and of deletions. May only shrink."""
+
+
+def test_no_part_of_the_job_master_calls_it_back() -> None:
+    """Parts put events into an outbox; a protocol that asks something of a host is not the way."""
+    found = {
+        node.name
+        for module in of_package("runtime")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef) and (node.name.endswith("Host") or node.name == "Desk")
+    }
+    assert found == HOSTS
