@@ -75,6 +75,11 @@ class Environment(Readers):
                 f"executor of Environment() ({user_site()}) is {executor!r}; expected a registered name "
                 "such as 'spark', or an object with execute(job)"
             )
+        if isinstance(spark, str | bytes | int | float | list | tuple | dict):
+            raise ConfigError(
+                f"spark of Environment() ({user_site()}) is {spark!r}; expected a SparkSession, or None for "
+                "the one that is open or that is opened with the settings"
+            )
         self._spark, self._executor = spark, executor
         settings = Config().with_command_line(launch.command_line_options())
         if spark is not None:

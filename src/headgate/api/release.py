@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from headgate.api.site import user_site
+from headgate.common.errors import UsageError
+
 
 def register_release_hook(name: str, hook: Callable[[], Any]) -> None:
     """Have a function called once when the job's code is let go of in this process.
@@ -18,7 +21,7 @@ def register_release_hook(name: str, hook: Callable[[], Any]) -> None:
         hook: called without arguments, among the job's own modules.
 
     Raises:
-        UsageError: the job has ended.
+        UsageError: the job has ended, or the hook cannot be called.
 
     Example:
         >>> import headgate as hg
@@ -26,4 +29,9 @@ def register_release_hook(name: str, hook: Callable[[], Any]) -> None:
     """
     from headgate.usercode.release import register
 
+    if not callable(hook):
+        raise UsageError(
+            f"register_release_hook() ({user_site()}) got {hook!r} of type {type(hook).__name__} as hook "
+            f"{name!r}; expected a function without arguments"
+        )
     register(name, hook)

@@ -38,7 +38,12 @@ def register(spark: SparkSession) -> None:
 
     Args:
         spark: the session.
+
+    Raises:
+        UsageError: it is none.
     """
+    if not hasattr(spark, "dataSource"):
+        raise UsageError(f"register() got {spark!r} of type {type(spark).__name__}; expected a SparkSession")
     spark.dataSource.register(SavepointSource)
     spark.conf.set(_PUSHDOWN, "true")
 

@@ -13,7 +13,7 @@ from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProce
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
 from headgate.api.operator_state import BROADCAST, declared_operator_state
 from headgate.api.state import StateKind, ValueState, declared_state  # noqa: F401 - for the example
-from headgate.common.decoders import msgpack_decoder
+from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import UsageError
 from headgate.common.time import WATERMARK_MIN
 from headgate.graph.logical import Side
@@ -114,7 +114,13 @@ class OperatorHarness:
             UsageError: the stored state does not fit the declared one.
         """
         harness = cls.__new__(cls)
-        stored = msgpack_decoder(OperatorSubtaskState | None).decode(snapshot)
+        try:
+            stored = msgpack_decoder(OperatorSubtaskState | None).decode(snapshot)
+        except UNDECODABLE as error:
+            raise UsageError(
+                f"restore() got {len(snapshot)} bytes that do not decode ({error}); "
+                "expected what snapshot() gave"
+            ) from None
         harness._start(function, key, max_parallelism, clock, stored)
         return harness
 

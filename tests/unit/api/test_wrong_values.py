@@ -10,7 +10,7 @@ import pytest
 from test_wrong_calls import ALL, stream
 
 import headgate as hg
-from headgate import testing
+from headgate import spark, testing
 from headgate.api import functions
 from headgate.common.config import Config
 from headgate.graph.partitioners import Forward
@@ -67,8 +67,9 @@ def words(annotation: str) -> list[str]:
 def wrong_for(annotation: str) -> list[Any]:
     """Values that no part of the annotation allows."""
     parts = words(annotation)
-    if ANYTHING & set(parts):
-        return []
+    public = {name for package in (hg, testing) for name in package.__all__}
+    if ANYTHING & set(parts) or not set(parts) <= WRONG.keys() | public:
+        return []  # what only type checkers know is not looked at
     lists = [WRONG.get(part, [5, object()]) for part in parts if part != "None"]
     return [
         value for value in lists[0] if all(any(value is v for v in other) or _no(value) for other in lists)
@@ -154,3 +155,28 @@ def call_with(path: str, name: str, value: Any) -> None:
         elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
             named[parameter.name] = sample(str(parameter.annotation))
     function(*given, **({} if len(given) > has_self else named))
+
+
+class Passing(hg.ProcessFunction[Any, Any]):
+    """Does nothing."""
+
+    def process(self, record: Any, ctx: Any) -> Any:
+        return [record]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: hg.Environment(spark="local[2]"), "expected a SparkSession"),
+        (lambda: hg.Environment(executor=testing.MiniCluster), "an object with execute(job)"),  # type: ignore[arg-type]
+        (lambda: hg.Environment(executor=5), "an object with execute(job)"),  # type: ignore[arg-type]
+        (lambda: spark.register(5), "register() got 5 of type int; expected a SparkSession"),  # type: ignore[arg-type]
+        (lambda: testing.OperatorHarness.restore(Passing(), b"xx"), "expected what snapshot() gave"),
+    ],
+)
+def test_values_that_an_annotation_does_not_settle_are_refused(call: Any, said: str) -> None:
+    """By the function itself."""
+    with pytest.raises(hg.UsageError) as caught:
+        call()
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
