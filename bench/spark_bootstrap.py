@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import headgate as hg
 from bench.jobs.support import result, tell
 from headgate.stateprocessor.ranges import in_ranges
-from headgate.stateprocessor.writing import SavepointWriter
+from headgate.stateprocessor.writing.savepoint_writer import SavepointWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -29,15 +29,15 @@ import headgate as hg
 from bench.jobs.support import result
 from bench.state_checkpoints import scattered
 from bench.state_operator import GROUPS, Subtask
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
 from headgate.checkpoint.layout import METADATA, table_name
-from headgate.checkpoint.metadata.registry import encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.common.format_config import fingerprint
-from headgate.common.keygroups import key_group_range
-from headgate.common.keygroups_vectorised import groups_of_hashes, hashes_of_ints
-from headgate.runtime.state_backends import HeapBackends, RocksBackends, StateBackends
+from headgate.common.keys.keygroups import key_group_range
+from headgate.common.keys.keygroups_vectorised import groups_of_hashes, hashes_of_ints
 from headgate.serde.resolve import serializer_for
-from headgate.state.canonical.layout import VERSION, TableInfo
+from headgate.state.backends import HeapBackends, RocksBackends, StateBackends
+from headgate.state.canonical.table_layout import VERSION, TableInfo
 from headgate.state.canonical.writer import TableWriter
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.snapshots import (
@@ -48,7 +48,7 @@ from headgate.state.snapshots import (
     StateTable,
 )
 from headgate.state.targets import target_of
-from headgate.stateprocessor.reading_types import converter, spark_schema
+from headgate.stateprocessor.reading.reading_types import converter, spark_schema
 from headgate.stateprocessor.source import NAME, register
 
 SUBTASKS: Final = 4

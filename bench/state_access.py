@@ -104,7 +104,7 @@ def by_rocksdict(folder: str, *, batched: bool) -> Form:
     from rocksdict import WriteBatch
 
     from headgate.state.rocksdb.database import Database
-    from headgate.state.rocksdb.memory import RocksMemory
+    from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 
     database = Database(Path(folder) / "db", ["counts"], RocksMemory(MEMORY_BYTES))
     store = database.stores["counts"]
@@ -183,7 +183,7 @@ def heap(keys: int, batches: int, rounds: int) -> dict[str, Any]:
 
 def rocksdb(keys: int, batches: int, rounds: int) -> dict[str, Any]:
     """RocksDB's backend against the binding."""
-    from headgate.runtime.state_backends import RocksBackends
+    from headgate.state.backends import RocksBackends
 
     with tempfile.TemporaryDirectory(prefix="bench-state-") as folder:
         forms = {

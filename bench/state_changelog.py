@@ -17,9 +17,9 @@ from typing import Any
 from bench.state_heap import Count, Last, Wake
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.operators.base import OperatorContext
-from headgate.runtime.operators.keyed import KeyedProcessOperator
-from headgate.runtime.state_backends import ChangelogBackends, HeapBackends
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.operator_contract import OperatorContext
+from headgate.state.backends import ChangelogBackends, HeapBackends
 from headgate.state.snapshots import FileRange, StateHandle
 from headgate.testing.manual_clock import ManualClock
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from bench.jobs.support import result, tell
 from bench.state_operator import Subtask, Taken
-from headgate.runtime.state_backends import HeapBackends, RocksBackends, StateBackends
+from headgate.state.backends import HeapBackends, RocksBackends, StateBackends
 
 LOADED_AT_ONCE: Final = 2_000
 UPDATED_AT_ONCE: Final = 1_000

@@ -10,7 +10,7 @@ import tempfile
 
 from bench.jobs.running_count import counts
 from bench.jobs.support import Stopwatch, SummingSink, environment, result
-from headgate.common.options import INCREMENTAL, STATE_BACKEND
+from headgate.common.settings.options import INCREMENTAL, STATE_BACKEND
 from headgate.connectors.files import parquet_source
 
 

@@ -12,16 +12,16 @@ from typing import Any, Final
 import headgate as hg
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
+from headgate.common.process.system import SystemClock
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.drawing import BarrierMetrics, DrawnSnapshot
-from headgate.runtime.operators.base import OperatorContext
-from headgate.runtime.operators.keyed import KeyedProcessOperator
-from headgate.runtime.snapshots import SnapshotWriter
-from headgate.runtime.state_backends import StateBackends
-from headgate.runtime.system import SystemClock
+from headgate.runtime.protocol.messages import Counters
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.operator_contract import OperatorContext
+from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
+from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
+from headgate.state.backends import StateBackends
 from headgate.state.snapshots import OperatorSubtaskState, SubtaskSnapshot
 
 GROUPS: Final = 128

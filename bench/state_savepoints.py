@@ -20,10 +20,10 @@ from bench.state_checkpoints import scattered
 from bench.state_operator import GROUPS, Subtask, Taken
 from headgate.checkpoint.data_files import verify_handle
 from headgate.checkpoint.storage.local import LocalDisk
-from headgate.common.keygroups import key_group_range, key_groups_of_keys
+from headgate.common.keys.keygroups import key_group_range, key_groups_of_keys
 from headgate.core.alignment.barriers import SavepointOrder
-from headgate.runtime.restore import share_operator
-from headgate.runtime.state_backends import HeapBackends, RocksBackends, StateBackends
+from headgate.restore.assignment import share_operator
+from headgate.state.backends import HeapBackends, RocksBackends, StateBackends
 
 PARALLELISM: Final = 2
 

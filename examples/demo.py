@@ -31,7 +31,7 @@ from rich.table import Table
 import headgate as hg
 from headgate.cli.checkpoints import CheckpointsRequest, show
 from headgate.deploy.spark.executor import SparkExecutor
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import headgate as hg
-from headgate.api.operator_state import BROADCAST, SPLIT, OperatorStateDescriptor
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
+from headgate.api.declared.operator_state import BROADCAST, SPLIT, OperatorStateDescriptor
 from headgate.checkpoint.history_file import History, decode_history, encode_history
-from headgate.checkpoint.metadata.registry import decode_metadata, encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata, encode_metadata
 from headgate.checkpoint.store.entries import Claim, Completed, Entry, decode_entry, encode_entry
 from headgate.common.decoders import UNDECODABLE
 from headgate.common.errors import InternalError, StorageError, UsageError
@@ -38,18 +38,18 @@ from headgate.core.checkpoint.history import (
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.row import make_row
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.elements import Idle, Watermark
-from headgate.runtime.in_flight.elements import check_records, decode_elements, encode_elements
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.elements import Idle, Watermark
+from headgate.runtime.worker.in_flight.stored_parts import check_records, decode_elements, encode_elements
 from headgate.serde.resolve import serializer_for
-from headgate.state.canonical.layout import METADATA_KEY
 from headgate.state.canonical.reader import StoredTable, SubtaskTables, restored_tables
+from headgate.state.canonical.table_layout import METADATA_KEY
 from headgate.state.canonical.writer import write_tables
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.heap.blob import BytesBlob, Chunk, Header, preamble_and_header
+from headgate.state.heap.heap_blob import BytesBlob, Chunk, Header, preamble_and_header
 from headgate.state.heap.restore import restored_sections
 from headgate.state.operator_state import OperatorStateBackend
-from headgate.state.rocksdb.keys import key_of, storage_key
+from headgate.state.rocksdb.key_bytes import key_of, storage_key
 from headgate.state.rocksdb.native_files import ROCKSDB, details_of
 from headgate.state.snapshots import (
     CheckpointMetadata,

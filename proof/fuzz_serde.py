@@ -14,14 +14,14 @@ import msgspec
 import headgate as hg
 from headgate.common.decoders import UNDECODABLE
 from headgate.common.errors import StorageError, UsageError
+from headgate.serde.arrow.stored_values import open_batch
 from headgate.serde.composites import ListSerializer, MapSerializer
-from headgate.serde.evolution import Reader
-from headgate.serde.judging import judge, reader_for
+from headgate.serde.evolution.judging_types import judge, reader_for
+from headgate.serde.evolution.older_shapes import Reader
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import TypeSerializer
-from headgate.serde.snapshot_views import DataInputView
-from headgate.serde.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
-from headgate.serde.stored_values import open_batch
+from headgate.serde.snapshots.snapshot_views import DataInputView
+from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
 from proof.fuzz_samples import CHANGED, Celsius, CelsiusSnapshot, serializers
 from proof.fuzz_target import Target
 

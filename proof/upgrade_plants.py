@@ -9,9 +9,10 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from headgate.common.errors import UsageError
-from headgate.offline import judging, keyed
+from headgate.offline import judging
+from headgate.offline import keyed_verdicts as keyed
 from headgate.offline.report import Item, UpgradeReport, Verdict
-from headgate.runtime.committers import Committers
+from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.serde.compatibility import AsIs
 from headgate.state.heap import restore as heap_restore
 from headgate.state.operator_state import OperatorStateBackend

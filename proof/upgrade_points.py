@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import HeadgateError
-from headgate.runtime.in_flight.shares import records_of
+from headgate.restore.in_flight_shares import records_of
 from proof.upgrade_versions import STOP, WORDS, Gate, Version, program
 
 Base = tuple[str, str]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.common.errors import HeadgateError
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 
 
 @dataclass(frozen=True)

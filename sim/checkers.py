@@ -7,18 +7,18 @@ from typing import Any
 
 from typing_extensions import override
 
-from headgate.api.operator_state import declared_operator_state
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
+from headgate.api.declared.operator_state import declared_operator_state
 from headgate.checkpoint.data_files import read_handle
 from headgate.common.ports import Disk
 from headgate.common.time import WATERMARK_MIN
-from headgate.runtime.operators.base import OperatorContext
-from headgate.runtime.operators.keyed_state import open_backend
+from headgate.runtime.worker.operators.keyed_state import open_backend
+from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.manual_clock import ManualClock
-from headgate.testing.simulation.checks import Checks, Violation
-from headgate.testing.simulation.disk import URI, SimDisk
+from headgate.testing.simulation.invariants import Checks, Violation
+from headgate.testing.simulation.virtual_disk import URI, SimDisk
 from headgate.testing.simulation.world import World
 from sim.store import STORES, Store
 from sim.workload import STORE, Streaks, Workload, read_at

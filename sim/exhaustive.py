@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from headgate.api.executor import JobSpec
+from headgate.api.jobs.executor_contract import JobSpec
 from headgate.testing.simulation.crash_points import PHASES, CrashPoints, Phase
 from headgate.testing.simulation.faults import NO_FAULTS
-from headgate.testing.simulation.jobs import job_of
+from headgate.testing.simulation.simulated_jobs import job_of
 from headgate.testing.simulation.world import Outcome, World
 from sim.checkers import ExactlyOnce
 from sim.runs import IN_FILES

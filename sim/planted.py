@@ -20,15 +20,17 @@ from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler import TriggerSnapshot
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.execution import JobState
-from headgate.runtime import checkpoint_master, deployment, latest
-from headgate.runtime.committers import Committers
-from headgate.runtime.control import messages as m
-from headgate.runtime.drawing import Drawing
-from headgate.runtime.gate_task import GateTask
-from headgate.runtime.job_master import JobMaster
-from headgate.runtime.leadership import Leadership
-from headgate.runtime.operators.stateless import SinkOperator
-from headgate.runtime.source_task import SourceTask
+from headgate.ha.leading import Leadership
+from headgate.restore import latest
+from headgate.runtime.master import deployment
+from headgate.runtime.master.checkpoints import checkpoint_master
+from headgate.runtime.master.checkpoints.committers import Committers
+from headgate.runtime.master.job_master import JobMaster
+from headgate.runtime.protocol import messages as m
+from headgate.runtime.worker.operators.stateless import SinkOperator
+from headgate.runtime.worker.snapshot.subtask_checkpoint import Drawing
+from headgate.runtime.worker.task.gate_task import GateTask
+from headgate.runtime.worker.task.source_task import SourceTask
 from sim.store import STORES, EventReader, Store, StoreCommitter, StoreWriter
 from sim.workload import STORE
 

@@ -6,10 +6,10 @@ import random
 from functools import lru_cache
 from typing import Any, Final
 
-from headgate.api.executor import JobSpec
+from headgate.api.jobs.executor_contract import JobSpec
 from headgate.testing.simulation.crash_points import CrashPoints
 from headgate.testing.simulation.faults import MIXES, NO_FAULTS, FaultMix
-from headgate.testing.simulation.jobs import job_of
+from headgate.testing.simulation.simulated_jobs import job_of
 from headgate.testing.simulation.world import Outcome, World
 from sim.checkers import ExactlyOnce
 from sim.workload import Workload, streaks, two_stages

@@ -10,8 +10,8 @@ from typing import Any
 from typing_extensions import override
 
 from headgate.state.snapshots import CheckpointMetadata
-from headgate.testing.simulation.checks import Checks, Violation
-from headgate.testing.simulation.disk import URI, SimDisk
+from headgate.testing.simulation.invariants import Checks, Violation
+from headgate.testing.simulation.virtual_disk import URI, SimDisk
 from headgate.testing.simulation.world import World
 from sim.checkers import keyed_values, listed_values
 from sim.store import STORES, Store

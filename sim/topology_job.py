@@ -9,14 +9,15 @@ from typing import Any
 from typing_extensions import override
 
 from headgate.api.broadcast import KeyedBroadcastProcessFunction
-from headgate.api.environment import Environment
-from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
-from headgate.api.operator_state import (
+from headgate.api.declared.keyed_states import ListState, ValueState, list_state, value_state
+from headgate.api.declared.operator_state import (
     BroadcastState,
     OperatorListState,
     broadcast_state,
     operator_list_state,
 )
+from headgate.api.environment import Environment
+from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import (
     NOTHING_AVAILABLE,
@@ -27,8 +28,7 @@ from headgate.api.source import (
     SourceReaderContext,
     SplitEnumerator,
 )
-from headgate.api.state import ListState, ValueState, list_state, value_state
-from headgate.api.stream import DataStream
+from headgate.api.streams.stream import DataStream
 from sim.store import EventReader, EventSource, StoreCommitter, StoreWriter
 from sim.topology import ASIDE, GAP_MS, JUDGE, LATENESS_MS, SUMS, Feed, Item, Step, Topology, key_of
 from sim.worlds import cost

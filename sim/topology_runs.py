@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headgate.testing.simulation.faults import ALL_FAULTS, NO_FAULTS, FaultMix
-from headgate.testing.simulation.jobs import job_of
+from headgate.testing.simulation.simulated_jobs import job_of
 from headgate.testing.simulation.world import Outcome
 from sim.topology import Topology, draw_topology
 from sim.topology_checks import TopologyChecks

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from headgate.api.declared.keyed_states import ListState, ValueState, list_state, value_state
 from headgate.api.environment import Environment
 from headgate.api.functions import KeyedProcessFunction
-from headgate.api.state import ListState, ValueState, list_state, value_state
 from headgate.state.snapshots import CheckpointMetadata
 from sim.store import EventSource, StoreSink
 

@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 from typing_extensions import override
 
-from headgate.api.executor import JobSpec
-from headgate.runtime.master_ports import RestorePoint
+from headgate.api.jobs.executor_contract import JobSpec
+from headgate.runtime.job.master_ports import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.simulation.agenda import Agenda
-from headgate.testing.simulation.checks import Checks
 from headgate.testing.simulation.clock import SimClock
 from headgate.testing.simulation.crash_points import CrashPoints
-from headgate.testing.simulation.disk import URI, SimFiles
 from headgate.testing.simulation.drivers import Submission
 from headgate.testing.simulation.faults import NO_FAULTS, FaultMix
-from headgate.testing.simulation.processes import WorkerProcess
+from headgate.testing.simulation.invariants import Checks
+from headgate.testing.simulation.simulated_processes import WorkerProcess
+from headgate.testing.simulation.virtual_disk import URI, SimFiles
 from headgate.testing.simulation.world import JOB_ID, World
 
 

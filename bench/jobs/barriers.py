@@ -19,9 +19,9 @@ from typing_extensions import override
 import headgate as hg
 from bench.jobs.support import PARALLELISM, RunningCount, Stopwatch, SummingSink, environment, result
 from headgate.checkpoint.history_file import CheckpointRecord, CheckpointStatus, find_histories, read_history
-from headgate.common.options import ALIGNED_TIMEOUT, CREDIT_INITIAL, HEARTBEAT_INTERVAL, UNALIGNED
+from headgate.common.settings.options import ALIGNED_TIMEOUT, CREDIT_INITIAL, HEARTBEAT_INTERVAL, UNALIGNED
 from headgate.connectors.generator import generator_source
-from headgate.runtime.control.messages import Counters
+from headgate.runtime.protocol.messages import Counters
 
 KEYS = 1_000
 SOURCE, COUNTS = 0, 2

@@ -11,7 +11,7 @@ from typing import Any
 
 import headgate as hg
 from bench.jobs.support import Stopwatch, SummingSink, environment, result
-from headgate.common.options import UNALIGNED
+from headgate.common.settings.options import UNALIGNED
 from headgate.connectors.files import parquet_source
 
 

@@ -12,10 +12,10 @@ from typing_extensions import override
 from bench.jobs.steady import KEYS, records
 from bench.jobs.support import PARALLELISM, RunningCount, Stopwatch, SummingSink, environment, result
 from headgate.connectors.generator import generator_source
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.output import FRAME_ROWS
-from headgate.runtime.pace import RECORDS_MAX
-from headgate.runtime.program import WorkerSettings
+from headgate.runtime.job.shipped_program import WorkerSettings
+from headgate.runtime.protocol.messages import Counters
+from headgate.runtime.worker.exchange.output import FRAME_ROWS
+from headgate.runtime.worker.task.step_budget import RECORDS_MAX
 
 SOURCE, COUNTS = 0, 1
 """Vertices of the plan: the source, and counting chained with the sink."""

@@ -18,7 +18,7 @@ import headgate as hg
 from bench.jobs.running_count import counts
 from bench.jobs.support import PARALLELISM, Stopwatch, SummingSink, Sums, result
 from bench.peers.spark_state import SCHEMA
-from headgate.common.options import RESERVED_SLOTS
+from headgate.common.settings.options import RESERVED_SLOTS
 from headgate.deploy.spark.executor import SparkExecutor
 
 FEEDERS = 2

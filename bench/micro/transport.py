@@ -23,9 +23,9 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from headgate.runtime.network.connection import Connection, FrameSender
-from headgate.runtime.network.frames import Frame, FrameKind, FrameReader
-from headgate.runtime.network.sockets import (
+from headgate.runtime.protocol.frames import Frame, FrameKind, FrameReader
+from headgate.runtime.transport.connection import Connection, FrameSender
+from headgate.runtime.transport.sockets import (
     FrameReceiver,
     Listener,
     connect,
@@ -253,8 +253,8 @@ def in_loop(sock: socket.socket, seconds: float) -> tuple[int, int]:
 
 def send_forever(address: str, size: int, pause_s: float, report: Any) -> None:
     """Child: send checksummed frames until the peer is gone, at most one per pause."""
-    from headgate.runtime.network.frames import encode_header
-    from headgate.runtime.network.sockets import send_frame
+    from headgate.runtime.protocol.frames import encode_header
+    from headgate.runtime.transport.sockets import send_frame
 
     sock = connect(address, 10_000)
     payload = os.urandom(size)

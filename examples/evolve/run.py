@@ -26,7 +26,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import headgate as hg
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.connectors.files import json_source
 from headgate.serde.compatibility import (
@@ -37,7 +37,7 @@ from headgate.serde.compatibility import (
     Reconfigured,
     combined,
 )
-from headgate.serde.judging import judge
+from headgate.serde.evolution.judging_types import judge
 from headgate.serde.resolve import serializer_for
 from headgate.testing import MiniCluster
 

@@ -15,20 +15,44 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.api.aggregate import AggregateFunction
 from headgate.api.broadcast import (
     BroadcastContext,
     BroadcastProcessFunction,
     KeyedBroadcastContext,
     KeyedBroadcastProcessFunction,
 )
-from headgate.api.connected import (
-    BroadcastConnectedStream,
-    BroadcastStream,
-    KeyedBroadcastConnectedStream,
+from headgate.api.declared.aggregate import AggregateFunction
+from headgate.api.declared.keyed_states import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+    aggregating_state,
+    list_state,
+    map_state,
+    reducing_state,
+    value_state,
 )
+from headgate.api.declared.operator_state import (
+    BroadcastState,
+    OperatorListState,
+    broadcast_state,
+    operator_list_state,
+)
+from headgate.api.declared.state_ttl import StateTtl, TtlCleanup, TtlTime, TtlUpdate, TtlVisibility
 from headgate.api.environment import Environment
-from headgate.api.executor import (
+from headgate.api.functions import (
+    KeyedContext,
+    KeyedProcessFunction,
+    OnTimerContext,
+    OutputTag,
+    ProcessFunction,
+    RuntimeContext,
+    TimerService,
+    blocking,
+)
+from headgate.api.jobs.executor_contract import (
     Edge,
     Executor,
     JobControl,
@@ -40,26 +64,9 @@ from headgate.api.executor import (
     Vertex,
     VertexStatus,
 )
-from headgate.api.functions import (
-    KeyedContext,
-    KeyedProcessFunction,
-    OnTimerContext,
-    OutputTag,
-    ProcessFunction,
-    RuntimeContext,
-    TimerService,
-    blocking,
-)
-from headgate.api.job_handle import JobHandle
-from headgate.api.keyed import KeyedStream
-from headgate.api.launch import run_program
-from headgate.api.operator_state import (
-    BroadcastState,
-    OperatorListState,
-    broadcast_state,
-    operator_list_state,
-)
-from headgate.api.release import register_release_hook
+from headgate.api.jobs.job_handle import JobHandle
+from headgate.api.jobs.launch import run_program
+from headgate.api.jobs.release_hooks import register_release_hook
 from headgate.api.serializers import (
     CompositeTypeSerializerSnapshot,
     DataInputView,
@@ -93,23 +100,14 @@ from headgate.api.source import (
     Split,
     SplitEnumerator,
 )
-from headgate.api.state import (
-    AggregatingState,
-    ListState,
-    MapState,
-    ReducingState,
-    ValueState,
-    aggregating_state,
-    list_state,
-    map_state,
-    reducing_state,
-    value_state,
+from headgate.api.streams.connected import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    KeyedBroadcastConnectedStream,
 )
-from headgate.api.state_ttl import StateTtl, TtlCleanup, TtlTime, TtlUpdate, TtlVisibility
-from headgate.api.stream import Collected, DataFrameLater, DataStream, StreamSink
-from headgate.api.time import WatermarkStrategy
-from headgate.common.calls import tell_wrong_calls as _tell_wrong_calls
-from headgate.common.calls import told as _told
+from headgate.api.streams.event_time import WatermarkStrategy
+from headgate.api.streams.keyed_stream import KeyedStream
+from headgate.api.streams.stream import Collected, DataFrameLater, DataStream, StreamSink
 from headgate.common.errors import (
     BadRecordError,
     ConfigError,
@@ -128,14 +126,16 @@ from headgate.common.errors import (
     UserFunctionError,
 )
 from headgate.common.former_names import alias, formerly
-from headgate.common.options import CheckpointingMode
+from headgate.common.refusals.calls import tell_wrong_calls as _tell_wrong_calls
+from headgate.common.refusals.calls import told as _told
+from headgate.common.settings.options import CheckpointingMode
 from headgate.common.stored_as import avro, json, pickled
 from headgate.common.time import DAYS, HOURS, MILLISECONDS, MINUTES, SECONDS
 
 if TYPE_CHECKING:
     from headgate import spark
     from headgate.api.built_in_serializers import DescribedSnapshot, serializer_for
-    from headgate.api.remote_job import RemoteJob, connect
+    from headgate.api.jobs.remote_job import RemoteJob, connect
     from headgate.records.row import Row
 
 __version__ = "0.1.0"
@@ -270,8 +270,8 @@ __all__ = [
 
 _LATER: Final = {
     "DescribedSnapshot": "headgate.api.built_in_serializers",
-    "RemoteJob": "headgate.api.remote_job",
-    "connect": "headgate.api.remote_job",
+    "RemoteJob": "headgate.api.jobs.remote_job",
+    "connect": "headgate.api.jobs.remote_job",
     "Row": "headgate.records.row",
     "serializer_for": "headgate.api.built_in_serializers",
 }

@@ -15,17 +15,17 @@ BARE = re.compile(
 )
 
 ALLOWED = {
-    "common/durable.py": "binds them",
-    "common/children.py": "a child that was forked writes nothing that lasts",
-    "deploy/spark/user_code/shipping.py": "a copy of what is shipped, with its hash beside it",
-    "runtime/network/frames.py": "a comment",
+    "common/files/durable.py": "binds them",
+    "common/process/children.py": "a child that was forked writes nothing that lasts",
+    "deploy/spark/user_code/shipped_files.py": "a copy of what is shipped, with its hash beside it",
+    "runtime/protocol/frames.py": "a comment",
 }
 FOLDERS_ALLOWED = ("cli/", "testing/")
 """Commands run no user code beside themselves; test kits are the tests' own."""
 
 
 def test_bare_functions_are_used_by_nobody_else() -> None:
-    """See `common/durable.py`; a place that needs them all the same is listed with the reason."""
+    """See `common/files/durable.py`; a place that needs them all the same is listed with the reason."""
     found: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         name = path.relative_to(PACKAGE).as_posix()
@@ -38,15 +38,15 @@ def test_bare_functions_are_used_by_nobody_else() -> None:
 
 SYNCING = re.compile(r"\bfsync\b|\bO_EXCL\b|\bmkstemp\b|\bopen_new\(")
 SYNCED_BY_HAND = {
-    "common/durable.py": "binds the functions",
-    "common/durable_file.py": "the helper itself",
-    "runtime/black_box.py": "memory that a process leaves behind when it dies; no power cut asks for it",
+    "common/files/durable.py": "binds the functions",
+    "common/files/durable_file.py": "the helper itself",
+    "runtime/worker/black_box.py": "memory that a process leaves behind when it dies; no power cut asks for it",
     "connectors/dataframe/stream_log.py": "a log for Spark in a fresh folder, which need not survive",
 }
 
 
 def test_files_are_made_by_one_helper() -> None:
-    """Writing, syncing, naming and syncing the folder is `common/durable_file.py`'s, and nobody else's."""
+    """Writing, syncing, naming and syncing the folder is `common/files/durable_file.py`'s, and nobody else's."""
     found = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")

@@ -22,14 +22,14 @@ FORMATS = {
     "metadata": ("headgate.checkpoint.metadata.v1", "VERSION"),
     "metadata of savepoints": ("headgate.checkpoint.metadata.v2", "VERSION"),
     "log": ("headgate.checkpoint.store.entries", "VERSION"),
-    "keyed state": ("headgate.state.heap.blob", "VERSION"),
+    "keyed state": ("headgate.state.heap.heap_blob", "VERSION"),
     "operator state": ("headgate.state.operator_blob", "VERSION"),
-    "records in flight": ("headgate.runtime.in_flight.elements", "VERSION"),
-    "values in RocksDB": ("headgate.state.rocksdb.layout", "VERSIONED_VALUES"),
+    "records in flight": ("headgate.runtime.worker.in_flight.stored_parts", "VERSION"),
+    "values in RocksDB": ("headgate.state.rocksdb.value_layout", "VERSIONED_VALUES"),
     "maps in RocksDB": ("headgate.state.rocksdb.map_layout", "MAP_ENTRIES"),
     "timers in RocksDB": ("headgate.state.rocksdb.timer_sections", "TIMERS"),
-    "serializers' snapshots": ("headgate.serde.snapshot_writing", "FORM_VERSION"),
-    "tables of state": ("headgate.state.canonical.layout", "VERSION"),
+    "serializers' snapshots": ("headgate.serde.snapshots.snapshot_writing", "FORM_VERSION"),
+    "tables of state": ("headgate.state.canonical.table_layout", "VERSION"),
 }
 
 

@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import headgate as hg
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
 from headgate.serde.resolve import serializer_for
 from headgate.state.canonical.reader import StoredTable, SubtaskTables, restored_tables
 from headgate.state.canonical.writer import WrittenTable, write_tables
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.heap.blob import BytesBlob
+from headgate.state.heap.heap_blob import BytesBlob
 from headgate.state.targets import Target, target_of
 
 FOLDER = Path(__file__).with_name("data") / "canonical" / "v1"

@@ -17,20 +17,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import headgate as hg
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
 from headgate.checkpoint.data_files import DataFileWriter, StoredBytes, copy_handle, read_handle
-from headgate.checkpoint.metadata import registry
+from headgate.checkpoint.metadata import metadata_bytes as registry
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.store import entries
 from headgate.common.errors import StorageError
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.in_flight.elements import decode_elements
-from headgate.serde.dynamic import DynamicSerializer
-from headgate.serde.forms import FormSerializer
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.worker.in_flight.stored_parts import decode_elements
+from headgate.serde.codecs.dynamic import DynamicSerializer
+from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.state.canonical.reader import StoredTable, SubtaskTables, restored_tables
-from headgate.state.heap import blob as heap_blob
+from headgate.state.heap import heap_blob
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.heap.blob import BytesBlob
+from headgate.state.heap.heap_blob import BytesBlob
 from headgate.state.snapshots import FileRange, Inline, OperatorStateHandle
 from proof import fuzz_files
 from proof.fuzz_samples import Celsius, Point

@@ -12,13 +12,13 @@ import msgspec
 import pytest
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.dynamic import DynamicSerializer
-from headgate.serde.judging import judge, reader_for
+from headgate.serde.arrow.stored_values import open_batch
+from headgate.serde.codecs.dynamic import DynamicSerializer
+from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import serializer_for
-from headgate.serde.stored_values import open_batch
-from headgate.state.heap.blob import split_chunk
+from headgate.state.heap.heap_blob import split_chunk
 from headgate.state.operator_state import OperatorStateBackend
-from headgate.state.rocksdb.keys import key_of
+from headgate.state.rocksdb.key_bytes import key_of
 from proof import fuzz, fuzz_files
 from proof.fuzz_child import Fuzzing, Ledger
 from proof.fuzz_mutate import mutations

@@ -15,7 +15,7 @@ import pytest
 
 import headgate as hg
 from headgate.serde.composites import ListSerializer, MapSerializer
-from headgate.serde.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
+from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
 
 DATA = Path(__file__).parent / "data" / "serializer-snapshots"
 

@@ -26,7 +26,7 @@ import golden_parts as parts  # noqa: E402 - found only now
 
 import headgate as hg  # noqa: E402
 from headgate.checkpoint.opening import open_checkpoint, referenced_ranges, verify_files  # noqa: E402
-from headgate.runtime import job_settings  # noqa: E402
+from headgate.runtime.job import job_settings  # noqa: E402
 
 DATA = Path(__file__).with_name("data")
 EXPECTED, FORMATS, STORAGE = "expected.json", "formats.json", "storage"

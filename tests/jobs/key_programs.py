@@ -16,7 +16,7 @@ from mini_jobs import environment, json_lines
 from running_jobs import Valve, wait_until
 
 import headgate as hg
-from headgate.checkpoint.metadata.registry import decode_metadata, encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata, encode_metadata
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.offline.judging import Judgement
 from headgate.offline.report import UpgradeReport, Verdict

@@ -12,8 +12,8 @@ import pytest
 from mini_jobs import RESTART_AT_ONCE, TINY, Count, Halting, environment, running_counts
 
 import headgate as hg
-from headgate.runtime import worker
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.worker.worker import worker
 from headgate.testing import MiniCluster, simulate
 from sim.store import EventSource
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import pytest
 from topologies import Stopped, go_on, shape, stop_in_flight
 
-from headgate.api.operator_state import declared_operator_state
+from headgate.api.declared.operator_state import declared_operator_state
 from headgate.checkpoint.data_files import read_handle
 from headgate.state.operator_state import OperatorStateBackend
-from headgate.testing.simulation.disk import SimDisk
 from headgate.testing.simulation.faults import ALL_FAULTS
+from headgate.testing.simulation.virtual_disk import SimDisk
 from sim.topology import JUDGE, Step, Topology
 from sim.topology_checks import records_in_flight
 from sim.topology_job import Judging

@@ -95,7 +95,7 @@ def test_a_claim_without_checkpoints(snapshot: str, tmp_path: Path) -> None:
 
 
 def _without_checkpoints(env: hg.Environment, config: dict[str, Any]) -> hg.Environment:
-    from headgate.common import options as o
+    from headgate.common.settings import options as o
 
     bare = environment(2, {**SETTINGS, **config})
     bare.program = env.program
@@ -157,7 +157,7 @@ env.execute("counts")
 
 def test_the_command_says_so_too(tmp_path: Path) -> None:
     """The same through the command's own process, with the settings given to it."""
-    from headgate.api import launch
+    from headgate.api.jobs import launch
 
     (tmp_path / "job.py").write_text(PROGRAM)
     arguments = [str(tmp_path / "checkpoints"), str(tmp_path / "out")]

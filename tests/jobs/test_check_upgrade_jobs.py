@@ -15,7 +15,7 @@ import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.cli.check_upgrade import exit_code, render
 from headgate.cli.exit_codes import ExitCode
-from headgate.common.options import IGNORE_UNCLAIMED_STATE
+from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
 from headgate.connectors.discard import CountingSink
 from headgate.offline.judging import Judgement
 from headgate.offline.report import UpgradeReport, Verdict

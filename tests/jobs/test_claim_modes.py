@@ -18,7 +18,7 @@ from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.checkpoint.verifying import verify
 from headgate.common.errors import StorageError
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 from headgate.testing.mini_cluster import MiniCluster
 
 WORDS = [f"w{n % 7}" for n in range(200)]

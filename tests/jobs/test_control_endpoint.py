@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.cli.main import app
-from headgate.common.job_files import known_jobs
+from headgate.common.files.job_files import known_jobs
 
 PROGRAM = Path(__file__).with_name("controlled_program.py")
 

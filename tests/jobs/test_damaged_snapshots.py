@@ -21,7 +21,7 @@ import pytest
 from everything_job import Everything, Plain, came
 
 from headgate.checkpoint.data_files import verify_handle
-from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
 from headgate.checkpoint.opening import open_checkpoint, referenced_ranges
 from headgate.checkpoint.storage.memory import MemoryDisk
 from headgate.checkpoint.store.entries import decode_entry

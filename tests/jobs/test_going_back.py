@@ -15,7 +15,7 @@ from running_jobs import Valve, wait_until
 import headgate as hg
 from headgate.common.errors import DamagedFileError, UsageError
 from headgate.connectors.files.committer import FilesCommitter
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 from headgate.testing.mini_cluster import MiniCluster
 
 WORDS = [f"w{n % 7}" for n in range(60)]

@@ -10,7 +10,7 @@ from mini_jobs import RESTART_AT_ONCE
 
 import headgate as hg
 from headgate.common.errors import HeadgateError
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 from headgate.testing import MiniCluster
 
 LIMIT = 8 << 20

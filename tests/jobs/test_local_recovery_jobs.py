@@ -15,7 +15,7 @@ import pytest
 from mini_jobs import RESTART_AT_ONCE, TINY, Halting, json_lines, running_counts
 
 import headgate as hg
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 from headgate.testing import MiniCluster
 
 WORDS = [f"w{n % 7}" for n in range(120)]

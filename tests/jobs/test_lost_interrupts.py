@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 from headgate.testing.mini_cluster import MiniCluster
 
 

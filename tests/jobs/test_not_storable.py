@@ -10,7 +10,7 @@ from typing import Any
 from mini_jobs import TINY
 
 import headgate as hg
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 from headgate.testing.mini_cluster import MiniCluster
 
 

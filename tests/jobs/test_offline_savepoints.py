@@ -33,7 +33,7 @@ from headgate.offline.report import UpgradeReport, Verdict
 from headgate.offline.reslicing import reslice
 from headgate.offline.rewriting import Rewritten, rewrite
 from headgate.offline.writing import FORMATS
-from headgate.runtime.in_flight.shares import records_of
+from headgate.restore.in_flight_shares import records_of
 from headgate.state.rocksdb.migration import Migration
 
 EACH = [

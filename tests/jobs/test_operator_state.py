@@ -11,7 +11,7 @@ import pytest
 from mini_jobs import RESTART_AT_ONCE, TINY, Halting, environment, json_lines
 
 import headgate as hg
-from headgate.api.operator_state import declared_operator_state
+from headgate.api.declared.operator_state import declared_operator_state
 from headgate.checkpoint.data_files import read_handle
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.state.operator_state import OperatorStateBackend

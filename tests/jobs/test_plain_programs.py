@@ -94,7 +94,9 @@ def test_programs_of_a_program_keep_to_themselves(tmp_path: Path) -> None:
 def test_a_second_program_of_the_command_in_one_process_is_isolated(tmp_path: Path) -> None:
     """Two runs of `headgate run` one after the other in one interpreter, as in tests of programs."""
     jobs = [program(tmp_path / whose, whose) for whose in ("one", "two")]
-    text = "import sys; from headgate.api.launch import run_alone; [run_alone(job) for job in sys.argv[1:]]"
+    text = (
+        "import sys; from headgate.api.jobs.launch import run_alone; [run_alone(job) for job in sys.argv[1:]]"
+    )
     ended = subprocess.run([sys.executable, "-c", text, *jobs], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     first, second = ended.stdout.splitlines()

@@ -29,7 +29,7 @@ class Told(hg.KeyedProcessFunction):
         yield record["n"]
 
 if __name__ == "__main__":
-    from headgate.runtime.progress import listener_for
+    from headgate.display.progress import listener_for
 
     class Shown(ProcessCluster):
         def execute(self, job):

@@ -11,8 +11,8 @@ import pytest
 from mini_jobs import ListEnumerator, ListReader
 
 import headgate as hg
-from headgate.api.executor import RepeatingFailure
-from headgate.cli.jobs import shown
+from headgate.api.jobs.executor_contract import RepeatingFailure
+from headgate.cli.jobs_page import shown
 from headgate.common.errors import HeadgateError
 from headgate.testing import JobListener, MiniCluster
 

@@ -18,7 +18,7 @@ from mini_jobs import RESTART_AT_ONCE, TINY, Count, json_lines, running_counts
 from running_jobs import PATIENCE_S, Valve, wait_until
 
 import headgate as hg
-from headgate.api.executor import JobControl
+from headgate.api.jobs.executor_contract import JobControl
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.testing import JobListener, MiniCluster
 

@@ -13,12 +13,12 @@ import pytest
 from mini_jobs import Halting, environment, json_lines
 
 import headgate as hg
-from headgate.checkpoint.metadata.registry import encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import StorageError, UsageError
 from headgate.offline import sorting
 from headgate.offline.reslicing import reslice
-from headgate.offline.showing import describe_snapshot
+from headgate.offline.snapshot_pages import describe_snapshot
 from headgate.state.snapshots import InFlightPart, InFlightStream, Inline
 
 RECORDS = [{"w": f"w{n % 37}", "t": n} for n in range(600)]

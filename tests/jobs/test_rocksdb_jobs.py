@@ -16,7 +16,7 @@ from headgate.checkpoint.opening import referenced_ranges
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.ids import JobId
-from headgate.runtime.state_backends import remove_abandoned
+from headgate.state.backends import remove_abandoned
 
 WORDS = [f"w{n % 7}" for n in range(200)]
 

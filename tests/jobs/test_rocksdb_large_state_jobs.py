@@ -10,7 +10,7 @@ import pytest
 from mini_jobs import RESTART_AT_ONCE, TINY, Halting, environment, json_lines
 
 import headgate as hg
-from headgate.runtime.operators.keyed import KeyedProcessOperator
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 
 WORDS = [f"w{n % 40}" for n in range(400)]
 

@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 import headgate as hg
-from headgate.api import launch
+from headgate.api.jobs import launch
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.cli.main import app
 from headgate.common.errors import UsageError
 from headgate.offline.migrating import migrate
 from headgate.offline.report import Verdict
-from headgate.offline.showing import describe_snapshot
+from headgate.offline.snapshot_pages import describe_snapshot
 from headgate.offline.upgrade import check_upgrade
 
 HERE = Path(__file__).parent

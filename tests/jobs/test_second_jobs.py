@@ -18,7 +18,7 @@ from test_savepoints import published
 
 import headgate as hg
 from headgate.common.errors import UsageError
-from headgate.common.job_files import known_jobs
+from headgate.common.files.job_files import known_jobs
 
 WORDS = [f"w{n % 7}" for n in range(60)]
 ALL = float("inf")

@@ -108,7 +108,7 @@ def test_what_the_fingerprint_leaves_out_is_not_run() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd=ROOT, check=True
     )
     loaded = [line.removeprefix(f"{ROOT}/") for line in ran.stdout.splitlines()]
-    assert "src/headgate/runtime/worker.py" in loaded
+    assert "src/headgate/runtime/worker/worker.py" in loaded
     assert [name for name in loaded if name.startswith(NOT_RUN)] == []
 
 

@@ -14,7 +14,7 @@ from test_savepoints import ALL, Job, published, running_counts
 import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import FencedError, UsageError
-from headgate.connectors.files.names import origin_of
+from headgate.connectors.files.file_names import origin_of
 
 OPTION = "execution.sinks.older-snapshot"
 SLOW = {"every": "1h"}

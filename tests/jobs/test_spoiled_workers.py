@@ -12,7 +12,7 @@ from mini_jobs import RESTART_AT_ONCE, json_lines
 
 import headgate as hg
 from headgate.common.errors import HeadgateError, OperatingError
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 from headgate.testing import ProcessCluster
 
 

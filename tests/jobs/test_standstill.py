@@ -12,8 +12,8 @@ import pytest
 from mini_jobs import environment
 
 import headgate as hg
-from headgate.api.executor import JobStatus
-from headgate.cli.jobs import shown
+from headgate.api.jobs.executor_contract import JobStatus
+from headgate.cli.jobs_page import shown
 
 released = threading.Event()
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import headgate as hg
+from headgate.common.process.system import SystemClock
 from headgate.connectors.files import json_source
+from headgate.display.progress import Narrator
+from headgate.display.progress_status import JobStatus
 from headgate.graph.logical import SourceNode
-from headgate.runtime.progress import Narrator
-from headgate.runtime.progress_status import JobStatus
-from headgate.runtime.system import SystemClock
 from headgate.testing import MiniCluster
 
 RECORDS, FAILS_AT = 400, 250

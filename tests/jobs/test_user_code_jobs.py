@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import headgate as hg
-from headgate.api.capture import capture
-from headgate.api.launch import user_code
+from headgate.api.jobs.launch import user_code
+from headgate.api.jobs.plan_capture import capture
 from headgate.common.errors import ConfigError, PlanError
 from headgate.offline.report import Verdict
 from headgate.offline.upgrade import check_upgrade

@@ -18,10 +18,10 @@ from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.ids import JobId
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing import JobListener, MiniCluster
-from headgate.testing.simulation.checks import Violation
-from headgate.testing.simulation.disk import SimDisk, SimFiles
 from headgate.testing.simulation.faults import NO_FAULTS, FaultMix
-from headgate.testing.simulation.jobs import job_of
+from headgate.testing.simulation.invariants import Violation
+from headgate.testing.simulation.simulated_jobs import job_of
+from headgate.testing.simulation.virtual_disk import SimDisk, SimFiles
 from headgate.testing.simulation.world import Outcome, World
 from sim.store import STORES, Store
 from sim.topology import JUDGE, Feed, Item, Step, Topology, events_of

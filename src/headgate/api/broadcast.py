@@ -12,8 +12,8 @@ from typing import Any, Generic, Protocol
 
 from typing_extensions import TypeVar
 
+from headgate.api.declared.operator_state import BroadcastState  # noqa: F401 - for the examples
 from headgate.api.functions import I, K, KeyedContext, O, OnTimerContext, OutputTag, RichFunction
-from headgate.api.operator_state import BroadcastState  # noqa: F401 - for the examples
 
 B = TypeVar("B", default=Any, contravariant=True)
 R = TypeVar("R")

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import override
 
-from headgate.api import launch
-from headgate.api.arguments import check_job_name
-from headgate.api.checks import check_connectors, check_program, committing_sinks, states_of
-from headgate.api.executor import Executor, JobControl, JobResult, JobSpec
-from headgate.api.job_handle import JobHandle
-from headgate.api.other_names import no_such_call
+from headgate.api.checking.arguments import check_job_name
+from headgate.api.checking.program_checks import check_connectors, check_program, committing_sinks, states_of
+from headgate.api.checking.state_types import check_state_types
+from headgate.api.jobs import launch
+from headgate.api.jobs.executor_contract import Executor, JobControl, JobResult, JobSpec
+from headgate.api.jobs.job_handle import JobHandle
 from headgate.api.program import Program
-from headgate.api.reading import Readers
 from headgate.api.showing import cell, html_facts, html_table
 from headgate.api.site import user_site
 from headgate.api.source import Source
-from headgate.api.state_types import check_state_types
-from headgate.api.stream import DataStream
-from headgate.common import options as o
-from headgate.common.config import Config, Origin, validate
+from headgate.api.streams.other_names import no_such_call
+from headgate.api.streams.reading_inputs import Readers
+from headgate.api.streams.stream import DataStream
 from headgate.common.errors import ConfigError, PlanError, UsageError
-from headgate.common.loader_options import BEGINNINGS
 from headgate.common.registry import Kind, load
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config, Origin, validate
+from headgate.common.settings.loader_options import BEGINNINGS
 from headgate.common.time import format_ms
 from headgate.graph.explain import describe, render
 from headgate.graph.guarantees import Checkpointing
@@ -324,7 +324,7 @@ class Environment(Readers):
 
     def _capture(self, name: str, nodes: tuple[Node, ...], config: Config, *, ends: bool) -> None:
         """Where only the plan is asked for, write it; this ends the program or not."""
-        from headgate.api import capture
+        from headgate.api.jobs import plan_capture as capture
 
         if (file := launch.capture_file()) is None:
             return
@@ -336,7 +336,7 @@ class Environment(Readers):
         capture.write_captured(file, facts, ends=ends)
 
     def _spec(self, name: str, nodes: tuple[Node, ...], config: Config) -> JobSpec:
-        from headgate.api import shipping
+        from headgate.api.checking import shipping_check as shipping
 
         self._refuse_late_options()
         plan = self._planned(name, nodes, config)

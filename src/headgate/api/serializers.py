@@ -10,5 +10,5 @@ from headgate.serde.serializer import TypeSerializer as TypeSerializer
 from headgate.serde.serializer import TypeSerializerSchemaCompatibility as TypeSerializerSchemaCompatibility
 from headgate.serde.serializer import TypeSerializerSnapshot as TypeSerializerSnapshot
 from headgate.serde.simple_snapshot import SimpleTypeSerializerSnapshot as SimpleTypeSerializerSnapshot
-from headgate.serde.snapshot_views import DataInputView as DataInputView
-from headgate.serde.snapshot_views import DataOutputView as DataOutputView
+from headgate.serde.snapshots.snapshot_views import DataInputView as DataInputView
+from headgate.serde.snapshots.snapshot_views import DataOutputView as DataOutputView

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from headgate.common.cells import running_shell, short_place
+from headgate.common.refusals.cells import running_shell, short_place
 
 _OURS = str(Path(__file__).absolute().parents[1]) + os.sep
 

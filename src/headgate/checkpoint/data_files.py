@@ -12,12 +12,12 @@ from typing import Final
 
 from headgate.checkpoint.copied_disk import best_of
 from headgate.checkpoint.local_copies import CopyFolder
-from headgate.checkpoint.storage.base import RandomAccess
-from headgate.common.durable import crc32 as crc32_of
-from headgate.common.durable import link
-from headgate.common.durable_file import writing
+from headgate.checkpoint.storage.storage_contract import RandomAccess
 from headgate.common.errors import DamagedFileError, StorageError
-from headgate.common.permissions import Permissions
+from headgate.common.files.durable import crc32 as crc32_of
+from headgate.common.files.durable import link
+from headgate.common.files.durable_file import writing
+from headgate.common.files.permissions import Permissions
 from headgate.common.ports import Disk
 from headgate.state.snapshots import FileRange, Inline, StateHandle
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.checkpoint.layout import job_folder
-from headgate.checkpoint.storage.base import TellsAge
+from headgate.checkpoint.storage.storage_contract import TellsAge
 from headgate.checkpoint.storage.uris import local_path, open_disk, scheme_of, split_uri
 from headgate.common.decoders import UNDECODABLE, json_decoder
 from headgate.common.errors import StorageError

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from headgate.checkpoint.layout import job_folder, log_folder, metadata_name
-from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
 from headgate.checkpoint.opening import referenced_ranges
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import StorageError, UsageError

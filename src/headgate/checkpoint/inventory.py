@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.checkpoint.layout import LOG, METADATA, checkpoint_number
-from headgate.checkpoint.storage.base import KeepsTemporaries
+from headgate.checkpoint.storage.storage_contract import KeepsTemporaries
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.errors import UsageError
 from headgate.common.ids import JobId

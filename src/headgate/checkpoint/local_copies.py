@@ -23,12 +23,12 @@ from typing import Final
 
 from headgate.checkpoint.layout import checkpoint_of, job_folder
 from headgate.checkpoint.storage.local import LocalDisk
-from headgate.common.durable import link, remove_folder, replace, touch, unlink
-from headgate.common.durable_file import NewFile, temporary_beside
+from headgate.common.files.durable import link, remove_folder, replace, touch, unlink
+from headgate.common.files.durable_file import NewFile, temporary_beside
+from headgate.common.files.permissions import Permissions, make_folder, own_folder
+from headgate.common.files.stored_paths import inside
 from headgate.common.ids import JobId
-from headgate.common.permissions import Permissions, make_folder, own_folder
-from headgate.common.processes import process_lives
-from headgate.common.stored_paths import inside
+from headgate.common.process.processes import process_lives
 from headgate.state.snapshots import FileRange
 
 _LOG: Final = logging.getLogger(__name__)

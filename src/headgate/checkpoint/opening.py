@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from headgate.checkpoint.data_files import check_present, verify_handle
 from headgate.checkpoint.layout import LOG, METADATA, checkpoint_number
-from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
 from headgate.checkpoint.savepoints import folder_of, is_outside
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.entries import Completed, digest

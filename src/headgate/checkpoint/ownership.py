@@ -17,15 +17,15 @@ from typing import Final
 import msgspec
 
 from headgate.checkpoint.layout import METADATA, checkpoint_of, job_folder, log_folder
-from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
 from headgate.checkpoint.opening import SAVEPOINT, referenced_ranges
 from headgate.checkpoint.savepoints import is_outside
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.entries import Completed, digest
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.decoders import msgpack_decoder
-from headgate.common.envelope import Envelope
 from headgate.common.errors import DamagedFileError, StorageError, UsageError
+from headgate.common.files.envelope import Envelope
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
 from headgate.state.snapshots import CheckpointMetadata

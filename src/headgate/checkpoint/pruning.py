@@ -16,10 +16,10 @@ from typing import Final
 
 from headgate.checkpoint.inventory import JobFiles, job_files, look_at
 from headgate.checkpoint.layout import METADATA, checkpoint_of, log_folder
-from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
 from headgate.checkpoint.opening import referenced_ranges
 from headgate.checkpoint.savepoints import is_outside
-from headgate.checkpoint.storage.base import TellsAge
+from headgate.checkpoint.storage.storage_contract import TellsAge
 from headgate.checkpoint.store.entries import Completed, decode_entry
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.checkpoint.unlogged import names_needed, newer_than_log, what_to_do

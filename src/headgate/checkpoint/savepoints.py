@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.checkpoint.layout import METADATA
-from headgate.checkpoint.metadata.registry import encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.storage import reachability
-from headgate.checkpoint.storage.base import KeepsTemporaries, UnsureWriteError
+from headgate.checkpoint.storage.storage_contract import KeepsTemporaries, UnsureWriteError
 from headgate.checkpoint.store.entries import digest
 from headgate.common.errors import StorageError, StrayPathError
 from headgate.common.ids import JobId

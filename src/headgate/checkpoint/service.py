@@ -26,7 +26,7 @@ from headgate.checkpoint.layout import (
     log_folder,
     metadata_name,
 )
-from headgate.checkpoint.metadata.registry import decode_metadata, encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata, encode_metadata
 from headgate.checkpoint.opening import (
     in_flight_ranges,
     load_logged,
@@ -36,11 +36,11 @@ from headgate.checkpoint.opening import (
 )
 from headgate.checkpoint.ownership import DEED, Deed, Disks, decode_deed, encode_deed, release
 from headgate.checkpoint.savepoints import is_outside
-from headgate.checkpoint.storage.base import KeepsTemporaries, UnsureWriteError
+from headgate.checkpoint.storage.storage_contract import KeepsTemporaries, UnsureWriteError
 from headgate.checkpoint.storage.uris import open_disk
-from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
 from headgate.checkpoint.store.entries import Completed, digest
 from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.checkpoint.store.store_contract import CommitPermit, CompletedCheckpointStore
 from headgate.checkpoint.unlogged import is_there, names_needed, newer_than_log
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.ids import CheckpointId, JobId

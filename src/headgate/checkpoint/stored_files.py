@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headgate.checkpoint.data_files import StoredBytes, copy_handle, read_handle, verify_handle
-from headgate.checkpoint.storage.base import RandomAccess
+from headgate.checkpoint.storage.storage_contract import RandomAccess
 from headgate.common.ports import Disk
 from headgate.state.snapshots import FileRange, Inline, KeyedStateHandle, NativeFiles, StateHandle
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from headgate.checkpoint.inventory import JobFiles
 from headgate.checkpoint.layout import METADATA, checkpoint_of
-from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
 from headgate.checkpoint.opening import referenced_ranges, verify_files
 from headgate.checkpoint.store.entries import Completed
 from headgate.common.errors import StorageError

@@ -13,7 +13,7 @@ from itertools import pairwise
 from headgate.checkpoint.data_files import verify_handle
 from headgate.checkpoint.inventory import JobFiles, Place, SnapshotFiles, job_files, look_at
 from headgate.checkpoint.layout import METADATA, checkpoint_of, log_folder
-from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
 from headgate.checkpoint.opening import SAVEPOINT, referenced_ranges
 from headgate.checkpoint.ownership import MARK
 from headgate.checkpoint.savepoints import folder_of, is_outside

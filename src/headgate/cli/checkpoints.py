@@ -18,9 +18,9 @@ from headgate.checkpoint.history_file import (
     slowest_path,
 )
 from headgate.cli.checkpoints_page import detail, overview
-from headgate.common import options as o
-from headgate.common.config import Config
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
 from headgate.offline.storages import storage_options
 
 _JOBS_NAMED: Final = 5

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from headgate.cli.exit_codes import ending_of_wait
-from headgate.cli.formats import SavepointFormat
+from headgate.cli.savepoint_formats import SavepointFormat
 from headgate.cli.telling import tell
 from headgate.common.errors import UsageError
 
@@ -45,8 +45,8 @@ def list_jobs(as_json: Json = False) -> None:
     """List the running jobs of this user on this machine, and those whose driver died."""
 
     def text() -> str:
-        from headgate.cli.jobs import listed, look
-        from headgate.common.job_files import known_jobs
+        from headgate.cli.jobs_page import listed, look
+        from headgate.common.files.job_files import known_jobs
 
         seen = look(known_jobs())
         shown = (
@@ -66,8 +66,8 @@ def status(job: Job, as_json: Json = False) -> None:
     """Show a running job: its state, checkpoints and operators."""
 
     def text() -> str:
-        from headgate.api.remote_job import connect
-        from headgate.cli.jobs import shown
+        from headgate.api.jobs.remote_job import connect
+        from headgate.cli.jobs_page import shown
 
         found = connect(job).status()
         return json.dumps(msgspec.to_builtins(found)) if as_json else shown(found, sys.stdout.isatty())
@@ -79,7 +79,7 @@ def cancel(job: Job, timeout: Timeout = None, as_json: Json = False) -> None:
     """End a job now; its last checkpoint is kept unless the job says otherwise."""
 
     def text() -> str:
-        from headgate.api.remote_job import connect
+        from headgate.api.jobs.remote_job import connect
 
         found = connect(job)
         with _awaiting(f"waiting for the end of job {found.name!r}"):
@@ -102,7 +102,7 @@ def stop(
     """End a job with a savepoint; its output up to there is committed."""
 
     def text() -> str:
-        from headgate.api.remote_job import connect
+        from headgate.api.jobs.remote_job import connect
 
         found = connect(job)
         with _awaiting(f"waiting for the savepoint that ends job {found.name!r}"):
@@ -123,7 +123,7 @@ def create_savepoint(
     """Take a savepoint of a running job, which goes on."""
 
     def text() -> str:
-        from headgate.api.remote_job import connect
+        from headgate.api.jobs.remote_job import connect
 
         found = connect(job)
         with _awaiting(f"waiting for a savepoint of job {found.name!r}"):
@@ -138,7 +138,7 @@ def create_checkpoint(job: Job, timeout: Timeout = None, as_json: Json = False) 
     """Take a checkpoint of a running job now."""
 
     def text() -> str:
-        from headgate.api.remote_job import connect
+        from headgate.api.jobs.remote_job import connect
 
         found = connect(job)
         with _awaiting(f"waiting for a checkpoint of job {found.name!r}"):
@@ -160,7 +160,7 @@ def rescale(
     """Have a job go on at another parallelism."""
 
     def text() -> str:
-        from headgate.api.remote_job import connect
+        from headgate.api.jobs.remote_job import connect
 
         found = connect(job)
         with _awaiting(f"waiting until job {found.name!r} runs at parallelism {parallelism}"):
@@ -186,7 +186,7 @@ def query(
     """Show what keyed state of a running job holds under a key."""
 
     def text() -> str:
-        from headgate.api.remote_job import connect
+        from headgate.api.jobs.remote_job import connect
 
         found = connect(job).look(uid, state, key_typed(key))
         return json.dumps(found) if as_json else str(found["text"])
@@ -204,7 +204,7 @@ def key_typed(text: str) -> Any:
         >>> key_typed("ada"), key_typed("42"), key_typed('"42"'), key_typed('["ada", 1]')
         ('ada', 42, '42', ('ada', 1))
     """
-    from headgate.common.key_text import key_of_text
+    from headgate.common.keys.key_text import key_of_text
 
     try:
         return key_of_text(text)

@@ -29,7 +29,7 @@ from headgate.common.errors import (
     UsageError,
     UserFunctionError,
 )
-from headgate.common.users_frames import users_traceback
+from headgate.common.refusals.users_frames import users_traceback
 
 DEBUG_VARIABLE: Final = "HEADGATE_DEBUG"
 

@@ -15,11 +15,11 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from headgate.api.executor import JobStatus, StuckCall
-from headgate.api.remote_job import RemoteJob
+from headgate.api.jobs.executor_contract import JobStatus, StuckCall
+from headgate.api.jobs.remote_job import RemoteJob
 from headgate.api.source import SourceReport
 from headgate.common.errors import HeadgateError
-from headgate.common.job_files import KnownJob
+from headgate.common.files.job_files import KnownJob
 
 ASKED_AT_ONCE: Final = 8
 _WIDEST: Final = 10_000

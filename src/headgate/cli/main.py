@@ -125,7 +125,7 @@ def plan(
     """Show what a program would run; nothing is started."""
 
     def show() -> str:
-        from headgate.api.capture import capture
+        from headgate.api.jobs.plan_capture import capture
         from headgate.graph.explain import render
 
         request = _looked_at(program, arguments, define, parallelism, brings, requirements)

@@ -6,9 +6,9 @@ import difflib
 import textwrap
 from typing import Any
 
-from headgate.common.config_option import ConfigOption
 from headgate.common.errors import ConfigError
-from headgate.common.options import OPTIONS
+from headgate.common.settings.config_option import ConfigOption
+from headgate.common.settings.options import OPTIONS
 
 
 def page(key: str | None = None, width: int = 100) -> str:

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 
-from headgate.api import launch
+from headgate.api.jobs import launch
 from headgate.cli.exit_codes import Ending, ExitCode, SignalledError, ending_of
-from headgate.common import options as o
-from headgate.common.config import Config
 from headgate.common.errors import JobCancelledError, UsageError
-from headgate.common.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
-from headgate.common.options import ProgressDisplay
-from headgate.runtime import logs
-from headgate.runtime.progress_json import LineWriter, reserve_stdout
-from headgate.runtime.progress_status import error_facts
+from headgate.common.process import logs
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
+from headgate.common.settings.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
+from headgate.common.settings.options import ProgressDisplay
+from headgate.display.progress_json import LineWriter, reserve_stdout
+from headgate.display.progress_status import error_facts
 
 _SIGNALS: Final = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGHUP: ExitCode.HUNG_UP}
 

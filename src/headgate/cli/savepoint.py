@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from headgate.cli.exit_codes import ending_of_look, ending_without_job
-from headgate.cli.formats import SavepointFormat
+from headgate.cli.savepoint_formats import SavepointFormat
 from headgate.cli.telling import tell
 from headgate.common.errors import UsageError
 
@@ -45,7 +45,7 @@ def show(snapshot: Snapshot, define: Define = None, as_json: Json = False) -> No
 
     def text() -> str:
         from headgate.cli.savepoint_page import render
-        from headgate.offline.showing import describe_snapshot
+        from headgate.offline.snapshot_pages import describe_snapshot
 
         facts = describe_snapshot(snapshot, define or ())
         return json.dumps(facts, indent=2) if as_json else render(facts, sys.stdout.isatty())

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import typer
 
 from headgate.cli.exit_codes import Ending, ExitCode, ending_of
-from headgate.runtime.progress_status import error_facts
+from headgate.display.progress_status import error_facts
 
 
 class Told(NamedTuple):

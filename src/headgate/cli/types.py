@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headgate.api.capture import capture
+from headgate.api.jobs.plan_capture import capture
 
 _WIDEST: Final = 1_000
 _OPERATOR_STATE: Final = ("split list", "union list", "broadcast")

@@ -31,9 +31,9 @@ from typing import Final
 
 from typing_extensions import override
 
-from headgate.common.cells import with_cell_names
-from headgate.common.texts import shortened
-from headgate.common.users_frames import notebook_lines
+from headgate.common.refusals.cells import with_cell_names
+from headgate.common.refusals.texts import shortened
+from headgate.common.refusals.users_frames import notebook_lines
 
 _LINE_CHARS_MAX: Final = 4096
 """Of what is said in the first line and again below it."""

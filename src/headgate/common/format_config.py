@@ -1,6 +1,6 @@
 """What is baked into stored bytes, and the fingerprint by which a restore notices a change of it.
 
-Options in :mod:`headgate.common.options` may change at every restart. What stands here may not: a
+Options in :mod:`headgate.common.settings.options` may change at every restart. What stands here may not: a
 checkpoint written under other values would be read silently wrong. To change one, raise its number,
 keep the old reader, and say so in the changelog. The max parallelism is baked in as well; it differs
 from job to job and stands in the checkpoint's metadata beside the fingerprint.
@@ -17,7 +17,7 @@ class FormatConfig:
     """The choices behind every stored byte.
 
     Attributes:
-        key_hash: from a key to 32 bits (`common/keygroups.py`).
+        key_hash: from a key to 32 bits (`common/keys/keygroups.py`).
         key_group_step: from 32 bits to a key group.
         snapshot: layout of a state blob: sections, offsets by key group, checksums.
         row_codec: how plain Python values become bytes.

@@ -16,7 +16,7 @@ import msgspec
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.connectors.committed import DriverResults
-from headgate.serde.dynamic import decode_tagged, encode_tagged
+from headgate.serde.codecs.dynamic import decode_tagged, encode_tagged
 from headgate.serde.logical_names import known_class, logical_name
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import TypeSerializer

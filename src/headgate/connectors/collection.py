@@ -27,7 +27,7 @@ from headgate.api.source import (
 )
 from headgate.common.errors import OperatingError, UsageError
 from headgate.connectors.collected_records import DriverRecords, RecordPacker, packed_bytes, unpacked
-from headgate.connectors.models import model_hook
+from headgate.connectors.pydantic_rows import model_hook
 
 T = TypeVar("T", default=Any)
 

@@ -26,8 +26,8 @@ from headgate.api.source import (
     Split,
     SplitEnumerator,
 )
-from headgate.common.durable import clock
 from headgate.common.errors import UsageError
+from headgate.common.files.durable import clock
 
 if TYPE_CHECKING:
     import pyarrow as pa

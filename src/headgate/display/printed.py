@@ -12,8 +12,8 @@ from enum import StrEnum
 from html import escape
 from typing import Any, Final, Protocol, TextIO
 
-from headgate.common.cells import running_shell
-from headgate.common.durable import clock
+from headgate.common.files.durable import clock
+from headgate.common.refusals.cells import running_shell
 
 CELL_LINES: Final = 20
 """How many lines a cell of a notebook shows: the last ones."""

@@ -13,19 +13,19 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from headgate.api.executor import RepeatingFailure
-from headgate.common import options as o
-from headgate.common.config import Config
+from headgate.api.jobs.executor_contract import RepeatingFailure
 from headgate.common.errors import HeadgateError
-from headgate.common.options import ProgressDisplay
 from headgate.common.ports import Clock
+from headgate.common.process.system import SystemClock
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
+from headgate.common.settings.options import ProgressDisplay
+from headgate.display.printed import notebook_display
+from headgate.display.progress_status import JobStatus, error_facts, error_line
 from headgate.graph.logical import SourceNode
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.events import JobListener
-from headgate.runtime.printed import notebook_display
-from headgate.runtime.progress_status import JobStatus, error_facts, error_line
-from headgate.runtime.system import SystemClock
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.protocol.messages import Counters
 
 PROGRESS_EVERY_MS: Final = 900
 """Least time between two ``progress`` events: a little below the second between two heartbeats."""
@@ -303,17 +303,17 @@ def _resolve(chosen: ProgressDisplay) -> ProgressDisplay:
 def _display(chosen: ProgressDisplay, status: JobStatus, clock: Clock) -> Display:
     # Imported where chosen: a job in a script without a terminal needs no drawing library.
     if chosen is ProgressDisplay.LIVE:
-        from headgate.runtime.progress_live import LiveDisplay
+        from headgate.display.progress_live import LiveDisplay
 
         return LiveDisplay(status, clock)
     if chosen is ProgressDisplay.JSON:
-        from headgate.runtime.progress_json import JsonDisplay, line_writer
+        from headgate.display.progress_json import JsonDisplay, line_writer
 
         return JsonDisplay(line_writer())
     if chosen is ProgressDisplay.OFF:
         return WarningsDisplay()
     if (display := notebook_display()) is not None:
-        from headgate.runtime.progress_cell import CellDisplay
+        from headgate.display.progress_cell import CellDisplay
 
         return CellDisplay(status, clock, display)
     return PlainDisplay(status, clock)

@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any, Final
 
-from headgate.common.cells import with_cell_names
 from headgate.common.ports import Clock
-from headgate.runtime.progress import phrases, sentence
-from headgate.runtime.progress_json import END_EVENTS
-from headgate.runtime.progress_status import JobStatus
+from headgate.common.refusals.cells import with_cell_names
+from headgate.display.progress import phrases, sentence
+from headgate.display.progress_json import END_EVENTS
+from headgate.display.progress_status import JobStatus
 
 LASTING_MAX: Final = 8
 """How many lines about restarts and the like are kept: the last ones."""
 
 
 class CellDisplay:
-    """Shows a job; see :class:`headgate.runtime.progress.Display`.
+    """Shows a job; see :class:`headgate.display.progress.Display`.
 
     Args:
         status: read whenever the output is drawn.
@@ -34,7 +34,7 @@ class CellDisplay:
         self._handle: Any = None
 
     def show(self, event: str, facts: Mapping[str, Any]) -> None:
-        """See :class:`headgate.runtime.progress.Display`."""
+        """See :class:`headgate.display.progress.Display`."""
         if event in ("restarting", "same-failure", "note") or event in END_EVENTS:
             self._lasting = [*self._lasting, sentence(event, facts) or event][-LASTING_MAX:]
         lines = list(self._lasting)

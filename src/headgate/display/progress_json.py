@@ -47,7 +47,7 @@ class LineWriter:
 
 
 class JsonDisplay:
-    """Shows every event as a line; see :class:`headgate.runtime.progress.Display`."""
+    """Shows every event as a line; see :class:`headgate.display.progress.Display`."""
 
     def __init__(self, writer: LineWriter) -> None:
         self._writer = writer

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from headgate.common.children import at_exit
 from headgate.common.ports import Clock
-from headgate.runtime.progress import phrases, sentence
-from headgate.runtime.progress_json import END_EVENTS
-from headgate.runtime.progress_status import JobStatus
+from headgate.common.process.children import at_exit
+from headgate.display.progress import phrases, sentence
+from headgate.display.progress_json import END_EVENTS
+from headgate.display.progress_status import JobStatus
 
 REFRESH_PER_SECOND: Final = 2
 NAME_LENGTH_MIN: Final = 8
@@ -34,7 +34,7 @@ _LASTING: Final = frozenset({"restarting", "same-failure", "note"}) | END_EVENTS
 
 
 class LiveDisplay:
-    """Shows a job; see :class:`headgate.runtime.progress.Display`.
+    """Shows a job; see :class:`headgate.display.progress.Display`.
 
     What the program prints meanwhile, to either stream of the terminal, appears above the line.
 
@@ -51,7 +51,7 @@ class LiveDisplay:
         self._take_back: Callable[[], None] | None = None
 
     def show(self, event: str, facts: Mapping[str, Any]) -> None:
-        """See :class:`headgate.runtime.progress.Display`."""
+        """See :class:`headgate.display.progress.Display`."""
         if self._live is None and event not in END_EVENTS:
             self._begin()
         if event in END_EVENTS:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from headgate.common.errors import HeadgateError, UserFunctionError
-from headgate.runtime.control.messages import Counters
+from headgate.runtime.protocol.messages import Counters
 
 RATE_WINDOW_MS: Final = 5_000
 """Records per second are counted over this time."""

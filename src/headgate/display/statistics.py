@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from headgate.api.executor import JobControl, RepeatingFailure
+from headgate.api.jobs.executor_contract import JobControl, RepeatingFailure
 from headgate.common.errors import HeadgateError
+from headgate.display.printed import printed_lines
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.checkpoint_contents import add_totals, chain_name
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.events import JobListener
-from headgate.runtime.printed import printed_lines
-from headgate.runtime.queries.live_state import LiveState
+from headgate.runtime.driver.live_state import LiveState
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.master.checkpoints.checkpoint_contents import add_totals, chain_name
+from headgate.runtime.protocol.messages import Counters
 
 Totals = Mapping[str, tuple[int, int]]
 

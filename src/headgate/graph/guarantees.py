@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.common.ids import VertexId
-from headgate.common.options import CheckpointingMode
+from headgate.common.settings.options import CheckpointingMode
 from headgate.graph.logical import SinkNode
 from headgate.graph.partitioners import Broadcast, Forward
 from headgate.graph.physical import Edge, PhysicalPlan

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from headgate.common.key_types import DeclaredKeys
+from headgate.common.keys.key_types import DeclaredKeys
 from headgate.records.selectors import KeySelector
 
 

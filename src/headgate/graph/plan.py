@@ -7,8 +7,8 @@ from typing import Any
 
 from headgate.common.errors import PlanError
 from headgate.common.ids import EdgeId
-from headgate.common.keygroups import default_max_parallelism
-from headgate.common.options import MAX_PARALLELISM, PARALLELISM_MAX
+from headgate.common.keys.keygroups import default_max_parallelism
+from headgate.common.settings.options import MAX_PARALLELISM, PARALLELISM_MAX
 from headgate.graph.logical import Node, SideOutputNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.graph.rewrites import (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
-from headgate.common.key_types import hint_words
+from headgate.common.keys.key_types import hint_words
 from headgate.graph.guarantees import always_aligned
 from headgate.graph.logical import (
     FilterNode,
@@ -28,11 +28,11 @@ from headgate.graph.logical import (
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.graph.plan import edge_record_types
 from headgate.graph.type_text import COLUMNS, StateFact, States, TypeText, type_text
+from headgate.serde.codecs.pickled_values import holds_pickle
 from headgate.serde.descriptions import parts_of
-from headgate.serde.pickled_values import holds_pickle
 from headgate.serde.resolve import record_serializer, serializer_for
 from headgate.serde.serializer import TypeSerializer
-from headgate.serde.snapshot_rules import part_serializers
+from headgate.serde.snapshots.snapshot_rules import part_serializers
 
 SELF_DESCRIBING: Final = "self-describing"
 ARROW: Final = "Arrow"

@@ -17,11 +17,11 @@ from typing import Final, Protocol
 
 import msgspec
 
-from headgate.checkpoint.storage.base import KeepsTemporaries, UnsureWriteError
-from headgate.checkpoint.store.znodes import Create, Delete, RejectedError, SetData, ZNodes
+from headgate.checkpoint.storage.storage_contract import KeepsTemporaries, UnsureWriteError
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError
 from headgate.common.ports import Clock, Disk
+from headgate.ha.zookeeper.znodes import Create, Delete, RejectedError, SetData, ZNodes
 
 BEAT: Final = ".beat"
 """Ends the names of files that leaders renew."""

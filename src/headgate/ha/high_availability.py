@@ -16,23 +16,23 @@ from typing import Final, TypeVar
 
 from headgate.checkpoint.layout import log_folder
 from headgate.checkpoint.service import CheckpointService
-from headgate.checkpoint.storage.base import OfThisProcess
+from headgate.checkpoint.storage.storage_contract import OfThisProcess
 from headgate.checkpoint.storage.uris import open_disk
-from headgate.checkpoint.store.base import CompletedCheckpointStore
-from headgate.checkpoint.store.kazoo_nodes import KazooNodes
 from headgate.checkpoint.store.log import CompletedCheckpointLog
-from headgate.checkpoint.store.znodes import ZNodes
-from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
-from headgate.common import options as o
-from headgate.common.config import Config
-from headgate.common.durable import clock, sha256
+from headgate.checkpoint.store.store_contract import CompletedCheckpointStore
 from headgate.common.errors import ConfigError, DamagedFileError, FencedError, OperatingError, StorageError
+from headgate.common.files.durable import clock, sha256
 from headgate.common.ids import JobId
 from headgate.common.ports import Clock, Disk
-from headgate.runtime.elections import FileElection, ZooKeeperElection
-from headgate.runtime.latest import latest_point
-from headgate.runtime.leadership import Leadership, LedStore
-from headgate.runtime.master_ports import RestorePoint
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
+from headgate.ha.elections import FileElection, ZooKeeperElection
+from headgate.ha.leading import Leadership, LedStore
+from headgate.ha.zookeeper.checkpoint_store import ZooKeeperCheckpointStore
+from headgate.ha.zookeeper.kazoo_nodes import KazooNodes
+from headgate.ha.zookeeper.znodes import ZNodes
+from headgate.restore.latest import latest_point
+from headgate.runtime.job.master_ports import RestorePoint
 
 LEADERS: Final = ".headgate-leaders"
 """Folder of elections below the checkpoint storage; no job's id begins with a dot."""

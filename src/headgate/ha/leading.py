@@ -12,13 +12,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
 from headgate.checkpoint.store.entries import Completed
+from headgate.checkpoint.store.store_contract import CommitPermit, CompletedCheckpointStore
 from headgate.common.errors import FencedError, StorageError
 from headgate.common.ids import CheckpointId
 from headgate.common.ports import Clock
 from headgate.core.leadership import LeadershipState, LeadershipTerm
-from headgate.runtime.elections import Candidacy, Election, OustedError
+from headgate.ha.elections import Candidacy, Election, OustedError
 
 PROOFS_PER_LEASE: Final = 8
 """How often in a lease the right is proved: some proofs may fail before a commit has to wait."""

@@ -14,17 +14,17 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from headgate.common import options as o
-from headgate.common.config import Config
-from headgate.common.durable import clock
 from headgate.common.errors import UsageError
+from headgate.common.files.durable import clock
+from headgate.common.files.job_files import known_jobs
 from headgate.common.ids import JobId
-from headgate.common.job_files import known_jobs
 from headgate.common.ports import Clock, Disk
-from headgate.runtime.elections import FileElection
-from headgate.runtime.high_availability import LEADERS, election_key, job_id
-from headgate.runtime.second_jobs import running_in
-from headgate.runtime.system import SystemClock
+from headgate.common.process.system import SystemClock
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
+from headgate.ha.elections import FileElection
+from headgate.ha.high_availability import LEADERS, election_key, job_id
+from headgate.runtime.driver.second_jobs import running_in
 from headgate.state.snapshots import CheckpointMetadata
 
 LOOKS_PER_LEASE: Final = 30

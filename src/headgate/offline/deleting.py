@@ -10,23 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from headgate.api.capture import Inspection, capture
+from headgate.api.jobs.plan_capture import Inspection, capture
 from headgate.checkpoint.inventory import look_at
 from headgate.checkpoint.layout import METADATA
-from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
 from headgate.checkpoint.opening import SAVEPOINT, referenced_ranges
 from headgate.checkpoint.ownership import MARK
-from headgate.checkpoint.storage.base import KeepsTemporaries
 from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
+from headgate.checkpoint.storage.storage_contract import KeepsTemporaries
 from headgate.checkpoint.storage.uris import open_disk, split_uri
-from headgate.common.config import Config
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.ports import Disk
+from headgate.common.settings.config import Config
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
 from headgate.offline.storages import absolute, storage_options
 from headgate.offline.upgrade import outcome
-from headgate.runtime.committers import committables_of, committers_in, fork_of
+from headgate.runtime.master.checkpoints.committers import committables_of, committers_in, fork_of
 from headgate.state.snapshots import CheckpointMetadata
 
 _INSPECTOR: Final = "headgate.offline.deleting:inspect"

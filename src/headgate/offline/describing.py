@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.stored_files import DiskFiles
-from headgate.common.key_types import KEYS_READ, shape_words
-from headgate.common.keygroups import shortened
+from headgate.common.keys.key_types import KEYS_READ, shape_words
+from headgate.common.keys.keygroups import shortened
 from headgate.common.ports import Disk
-from headgate.offline.keyed import StoredKeyed
-from headgate.offline.showing import describe_snapshot
+from headgate.offline.keyed_verdicts import StoredKeyed
+from headgate.offline.snapshot_pages import describe_snapshot
 from headgate.offline.storages import storage_options
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.stored.heads import stored_keys, too_large
@@ -24,7 +24,7 @@ _KEY_CHARACTERS: Final = 120
 
 
 def describe_with_keys(uri: str, options: Sequence[str] = (), samples: int = SAMPLES) -> dict[str, Any]:
-    """What :func:`headgate.offline.showing.describe_snapshot` tells, and what it has of keys.
+    """What :func:`headgate.offline.snapshot_pages.describe_snapshot` tells, and what it has of keys.
 
     Args:
         uri: path or URI of a checkpoint or savepoint.

@@ -12,32 +12,32 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.api.checks import check_connectors, stateful_part
-from headgate.api.operator_state import OperatorStateDescriptor, declared_operator_state
-from headgate.api.state_types import check_state_types
+from headgate.api.checking.program_checks import check_connectors, stateful_part
+from headgate.api.checking.state_types import check_state_types
+from headgate.api.declared.operator_state import OperatorStateDescriptor, declared_operator_state
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
 from headgate.checkpoint.storage.uris import disks_with
-from headgate.common.config import Config
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.ids import JobId
-from headgate.common.options import IGNORE_UNCLAIMED_STATE
 from headgate.common.ports import Disk
+from headgate.common.settings.config import Config
+from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.graph.plan import edge_record_types
-from headgate.offline.keyed import CONVERTED, StoredKeyed, add, in_short, judged, reason, told
+from headgate.offline.keyed_verdicts import CONVERTED, StoredKeyed, add, in_short, judged, reason, told
 from headgate.offline.report import Item, OperatorReport, UpgradeReport, Verdict, gravest
 from headgate.offline.trial import operator_refusals
 from headgate.offline.words import OPERATOR_STATE, state_words
-from headgate.runtime.beginning import checks, with_stored_groups
-from headgate.runtime.claiming import check_claim, refuse_in_use
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.in_flight.elements import check_records
-from headgate.runtime.in_flight.shares import old_parallelism, records_of
-from headgate.runtime.job_settings import job_settings
-from headgate.runtime.master_ports import RestorePoint
-from headgate.runtime.restore import WRITER, prepared_in, publishes, sources_in
+from headgate.restore.assignment import WRITER, prepared_in, publishes, sources_in
+from headgate.restore.claiming import check_claim, refuse_in_use
+from headgate.restore.in_flight_shares import old_parallelism, records_of
+from headgate.restore.start_checks import checks, with_stored_groups
+from headgate.runtime.job.job_settings import job_settings
+from headgate.runtime.job.master_ports import RestorePoint
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.worker.in_flight.stored_parts import check_records
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata, InFlightStream, OperatorStateHandle
 

@@ -15,21 +15,21 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from headgate.api.state import StateDescriptor, declared_state
+from headgate.api.declared.keyed_states import StateDescriptor, declared_state
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
-from headgate.common.key_types import DeclaredKeys, Shape, first_misfit, hint_words, shape_words
+from headgate.common.keys.key_types import DeclaredKeys, Shape, first_misfit, hint_words, shape_words
 from headgate.common.ports import Disk
 from headgate.offline.report import Item, Verdict, gravest
 from headgate.offline.trial import NOT_TRIED, keyed_refusals, not_tried
 from headgate.offline.words import OPERATOR_STATE, state_words
-from headgate.runtime.restored_keys import told_shapes
+from headgate.restore.restored_keys import told_shapes
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
-from headgate.state.canonical.layout import TIMER_SECTIONS
-from headgate.state.heap.blob import Section
+from headgate.state.canonical.table_layout import TIMER_SECTIONS
+from headgate.state.heap.heap_blob import Section
 from headgate.state.heap.restore import value_reader, value_verdict
-from headgate.state.names import is_stamps
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
+from headgate.state.state_names import is_stamps
 from headgate.state.stored.heads import filled_natively, key_shapes, sections_of, too_large
 from headgate.state.targets import Target, target_of, timers_target
 from headgate.state.ttl.declared import with_stamps
@@ -213,7 +213,7 @@ def _natively(
     if keyed.native is None:
         return Verdict.AS_IS, ""
     from headgate.state.rocksdb.native_files import details_of
-    from headgate.state.rocksdb.versions import Versions
+    from headgate.state.rocksdb.value_versions import Versions
 
     numbers = details_of(keyed.native).versions.get(name)
     if numbers is None or not numbers.older:

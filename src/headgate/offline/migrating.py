@@ -16,26 +16,26 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.api.capture import Inspection, capture
-from headgate.api.operator_state import declared_operator_state
+from headgate.api.declared.operator_state import declared_operator_state
+from headgate.api.jobs.plan_capture import Inspection, capture
 from headgate.checkpoint.data_files import read_handle
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
-from headgate.common.config import Config
-from headgate.common.durable_file import replace
 from headgate.common.errors import HeadgateError, UsageError
+from headgate.common.files.durable_file import replace
 from headgate.common.ports import Disk
+from headgate.common.settings.config import Config
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode, TimestampsNode
 from headgate.graph.physical import PhysicalPlan
-from headgate.offline.keyed import targets_of
+from headgate.offline.keyed_verdicts import targets_of
 from headgate.offline.rewriting import KeyedEngine, Progress, Rewritten, rewrite
 from headgate.offline.sorting import Rekey
 from headgate.offline.storages import absolute, refuse_unreadable, storage_options
 from headgate.offline.upgrade import outcome
-from headgate.runtime.in_flight.shares import check_receivers
-from headgate.runtime.operators.split_marks import MARKS
-from headgate.runtime.restore import SPLITS, WRITER, publishes, unclaimed_state
-from headgate.state.canonical.layout import TIMER_SECTIONS
+from headgate.restore.assignment import SPLITS, WRITER, publishes, unclaimed_state
+from headgate.restore.in_flight_shares import check_receivers
+from headgate.runtime.job.split_watermarks import MARKS
+from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import (
     CheckpointMetadata,

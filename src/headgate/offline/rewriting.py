@@ -17,16 +17,16 @@ import msgspec
 
 from headgate.checkpoint.data_files import DataFileWriter, verified_pieces
 from headgate.checkpoint.layout import METADATA
-from headgate.checkpoint.metadata.registry import encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.opening import open_checkpoint, verify_files
 from headgate.checkpoint.storage.uris import open_disk, refuse_fleeting
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import InternalError, StorageError, UsageError
-from headgate.common.keygroups import MAX_PARALLELISM_LIMIT
+from headgate.common.keys.keygroups import MAX_PARALLELISM_LIMIT
 from headgate.common.ports import Disk
 from headgate.offline.sorting import Rekey, Sorter
 from headgate.offline.writing import FORMATS, NATIVE, StateWriter, count_entries
-from headgate.runtime.in_flight.shares import records_of
+from headgate.restore.in_flight_shares import records_of
 from headgate.state.snapshots import (
     CheckpointMetadata,
     FileRange,
@@ -37,7 +37,7 @@ from headgate.state.snapshots import (
     StateHandle,
 )
 from headgate.state.stored.contract import ValueCodec
-from headgate.state.stored.state import stored_chunks
+from headgate.state.stored.subtask_state import stored_chunks
 
 Progress = Callable[[str, int, int], None]
 """Called now and then: what is done, bytes or files of it, and of how many."""

@@ -10,10 +10,10 @@ from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.ports import Disk
 from headgate.offline.storages import storage_options
 from headgate.offline.words import OPERATOR_STATE, state_words
-from headgate.runtime.in_flight.shares import old_parallelism, records_of
-from headgate.state.canonical.layout import TIMER_SECTIONS
-from headgate.state.names import is_stamps
+from headgate.restore.in_flight_shares import old_parallelism, records_of
+from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
+from headgate.state.state_names import is_stamps
 from headgate.state.stored.heads import StoredSection, sections_of
 
 

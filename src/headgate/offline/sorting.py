@@ -22,8 +22,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from headgate.common.errors import UsageError
-from headgate.common.keygroups import key_group_range, key_groups_of_keys, shortened
-from headgate.state.canonical.layout import TIMER_SECTIONS
+from headgate.common.keys.keygroups import key_group_range, key_groups_of_keys, shortened
+from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.rocksdb.local_files import Spool
 from headgate.state.stored.contract import Chunk, SectionCodec

@@ -12,7 +12,7 @@ from headgate.checkpoint.storage.settings import (
     use_storage_settings,
 )
 from headgate.checkpoint.storage.uris import open_disk, scheme_of
-from headgate.common.config import Config
+from headgate.common.settings.config import Config
 
 
 @contextmanager

@@ -11,15 +11,15 @@ from typing import Final
 
 import msgspec
 
-from headgate.api.operator_state import OperatorStateDescriptor
-from headgate.api.state import StateDescriptor
+from headgate.api.declared.keyed_states import StateDescriptor
+from headgate.api.declared.operator_state import OperatorStateDescriptor
 from headgate.checkpoint.data_files import read_handle
 from headgate.common.errors import UsageError
 from headgate.common.ports import Disk
+from headgate.common.process.system import SystemClock
 from headgate.common.time import WATERMARK_MIN
-from headgate.runtime.operators.base import OperatorContext
-from headgate.runtime.operators.keyed_state import filled_backend
-from headgate.runtime.system import SystemClock
+from headgate.runtime.worker.operators.keyed_state import filled_backend
+from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import KeyedStateHandle, OperatorStateHandle, OperatorSubtaskState, size_of
 from headgate.state.ttl.declared import with_stamps

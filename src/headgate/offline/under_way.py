@@ -12,8 +12,8 @@ from headgate.common.errors import StorageError
 from headgate.common.ports import Disk
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.in_flight.elements import KeyGroups, decode_elements
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.worker.in_flight.stored_parts import KeyGroups, decode_elements
 from headgate.serde.serializer import Buffer
 from headgate.state.snapshots import InFlightStream
 from headgate.state.stored.values import PlainSerializer

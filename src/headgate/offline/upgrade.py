@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headgate.api.capture import Inspection, capture
+from headgate.api.jobs.plan_capture import Inspection, capture
 from headgate.common import errors
 from headgate.common.decoders import converter
 from headgate.common.errors import HeadgateError, InternalError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headgate.common import keygroups_vectorised as vectorised
 from headgate.common.errors import UsageError
+from headgate.common.keys import keygroups_vectorised as vectorised
 from headgate.records.batch import join_times, slice_times, take_times
 from headgate.records.row import Columns, Row, columns_of, row_type
 

@@ -12,11 +12,11 @@ import copy
 from itertools import chain
 from typing import Any, Final
 
-from headgate.common.interruptions import let_pass
+from headgate.common.process.interruptions import let_pass
 from headgate.records.row import Row
 from headgate.records.row_batch import RowBatch
-from headgate.serde.dynamic import SCALARS, DynamicSerializer, NotPlainError
-from headgate.serde.pickled import OwnClasses, decode_rows, encode_rows
+from headgate.serde.codecs.dynamic import SCALARS, DynamicSerializer, NotPlainError
+from headgate.serde.codecs.pickled import OwnClasses, decode_rows, encode_rows
 
 _CODEC: Final = DynamicSerializer()
 

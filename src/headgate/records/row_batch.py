@@ -68,7 +68,7 @@ class RowBatch:
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
         """See :class:`headgate.records.batch.Batch`."""
-        from headgate.common.keygroups_vectorised import groups_of_hashes, hashes_of_keys
+        from headgate.common.keys.keygroups_vectorised import groups_of_hashes, hashes_of_keys
 
         return groups_of_hashes(hashes_of_keys(self.keys(selector)), max_parallelism)
 

@@ -14,19 +14,19 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.api.operator_state import declared_operator_state
+from headgate.api.declared.keyed_states import declared_state
+from headgate.api.declared.operator_state import declared_operator_state
 from headgate.api.sink import Sink
-from headgate.api.state import declared_state
 from headgate.common.errors import UsageError
-from headgate.common.keygroups import key_group_range
-from headgate.common.options import IGNORE_UNCLAIMED_STATE
+from headgate.common.keys.keygroups import key_group_range
+from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.redistribution import redistribute
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode, TimestampsNode
 from headgate.graph.physical import PhysicalPlan, Vertex
-from headgate.runtime.in_flight.shares import check_receivers, old_parallelism
-from headgate.runtime.operators.split_marks import MARKS
-from headgate.runtime.restored_keys import check_keys
+from headgate.restore.in_flight_shares import check_receivers, old_parallelism
+from headgate.restore.restored_keys import check_keys
+from headgate.runtime.job.split_watermarks import MARKS
 from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle, OperatorSubtaskState
 from headgate.state.unclaimed import unclaimed
 

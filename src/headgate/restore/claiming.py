@@ -8,13 +8,13 @@ from headgate.checkpoint.opening import SAVEPOINT
 from headgate.checkpoint.ownership import Disks, check_newest, claim, goes_on_as, require_logged
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.uris import open_disk
-from headgate.common import options as o
-from headgate.common.config import Config
 from headgate.common.errors import UsageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
-from headgate.runtime.master_ports import RestorePoint
-from headgate.runtime.signs_of_life import refuse_running
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
+from headgate.ha.signs_of_life import refuse_running
+from headgate.runtime.job.master_ports import RestorePoint
 
 
 def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks: Disks = open_disk) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from headgate.common.errors import UsageError
 from headgate.common.ids import VertexId
-from headgate.common.keygroups import key_group_range
+from headgate.common.keys.keygroups import key_group_range
 from headgate.common.time import WATERMARK_MIN
 from headgate.graph.logical import KeyedProcessNode, Node
 from headgate.graph.partitioners import Broadcast, Forward, Partitioner

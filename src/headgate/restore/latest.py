@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
 from headgate.checkpoint.layout import METADATA, log_folder, metadata_name
-from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
 from headgate.checkpoint.opening import SAVEPOINT, Disks, damaged_log, offer, offer_beside, open_logged
 from headgate.checkpoint.savepoints import is_outside
 from headgate.checkpoint.service import CheckpointService
@@ -14,7 +14,7 @@ from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import DamagedFileError, HeadgateError, StorageError, UsageError
 from headgate.common.ids import CheckpointId, JobId
 from headgate.common.ports import Disk
-from headgate.runtime.master_ports import RestorePoint
+from headgate.runtime.job.master_ports import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
 
 

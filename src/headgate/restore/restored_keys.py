@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headgate.common.errors import UsageError
-from headgate.common.key_types import DeclaredKeys, Shape, first_misfit, shapes_of_stored
+from headgate.common.keys.key_types import DeclaredKeys, Shape, first_misfit, shapes_of_stored
 from headgate.graph.logical import KeyedProcessNode
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.operators.key_types import other_type
+from headgate.runtime.worker.operators.seen_key_types import other_type
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
 
 

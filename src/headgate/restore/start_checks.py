@@ -11,15 +11,15 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 from headgate.api.source import Split
-from headgate.common import options as o
-from headgate.common.config import Config
 from headgate.common.errors import UsageError
 from headgate.common.ids import JobId
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
 from headgate.graph.logical import Node, SourceNode
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.committers import Committers
-from headgate.runtime.in_flight.shares import assign_in_flight
-from headgate.runtime.restore import SPLITS, called, check_compatible
+from headgate.restore.assignment import SPLITS, called, check_compatible
+from headgate.restore.in_flight_shares import assign_in_flight
+from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.state.snapshots import CheckpointMetadata
 
 Check = Callable[[], object]

@@ -1,7 +1,7 @@
 """Whether stored bytes can be read by a program, judged from descriptions: the closed set of verdicts.
 
 :func:`compare` asks for equal descriptions. What may differ, and how such bytes are read, is the
-subject of :mod:`headgate.serde.evolution`.
+subject of :mod:`headgate.serde.evolution.older_shapes`.
 """
 
 from __future__ import annotations

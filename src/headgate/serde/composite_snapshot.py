@@ -15,8 +15,8 @@ from headgate.serde.serializer import (
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from headgate.serde.snapshot_views import DataInputView, DataOutputView
-from headgate.serde.snapshot_wire import NestsSnapshots, read_versioned, write_versioned
+from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
+from headgate.serde.snapshots.snapshot_wire import NestsSnapshots, read_versioned, write_versioned
 
 T = TypeVar("T")
 S = TypeVar("S", bound=TypeSerializer[Any])

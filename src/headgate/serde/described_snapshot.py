@@ -11,13 +11,13 @@ from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import StorageError
 from headgate.serde.compatibility import Reconfigured
 from headgate.serde.logical_names import logical_name
-from headgate.serde.registry import rules
+from headgate.serde.rule_registry import rules
 from headgate.serde.serializer import (
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from headgate.serde.snapshot_views import DataInputView, DataOutputView
+from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
 
 _VERSION: Final = 1
 

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
-from headgate.common.interruptions import let_pass
+from headgate.common.process.interruptions import let_pass
 
 _shipped: Final[weakref.WeakValueDictionary[str, type]] = weakref.WeakValueDictionary()
 _NOTED: Final = "__headgate_logical_name__"

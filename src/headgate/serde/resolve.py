@@ -8,21 +8,21 @@ from typing import Annotated, Any, Literal, NewType, TypeVar, Union, get_args, g
 
 from headgate.common.errors import UsageError
 from headgate.common.stored_as import AvroMark, JsonMark, StoredAs, avro
-from headgate.serde.arrays import array_form, foreign_form
-from headgate.serde.avro import avro_form
-from headgate.serde.containers import dict_form, sequence_form, tuple_form
-from headgate.serde.description_rules import DescriptionRules
-from headgate.serde.dynamic import DynamicSerializer
-from headgate.serde.forms import Form, FormSerializer
-from headgate.serde.json_text import json_form
-from headgate.serde.models import model_form
-from headgate.serde.pickled_values import holds_pickle, pickled_form
-from headgate.serde.primitives import ANY, PRIMITIVES, enum_form
-from headgate.serde.protobuf import is_message, message_form
-from headgate.serde.records import Resolve, logical_name, record_form
-from headgate.serde.registry import register
+from headgate.serde.codecs.arrays import array_form, foreign_form
+from headgate.serde.codecs.avro import avro_form
+from headgate.serde.codecs.containers import dict_form, sequence_form, tuple_form
+from headgate.serde.codecs.dynamic import DynamicSerializer
+from headgate.serde.codecs.json_text import json_form
+from headgate.serde.codecs.models import model_form
+from headgate.serde.codecs.pickled_values import holds_pickle, pickled_form
+from headgate.serde.codecs.primitives import ANY, PRIMITIVES, enum_form
+from headgate.serde.codecs.protobuf import is_message, message_form
+from headgate.serde.codecs.record_classes import Resolve, logical_name, record_form
+from headgate.serde.codecs.type_codec import Form, FormSerializer
+from headgate.serde.codecs.unions import literal_form, union_form
+from headgate.serde.evolution.description_rules import DescriptionRules
+from headgate.serde.rule_registry import register
 from headgate.serde.serializer import TypeSerializer
-from headgate.serde.unions import literal_form, union_form
 
 
 def serializer_for(hint: Any, where: str = "a value") -> TypeSerializer[Any]:

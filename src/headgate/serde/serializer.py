@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from headgate.common.errors import HeadgateError, StorageError, UsageError
-from headgate.common.interruptions import let_pass
-from headgate.common.users_frames import told_with_line
+from headgate.common.process.interruptions import let_pass
+from headgate.common.refusals.users_frames import told_with_line
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
-from headgate.serde.snapshot_views import DataInputView, DataOutputView
-from headgate.serde.snapshot_writing import snapshot_to_bytes
+from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
+from headgate.serde.snapshots.snapshot_writing import snapshot_to_bytes
 
 T = TypeVar("T")
 

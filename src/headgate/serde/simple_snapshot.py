@@ -12,7 +12,7 @@ from headgate.serde.serializer import (
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from headgate.serde.snapshot_views import DataInputView, DataOutputView
+from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
 
 T = TypeVar("T")
 

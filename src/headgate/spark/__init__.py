@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.common.calls import told
+from headgate.common.refusals.calls import told
 
 if TYPE_CHECKING:
     from headgate.connectors.dataframe.writers import (
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from headgate.deploy.spark.session import session
     from headgate.stateprocessor.source import register
-    from headgate.stateprocessor.writing import SavepointWriter
+    from headgate.stateprocessor.writing.savepoint_writer import SavepointWriter
 
 __all__ = [
     "EpochWriter",
@@ -42,7 +42,7 @@ __all__ = [
 _WRITERS: Final = "headgate.connectors.dataframe.writers"
 _PLACES: Final = {
     **dict.fromkeys(["EpochWriter", "SparkEpoch", "delta", "iceberg", "jdbc", "parquet"], _WRITERS),
-    "SavepointWriter": "headgate.stateprocessor.writing",
+    "SavepointWriter": "headgate.stateprocessor.writing.savepoint_writer",
     "register": "headgate.stateprocessor.source",
     "session": "headgate.deploy.spark.session",
 }

@@ -13,19 +13,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from headgate.api.state import StateDescriptor
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import ConfigError, UsageError
-from headgate.common.options import STATE_BACKEND
 from headgate.common.ports import Clock
-from headgate.common.processes import process_lives
+from headgate.common.process.processes import process_lives
 from headgate.common.registry import OPTIONAL_PACKAGES
+from headgate.common.settings.options import STATE_BACKEND
 from headgate.state.backend import BlobReader, KeyedBackend, NativeState, TableBackend
 from headgate.state.changelog.backend import ChangelogBackend
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.targets import target_of
 
 if TYPE_CHECKING:
-    from headgate.state.rocksdb.memory import RocksMemory
+    from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 
 HASHMAP, ROCKSDB = "hashmap", "rocksdb"
 _FOLDER = re.compile(r"headgate-state-(?P<host>.+)-(?P<pid>\d+)-[^-]+")
@@ -130,7 +130,7 @@ class RocksBackends:
         """
         # Optional packages are loaded by those who use them.
         from headgate.state.rocksdb.backend import RocksKeyedBackend
-        from headgate.state.rocksdb.memory import RocksMemory
+        from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 
         if self._memory is None:
             self._local.mkdir(parents=True, exist_ok=True)

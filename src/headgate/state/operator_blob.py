@@ -10,8 +10,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from headgate.common.envelope import Envelope
 from headgate.common.errors import StorageError
+from headgate.common.files.envelope import Envelope
 
 MAGIC: Final = b"HGOPSTA\n"
 VERSION: Final = 1

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from headgate.api.operator_state import BROADCAST, OperatorStateDescriptor
+from headgate.api.declared.operator_state import BROADCAST, OperatorStateDescriptor
 from headgate.common.errors import HeadgateError, InternalError, StorageError, UsageError
 from headgate.serde.compatibility import Compatibility, combined
-from headgate.serde.evolution import Reader
-from headgate.serde.judging import judge
+from headgate.serde.evolution.judging_types import judge
+from headgate.serde.evolution.older_shapes import Reader
+from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import TypeSerializer
-from headgate.serde.undecodable import stored_description
 from headgate.state.operator_blob import blob_parts, read_columns
 from headgate.state.snapshots import OperatorStateHandle, StateHandle, place_of
 from headgate.state.subscripts import Subscripts

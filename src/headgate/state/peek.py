@@ -7,7 +7,7 @@ from typing import Any
 from headgate.common.errors import UsageError
 from headgate.common.layered import MISSING
 from headgate.state.backend import StoredValue
-from headgate.state.heap.blob import Section
+from headgate.state.heap.heap_blob import Section
 from headgate.state.heap.restore import value_reader
 from headgate.state.targets import Target
 
@@ -39,7 +39,7 @@ def value_of(name: str, stored: StoredValue, target: Target) -> Any:
         StorageError: the bytes are not what their description says.
 
     Example:
-        >>> from headgate.api.state import StateDescriptor
+        >>> from headgate.api.declared.keyed_states import StateDescriptor
         >>> from headgate.state.targets import target_of
         >>> count = target_of(StateDescriptor("count", "value", (int,), int))
         >>> value_of("count", stored_value("count", count, 7), count)

@@ -23,12 +23,12 @@ from typing import Any, Generic, TypeVar
 
 from headgate.common.errors import InternalError, UsageError
 from headgate.serde.compatibility import Incompatible
+from headgate.serde.evolution.snapshot_judgement import UNNAMED, judge_snapshot
 from headgate.serde.serializer import (
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from headgate.serde.snapshot_judgement import UNNAMED, judge_snapshot
 
 T = TypeVar("T")
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from headgate.api.state import StateDescriptor, StateKind
+from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.common.errors import UsageError
+from headgate.serde.codecs.containers import dict_form, sequence_form
+from headgate.serde.codecs.dynamic import DynamicSerializer
+from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.serde.compatibility import Incompatible
 from headgate.serde.composites import ListSerializer, MapSerializer
-from headgate.serde.containers import dict_form, sequence_form
-from headgate.serde.dynamic import DynamicSerializer
-from headgate.serde.evolution import Reader, form_of
-from headgate.serde.forms import FormSerializer
-from headgate.serde.judging import reader_for
+from headgate.serde.evolution.judging_types import reader_for
+from headgate.serde.evolution.older_shapes import Reader, form_of
+from headgate.serde.evolution.snapshot_judgement import stored_snapshot, writer_of
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
-from headgate.serde.snapshot_judgement import stored_snapshot, writer_of
-from headgate.serde.snapshot_rules import part_serializers as part_serializers
+from headgate.serde.snapshots.snapshot_rules import part_serializers as part_serializers
 from headgate.state.serializer_provider import StateSerializerProvider
 
 

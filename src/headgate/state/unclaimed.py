@@ -14,8 +14,8 @@ import msgspec
 
 from headgate.state.backend import BlobReader, NativeState
 from headgate.state.changelog.sections import changed_name
-from headgate.state.heap.blob import Header, preamble_and_header, read_header
-from headgate.state.names import is_stamps
+from headgate.state.heap.heap_blob import Header, preamble_and_header, read_header
+from headgate.state.state_names import is_stamps
 
 TIMERS = frozenset({"timers:event", "timers:processing", "timers:all"})
 

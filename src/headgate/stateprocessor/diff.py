@@ -24,15 +24,15 @@ from headgate.common.ports import Disk
 from headgate.offline.sorting import Sorter
 from headgate.offline.storages import storage_options
 from headgate.offline.words import state_words
-from headgate.serde.arrow_columns import ArrowColumn
-from headgate.serde.arrow_types import codec_of
-from headgate.serde.stored_values import Beyond
-from headgate.state.canonical.layout import BYTES, TIMER_SECTIONS, row_of, stored_type
-from headgate.state.heap.blob import Section
-from headgate.state.names import is_stamps
+from headgate.serde.arrow.arrow_columns import ArrowColumn
+from headgate.serde.arrow.arrow_types import codec_of
+from headgate.serde.arrow.stored_values import Beyond
+from headgate.state.canonical.table_layout import BYTES, TIMER_SECTIONS, row_of, stored_type
+from headgate.state.heap.heap_blob import Section
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
+from headgate.state.state_names import is_stamps
 from headgate.state.stored.contract import SectionCodec
-from headgate.state.stored.state import stored_chunks
+from headgate.state.stored.subtask_state import stored_chunks
 from headgate.state.stored.values import PlainValues
 
 SAMPLES: Final = 5

@@ -110,7 +110,7 @@ def _hashed_in_python(column: Column) -> Column:
         import numpy as np
         import pyarrow.compute as pc
 
-        from headgate.common.keygroups_vectorised import hashes_of_arrow
+        from headgate.common.keys.keygroups_vectorised import hashes_of_arrow
 
         usable = values.is_valid()
         if pa.types.is_floating(values.type):

@@ -28,21 +28,21 @@ from headgate.checkpoint.storage.settings import StorageSettings, storage_settin
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common import errors
-from headgate.common import options as o
-from headgate.common.config import Config
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, StorageError
-from headgate.common.keygroups import key_groups_of_keys, operator_indexes_of_key_groups
+from headgate.common.keys.keygroups import key_groups_of_keys, operator_indexes_of_key_groups
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
 from headgate.offline.migrating import inspected
 from headgate.offline.rewriting import KeyedWork, KeyedWritten
 from headgate.offline.sorting import Rekey, Sorter
 from headgate.offline.writing import StateWriter, count_entries
-from headgate.state.canonical.layout import TIMER_SECTIONS
-from headgate.state.heap.blob import Section
+from headgate.state.canonical.table_layout import TIMER_SECTIONS
+from headgate.state.heap.heap_blob import Section
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.snapshots import CheckpointMetadata, FileRange, KeyedStateHandle
 from headgate.state.stored.contract import TIMER_CODEC, Chunk, SectionCodec, ValueCodec, described
-from headgate.state.stored.state import stored_chunks
+from headgate.state.stored.subtask_state import stored_chunks
 from headgate.state.stored.values import spilled, unspilled
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from headgate.common.errors import UsageError
-from headgate.stateprocessor.reading_filters import Condition, kept, understood, wanted_groups
-from headgate.stateprocessor.reading_options import asked
-from headgate.stateprocessor.reading_plan import Piece, Reading, reading_of
-from headgate.stateprocessor.reading_shape import chosen
-from headgate.stateprocessor.reading_types import converter, spark_schema
+from headgate.stateprocessor.reading.reading_filters import Condition, kept, understood, wanted_groups
+from headgate.stateprocessor.reading.reading_options import asked
+from headgate.stateprocessor.reading.reading_plan import Piece, Reading, reading_of
+from headgate.stateprocessor.reading.reading_shape import chosen
+from headgate.stateprocessor.reading.reading_types import converter, spark_schema
 
 NAME: Final = "headgate-savepoint"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"

@@ -8,10 +8,10 @@
 
 from __future__ import annotations
 
-from headgate.common.calls import tell_wrong_calls as _tell_wrong_calls
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.events import JobListener
-from headgate.runtime.queries.live_state import LiveState
+from headgate.common.refusals.calls import tell_wrong_calls as _tell_wrong_calls
+from headgate.runtime.driver.live_state import LiveState
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.protocol.messages import Counters
 from headgate.testing.harness import OperatorHarness
 from headgate.testing.manual_clock import ManualClock
 from headgate.testing.mini_cluster import MiniCluster

@@ -10,19 +10,22 @@ import msgspec
 import numpy as np
 
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from headgate.api.declared.keyed_states import StateKind, ValueState, declared_state  # noqa: F401 - for the example
+from headgate.api.declared.operator_state import BROADCAST, declared_operator_state
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
-from headgate.api.operator_state import BROADCAST, declared_operator_state
-from headgate.api.state import StateKind, ValueState, declared_state  # noqa: F401 - for the example
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import UsageError
 from headgate.common.time import WATERMARK_MIN
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.operators.base import OperatorContext
-from headgate.runtime.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
-from headgate.runtime.operators.keyed import KeyedProcessOperator
-from headgate.runtime.operators.stateless import ProcessOperator
+from headgate.runtime.worker.operators.broadcast_operators import (
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+)
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.operator_contract import OperatorContext
+from headgate.runtime.worker.operators.stateless import ProcessOperator
 from headgate.state.backend import KeyedBackend, Part
 from headgate.state.snapshots import Inline, OperatorSubtaskState, StateHandle
 from headgate.state.ttl.handle import TtlHandle

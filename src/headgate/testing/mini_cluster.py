@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 import threading
 
-from headgate.api.executor import JobResult, JobSpec
+from headgate.api.jobs.executor_contract import JobResult, JobSpec
 from headgate.common.ports import UserCode
-from headgate.common.same_interpreter import SAME_INTERPRETER
-from headgate.runtime.driver import GangContext, run_job
-from headgate.runtime.events import JobListener
-from headgate.runtime.worker_process import run_worker
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
+from headgate.runtime.driver.driver import GangContext, run_job
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.worker.worker_process import run_worker
 from headgate.testing.thread_children import children_of, make_root, noting_children
 
 

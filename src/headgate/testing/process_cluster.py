@@ -18,12 +18,12 @@ from typing import Final
 
 import msgspec
 
-from headgate.api.executor import JobResult, JobSpec
+from headgate.api.jobs.executor_contract import JobResult, JobSpec
 from headgate.common.errors import UsageError
-from headgate.common.loader_options import LOADER_OPTIONS
-from headgate.runtime.driver import GangContext, run_job
-from headgate.runtime.events import JobListener
-from headgate.runtime.worker_process import EXIT_FENCED
+from headgate.common.settings.loader_options import LOADER_OPTIONS
+from headgate.runtime.driver.driver import GangContext, run_job
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.worker.worker_process import EXIT_FENCED
 from headgate.testing.process_worker import EXIT_RAISED, FINISHED, REASON_SIZE_MAX, Order
 
 _PROGRAM: Final = (

@@ -18,12 +18,12 @@ from typing import Final
 
 import msgspec
 
-from headgate.common.children import hide
-from headgate.common.config import Config
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.ports import UserCode
-from headgate.common.same_interpreter import SAME_INTERPRETER
-from headgate.runtime.worker_process import EXIT_FENCED, WorkerSpec, limit_threads, run_worker
+from headgate.common.process.children import hide
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
+from headgate.common.settings.config import Config
+from headgate.runtime.worker.worker_process import EXIT_FENCED, WorkerSpec, limit_threads, run_worker
 
 EXIT_RAISED: Final = 70
 """Exit code of a worker that ended with an exception of ours; it has said which."""

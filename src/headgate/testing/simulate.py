@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.api.environment import Environment
-from headgate.testing.simulation.checks import Checks, Violation
 from headgate.testing.simulation.faults import (
     ALL_KINDS,
     NO_FAULTS,
@@ -21,7 +20,8 @@ from headgate.testing.simulation.faults import (
     WITHOUT_DRIVERS,
     FaultMix,
 )
-from headgate.testing.simulation.jobs import job_of
+from headgate.testing.simulation.invariants import Checks, Violation
+from headgate.testing.simulation.simulated_jobs import job_of
 from headgate.testing.simulation.world import Outcome, World
 
 

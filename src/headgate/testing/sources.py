@@ -24,8 +24,8 @@ from headgate.api.source import (
     Split,
     SplitEnumerator,
 )
-from headgate.common.children import when_forgotten
 from headgate.common.errors import OperatingError, UsageError
+from headgate.common.process.children import when_forgotten
 
 
 @dataclass(frozen=True)

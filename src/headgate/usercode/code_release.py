@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from headgate.common.children import at_exit
 from headgate.common.errors import UsageError
+from headgate.common.process.children import at_exit
 
 
 class HookOwner(Protocol):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.common.loader_options import LEAKED_BYTES_MAX, LEAKED_LOADERS_MAX
+from headgate.common.settings.loader_options import LEAKED_BYTES_MAX, LEAKED_LOADERS_MAX
 from headgate.usercode.errors import UserCodeLoadError
 
 EXIT_CODE: Final = 239

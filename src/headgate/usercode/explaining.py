@@ -22,16 +22,16 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.common.config import Config
 from headgate.common.errors import UsageError
-from headgate.common.loader_options import (
+from headgate.common.process.search_path import framework_path
+from headgate.common.settings.config import Config
+from headgate.common.settings.loader_options import (
     USER_CODE_APART,
     USER_CODE_PATH,
     USER_CODE_REQUIREMENTS,
     Isolation,
     NativeModules,
 )
-from headgate.common.search_path import framework_path
 from headgate.usercode.bundle.artifacts import inside_of
 from headgate.usercode.bundle.pth import searched
 from headgate.usercode.bundle.requirements import wheels_of
@@ -40,7 +40,7 @@ from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
 from headgate.usercode.isolation import why_isolated
 from headgate.usercode.namespaces.context import pinned_to_framework
 from headgate.usercode.namespaces.places import Places, spec_of_framework
-from headgate.usercode.namespaces.process import install
+from headgate.usercode.namespaces.process_setup import install
 from headgate.usercode.native.distributions import Installed, installed_in
 from headgate.usercode.native.policy import NativePlan, Place, Placement, plan, with_requirements
 from headgate.usercode.resolution import Origin, Resolver

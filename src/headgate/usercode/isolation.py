@@ -14,16 +14,16 @@ from importlib.machinery import PathFinder, all_suffixes
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.common.config import Config
-from headgate.common.config_option import ConfigOption
 from headgate.common.errors import ConfigError
-from headgate.common.loader_options import (
+from headgate.common.process.search_path import framework_path
+from headgate.common.settings.config import Config
+from headgate.common.settings.config_option import ConfigOption
+from headgate.common.settings.loader_options import (
     USER_CODE_APART,
     USER_CODE_PATH,
     USER_CODE_REQUIREMENTS,
     Isolation,
 )
-from headgate.common.search_path import framework_path
 
 FRAMEWORK_MODULES: Final = frozenset([
     "cloudpickle", "confluent_kafka", "fastavro", "headgate", "kazoo", "msgspec", "numpy", "obstore",

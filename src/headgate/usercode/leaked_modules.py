@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.common.durable import clock
+from headgate.common.files.durable import clock
 from headgate.usercode.exhaustion import LoaderBounds
 from headgate.usercode.namespaces.leaks import LeakReport, examine
 from headgate.usercode.namespaces.loader import Namespace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headgate.common.loader_options import DEFAULT_PATTERNS, MANDATORY_PATTERNS
+from headgate.common.settings.loader_options import DEFAULT_PATTERNS, MANDATORY_PATTERNS
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from headgate.common.config import Config
 from headgate.common.ports import IsolatedCode
-from headgate.common.search_path import framework_path
+from headgate.common.process.search_path import framework_path
+from headgate.common.settings.config import Config
+from headgate.usercode.bundle.bundle_contents import hash_of
 from headgate.usercode.bundle.cache import Leased
-from headgate.usercode.bundle.contents import hash_of
 from headgate.usercode.bundle.program_artifacts import ProgramArtifacts, artifacts_of, artifacts_sent
 from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
 from headgate.usercode.leaked_modules import LeakedModules
@@ -27,11 +27,11 @@ from headgate.usercode.loaders import release_namespace
 from headgate.usercode.namespaces import context
 from headgate.usercode.namespaces.code import NamespaceCode
 from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
-from headgate.usercode.namespaces.process import install
+from headgate.usercode.namespaces.process_setup import install
 from headgate.usercode.namespaces.purging import StandardLibrary
 from headgate.usercode.native.distributions import installed_in
 from headgate.usercode.native.policy import Place, plan
-from headgate.usercode.process import ProcessCode, running_alone
+from headgate.usercode.program_process import ProcessCode, running_alone
 from headgate.usercode.settings import UserCodeSettings
 
 _log = logging.getLogger("headgate.usercode")

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
-from headgate.common.loader_options import ResolveOrder
-from headgate.common.same_interpreter import SameInterpreter
-from headgate.common.search_path import framework_path
+from headgate.common.process.same_interpreter import SameInterpreter
+from headgate.common.process.search_path import framework_path
+from headgate.common.settings.loader_options import ResolveOrder
 from headgate.usercode.bundle.program_artifacts import ProgramArtifacts
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.namespaces.loader import NamespaceSettings

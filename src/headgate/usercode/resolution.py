@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from headgate.common.loader_options import ResolveOrder
+from headgate.common.settings.loader_options import ResolveOrder
 from headgate.usercode.patterns import ParentFirst
 
 STANDARD_LIBRARY: Final = frozenset(sys.stdlib_module_names) | frozenset(sys.builtin_module_names)

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.common import loader_options as loader
-from headgate.common.config import Config
 from headgate.common.errors import ConfigError
-from headgate.common.loader_options import DependencyLayer, NativeModules, ResolveOrder
+from headgate.common.settings import loader_options as loader
+from headgate.common.settings.config import Config
+from headgate.common.settings.loader_options import DependencyLayer, NativeModules, ResolveOrder
 from headgate.usercode.exhaustion import LoaderBounds
 from headgate.usercode.patterns import ParentFirst, parent_first
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import headgate as hg
-from headgate.api.executor import JobResult, JobSpec
+from headgate.api.jobs.executor_contract import JobResult, JobSpec
 from headgate.connectors.generator import ThrottledReader, ThrottledSource, generator_source
-from headgate.runtime.progress import listener_for
+from headgate.display.progress import listener_for
 from headgate.testing.mini_cluster import MiniCluster
 
 RECORDS = 20_000

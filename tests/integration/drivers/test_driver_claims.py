@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from driver_processes import PATIENCE_S, Driver, Drivers
 
-from headgate.api.remote_job import connect
+from headgate.api.jobs.remote_job import connect
 from headgate.checkpoint.opening import load_metadata, open_checkpoint, referenced_ranges
 from headgate.checkpoint.ownership import DEED, MARK
 from headgate.checkpoint.verifying import verify

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import headgate as hg
-from headgate.common.processes import process_lives
+from headgate.common.process.processes import process_lives
 from headgate.testing import JobListener, ProcessCluster
 
 RESTART_AT_ONCE = {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import headgate as hg
 from headgate.deploy.spark.executor import SparkExecutor
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 
 RECORDS = 4000
 KEYS = 10

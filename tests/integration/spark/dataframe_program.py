@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import headgate as hg
 from headgate.deploy.spark.executor import SparkExecutor
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 
 RECORDS = 4000
 

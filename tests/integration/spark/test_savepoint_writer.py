@@ -14,15 +14,15 @@ import pytest
 import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint, verify_files
 from headgate.common.errors import UsageError
-from headgate.common.keygroups import key_groups_of_keys
-from headgate.offline.keyed import targets_of
+from headgate.common.keys.keygroups import key_groups_of_keys
+from headgate.offline.keyed_verdicts import targets_of
 from headgate.offline.migrating import migrate
 from headgate.offline.rewriting import rewrite
 from headgate.state.stored.values import DeclaredValues, PlainValues
 from headgate.stateprocessor.diff import compare
 from headgate.stateprocessor.ranges import GROUP, with_key_group
 from headgate.stateprocessor.ranges_rewriting import INSPECTOR, SparkEngine
-from headgate.stateprocessor.writing import SavepointWriter
+from headgate.stateprocessor.writing.savepoint_writer import SavepointWriter
 from headgate.testing.mini_cluster import MiniCluster
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from headgate.connectors.dataframe.writers import EpochWriter, SparkEpoch, jdbc,
 from headgate.connectors.dataframe.writers.jdbc import JdbcWriter, staging_table
 from headgate.connectors.dataframe.writers.parquet import ParquetWriter
 from headgate.deploy.spark.executor import SparkExecutor
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 
 pytestmark = [pytest.mark.spark, pytest.mark.ci]
 

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import headgate as hg
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.ids import SubtaskId, SubtaskIndex, VertexId
-from headgate.common.keygroups import key_group, key_group_range
-from headgate.runtime.savepoint_files import CanonicalFiles
-from headgate.serde.arrow_columns import to_arrow
+from headgate.common.keys.keygroups import key_group, key_group_range
+from headgate.runtime.worker.snapshot.savepoint_files import CanonicalFiles
+from headgate.serde.arrow.arrow_columns import to_arrow
 from headgate.serde.resolve import serializer_for
 from headgate.state.heap.backend import HeapKeyedBackend
 

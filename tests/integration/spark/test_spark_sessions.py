@@ -15,7 +15,7 @@ import pytest
 import headgate as hg
 from headgate.common.errors import UsageError
 from headgate.deploy.spark.executor import SparkExecutor
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 
 
 @pytest.fixture(scope="module")

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import headgate as hg
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
 from headgate.checkpoint.layout import METADATA
-from headgate.checkpoint.metadata.registry import encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import SubtaskId, SubtaskIndex, VertexId
-from headgate.common.keygroups import key_group, key_group_range
-from headgate.runtime.savepoint_files import CanonicalFiles
+from headgate.common.keys.keygroups import key_group, key_group_range
+from headgate.runtime.worker.snapshot.savepoint_files import CanonicalFiles
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 

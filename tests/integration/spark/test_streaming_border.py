@@ -26,7 +26,7 @@ from headgate.connectors.dataframe import spark_source
 from headgate.connectors.dataframe.staged_files import STAGING, read, stage
 from headgate.connectors.dataframe.stream_plan import forgets_nothing
 from headgate.deploy.spark.executor import SparkExecutor
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 
 pytestmark = [pytest.mark.ci, pytest.mark.spark]
 

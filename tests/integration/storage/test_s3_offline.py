@@ -11,7 +11,7 @@ import pytest
 from servers import S3Server
 from typer.testing import CliRunner
 
-from headgate.api import launch
+from headgate.api.jobs import launch
 from headgate.cli.main import app
 
 pytestmark = pytest.mark.ci

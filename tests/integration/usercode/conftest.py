@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headgate.deploy.spark.user_code.jobs import UserCodeJobs, jobs_of
+from headgate.deploy.spark.user_code.running_jobs import UserCodeJobs, jobs_of
 from headgate.usercode.bundle.requirements import wheels_of
 from headgate.usercode.errors import UserCodeLoadError
 

@@ -11,8 +11,8 @@ import pytest
 from test_spark_own_workers import FRAMES, OWN
 from user_tasks import program, told
 
-from headgate.deploy.spark.user_code.jobs import UserCodeJobs
-from headgate.deploy.spark.user_code.opening import OpenedCode
+from headgate.deploy.spark.user_code.opening_code import OpenedCode
+from headgate.deploy.spark.user_code.running_jobs import UserCodeJobs
 from proof.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.ci, pytest.mark.timeout(900)]

@@ -68,7 +68,7 @@ from pathlib import Path
 
 import headgate as hg
 from headgate.usercode.leaked_modules import resident_bytes
-from headgate.deploy.spark.user_code.opening import this_process
+from headgate.deploy.spark.user_code.opening_code import this_process
 
 
 class Look(hg.KeyedProcessFunction):

@@ -12,9 +12,9 @@ import pytest
 from test_spark_own_workers import MODELS, TREES
 from user_tasks import going, program, told
 
-from headgate.deploy.spark.user_code.jobs import UserCodeJobs
-from headgate.deploy.spark.user_code.opening import OpenedCode, this_process
+from headgate.deploy.spark.user_code.opening_code import OpenedCode, this_process
 from headgate.deploy.spark.user_code.orders import Limits, UserCodeOptions
+from headgate.deploy.spark.user_code.running_jobs import UserCodeJobs
 from headgate.usercode.exhaustion import EXIT_CODE
 from headgate.usercode.leaked_modules import resident_bytes
 

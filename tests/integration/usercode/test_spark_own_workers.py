@@ -15,10 +15,10 @@ import pytest
 from user_tasks import program, told
 
 from headgate.common.errors import UsageError
-from headgate.common.loader_options import NativeModules
-from headgate.deploy.spark.user_code.jobs import UserCodeJobs
-from headgate.deploy.spark.user_code.opening import OpenedCode
+from headgate.common.settings.loader_options import NativeModules
+from headgate.deploy.spark.user_code.opening_code import OpenedCode
 from headgate.deploy.spark.user_code.orders import Limits, UserCodeOptions
+from headgate.deploy.spark.user_code.running_jobs import UserCodeJobs
 
 pytestmark = [pytest.mark.spark, pytest.mark.ci, pytest.mark.timeout(600)]
 

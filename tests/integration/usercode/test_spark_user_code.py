@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from user_tasks import going, program, told
 
-from headgate.deploy.spark.user_code.jobs import UserCodeJobs
+from headgate.deploy.spark.user_code.running_jobs import UserCodeJobs
 from headgate.usercode.errors import DifferentUserCodeError
 
 pytestmark = pytest.mark.spark

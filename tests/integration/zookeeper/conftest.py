@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).parents[2] / "unit" / "checkpoint"))  # the s
 from cut_proxy import CutProxy
 from zookeeper_server import ZooKeeperServer
 
-from headgate.checkpoint.store.kazoo_nodes import KazooNodes
+from headgate.ha.zookeeper.kazoo_nodes import KazooNodes
 
 SESSION_MS = 3_000
 ROOTS = itertools.count(1)

@@ -16,16 +16,16 @@ from store_history import History, master
 from zookeeper_server import ZooKeeperServer
 
 from headgate.checkpoint.storage.local import LocalDisk
-from headgate.checkpoint.store.base import CommitPermit
-from headgate.checkpoint.store.kazoo_nodes import KazooNodes
-from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
-from headgate.common.config import Config
+from headgate.checkpoint.store.store_contract import CommitPermit
 from headgate.common.errors import FencedError, StorageError
 from headgate.common.ids import CheckpointId
-from headgate.runtime.elections import ZooKeeperElection
-from headgate.runtime.high_availability import HighAvailability, LedJob, open_leadership
-from headgate.runtime.leadership import Leadership, LedStore
-from headgate.runtime.system import SystemClock
+from headgate.common.process.system import SystemClock
+from headgate.common.settings.config import Config
+from headgate.ha.elections import ZooKeeperElection
+from headgate.ha.high_availability import HighAvailability, LedJob, open_leadership
+from headgate.ha.leading import Leadership, LedStore
+from headgate.ha.zookeeper.checkpoint_store import ZooKeeperCheckpointStore
+from headgate.ha.zookeeper.kazoo_nodes import KazooNodes
 
 pytestmark = pytest.mark.ci
 

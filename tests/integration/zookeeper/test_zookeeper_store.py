@@ -10,11 +10,11 @@ import pytest
 from store_suite import CompletedStoreSuite, add, ids
 from zookeeper_server import SESSION_MS_MAX, ZooKeeperServer
 
-from headgate.checkpoint.store.kazoo_nodes import KazooNodes
-from headgate.checkpoint.store.znodes import Cause, Create, Delete, RejectedError, SetData
-from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
 from headgate.common.errors import ConfigError, FencedError, StorageError
 from headgate.common.ids import CheckpointId
+from headgate.ha.zookeeper.checkpoint_store import ZooKeeperCheckpointStore
+from headgate.ha.zookeeper.kazoo_nodes import KazooNodes
+from headgate.ha.zookeeper.znodes import Cause, Create, Delete, RejectedError, SetData
 
 PATIENCE_S = 30.0
 

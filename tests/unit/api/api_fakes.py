@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import headgate as hg
-from headgate.api.executor import JobSpec
+from headgate.api.jobs.executor_contract import JobSpec
 from headgate.common.errors import UsageError
 
 

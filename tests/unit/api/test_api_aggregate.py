@@ -14,9 +14,9 @@ import pytest
 from api_fakes import Numbers, Shelf
 
 import headgate as hg
-from headgate.api.state import StateKind, declared_state
+from headgate.api.declared.keyed_states import StateKind, declared_state
 from headgate.graph.logical import KeyedProcessNode
-from headgate.runtime.program import program_from_bytes
+from headgate.runtime.job.shipped_program import program_from_bytes
 from headgate.testing import OperatorHarness
 
 T = TypeVar("T")
@@ -161,7 +161,7 @@ from pathlib import Path
 sys.path.append({fakes!r})
 import headgate as hg
 from api_fakes import Numbers, Shelf
-from headgate.runtime.program import Program, WorkerSettings
+from headgate.runtime.job.shipped_program import Program, WorkerSettings
 
 class Fold(hg.AggregateFunction):
     def create_accumulator(self) -> Sizes: return dict()

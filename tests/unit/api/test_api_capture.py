@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
-from headgate.api import launch
-from headgate.api.capture import capture
-from headgate.api.launch import launch_variables, run_program
+from headgate.api.jobs import launch
+from headgate.api.jobs.launch import launch_variables, run_program
+from headgate.api.jobs.plan_capture import capture
 
 FAKES = str(Path(__file__).parent)
 

@@ -9,8 +9,8 @@ import pytest
 from api_fakes import Count, Numbers, Plain, RecordingExecutor, Refusing, Safe, Shelf, Ticking
 
 import headgate as hg
-from headgate.api import launch
-from headgate.common import options as o
+from headgate.api.jobs import launch
+from headgate.common.settings import options as o
 
 STORED = {"execution.checkpointing.interval": "1s", "execution.checkpointing.dir": "/checkpoints"}
 

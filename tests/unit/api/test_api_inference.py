@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, Optional, TypeVar
 import pytest
 
 import headgate as hg
-from headgate.api import inference
+from headgate.api.checking import inference
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ import pytest
 from api_fakes import Numbers, RecordingExecutor, Shelf
 
 import headgate as hg
-from headgate.api.executor import JobSpec
+from headgate.api.jobs.executor_contract import JobSpec
 
 
 class Control:

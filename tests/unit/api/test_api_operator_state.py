@@ -8,7 +8,7 @@ import pytest
 from api_fakes import Numbers, Shelf
 
 import headgate as hg
-from headgate.api.operator_state import declared_operator_state
+from headgate.api.declared.operator_state import declared_operator_state
 
 
 class Base(hg.ProcessFunction):

@@ -13,7 +13,7 @@ import pytest
 from api_fakes import Numbers, Shelf
 
 import headgate as hg
-from headgate.api.shipping import check_shippable, find_culprit, shipping_error
+from headgate.api.checking.shipping_check import check_shippable, find_culprit, shipping_error
 
 
 def culprit(thing: object) -> tuple[tuple[str, ...], str]:

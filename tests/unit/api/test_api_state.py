@@ -8,7 +8,7 @@ import pytest
 from api_fakes import Numbers, Shelf
 
 import headgate as hg
-from headgate.api.state import StateKind, declared_state
+from headgate.api.declared.keyed_states import StateKind, declared_state
 
 
 class Base(hg.KeyedProcessFunction):

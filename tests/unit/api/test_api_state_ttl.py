@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import headgate as hg
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
 
 
 @pytest.mark.parametrize(

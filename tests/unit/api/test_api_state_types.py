@@ -13,8 +13,8 @@ import pytest
 from api_fakes import Numbers, Shelf
 
 import headgate as hg
-from headgate.api import state_types
-from headgate.api.state import declared_state
+from headgate.api.checking import state_types
+from headgate.api.declared.keyed_states import declared_state
 
 
 class Odd:

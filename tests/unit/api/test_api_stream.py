@@ -177,7 +177,7 @@ def test_watermarks_of_a_source_stand_right_behind_it() -> None:
 
 def test_files_name_themselves() -> None:
     """What is read or written by path has a uid made from the path, so the first example needs none."""
-    from headgate.api.arguments import path_uid
+    from headgate.api.checking.arguments import path_uid
 
     assert path_uid("read_json", "/data/in/*.jsonl.gz") == "read_json:data-in-.jsonl.gz"
     assert path_uid("read_json", ["a.json", "b.json"]) == "read_json:a.json-b.json"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
-from headgate.api.capture import capture
+from headgate.api.jobs.plan_capture import capture
 
 BEGINNING = """
 import headgate as hg

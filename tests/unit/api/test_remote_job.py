@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
-from headgate.api.remote_job import RunningJob, find_job
-from headgate.common.job_files import JobFile, KnownJob
+from headgate.api.jobs.remote_job import RunningJob, find_job
+from headgate.common.files.job_files import JobFile, KnownJob
 
 
 def known(job_id: str, name: str, gone: bool = False) -> KnownJob:

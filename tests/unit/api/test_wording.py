@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import headgate as hg
-from headgate.api import other_names
+from headgate.api.streams import other_names
 from headgate.connectors.dataframe.to_spark_staging import staged_parquet
 from headgate.connectors.files.part_file import PartFile
 from headgate.connectors.files.sink import ParquetFormat

@@ -12,7 +12,7 @@ from test_wrong_calls import ALL, stream
 import headgate as hg
 from headgate import spark, testing
 from headgate.api import functions
-from headgate.common.config import Config
+from headgate.common.settings.config import Config
 from headgate.graph.partitioners import Forward
 from headgate.serde.compatibility import AsIs
 

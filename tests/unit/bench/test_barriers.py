@@ -23,7 +23,7 @@ from bench.jobs.support import SummingSink
 from bench.measure import Run
 from bench.plan import FULL, SECTIONS, SMOKE
 from bench.sections import barriers, checkpoint_cost
-from headgate.common.config import Config, validate
+from headgate.common.settings.config import Config, validate
 from headgate.core.checkpoint.history import CheckpointRecord, CheckpointStatus, SubtaskRecord, Topology
 
 ALIGNED, TIMEOUT, UNALIGNED = barriers.MODES

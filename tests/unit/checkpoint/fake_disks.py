@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.common.errors import StorageError
 
 

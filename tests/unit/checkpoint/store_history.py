@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headgate.checkpoint.storage.base import UnsureWriteError
-from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
+from headgate.checkpoint.store.store_contract import CommitPermit, CompletedCheckpointStore
 from headgate.common.errors import FencedError, StorageError
 from headgate.common.ids import CheckpointId
 

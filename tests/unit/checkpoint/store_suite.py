@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pytest
 
-from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
+from headgate.checkpoint.store.store_contract import CommitPermit, CompletedCheckpointStore
 from headgate.common.errors import FencedError, StorageError
 from headgate.common.ids import CheckpointId
 

@@ -9,7 +9,7 @@ import zlib
 import pytest
 from fake_disks import Crash, FailingDisk, MemoryDisk, StoppingDisk
 
-from headgate.checkpoint.storage.base import UnsureWriteError
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.checkpoint.store.entries import Claim, Completed, decode_entry, encode_entry
 from headgate.checkpoint.store.log import CommitPermit, CompletedCheckpointLog
 from headgate.common.errors import FencedError, InternalError, StorageError

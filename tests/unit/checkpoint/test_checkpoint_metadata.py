@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.checkpoint.metadata.registry import MAGIC, decode_metadata, encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import MAGIC, decode_metadata, encode_metadata
 from headgate.common.errors import StorageError
 from headgate.common.format_config import fingerprint
 from headgate.state.snapshots import (

@@ -11,11 +11,11 @@ from fake_disks import Crash, FailingDisk, MemoryDisk, StoppingDisk
 
 from headgate.checkpoint.data_files import DataFileWriter, read_handle
 from headgate.checkpoint.layout import data_file_name
-from headgate.checkpoint.metadata.registry import decode_metadata, encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata, encode_metadata
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.service import CheckpointService, may_be_published
-from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.checkpoint.storage.local import LocalDisk
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.checkpoint.store.entries import digest
 from headgate.checkpoint.store.log import CommitPermit, CompletedCheckpointLog
 from headgate.common.errors import FencedError, InternalError, StorageError, UsageError

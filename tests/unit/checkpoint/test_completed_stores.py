@@ -7,14 +7,14 @@ from fake_disks import MemoryDisk
 from store_suite import CompletedStoreSuite, add, ids
 from znode_tree import TreeNodes, ZNodeTree
 
-from headgate.checkpoint.storage.base import UnsureWriteError
-from headgate.checkpoint.store.base import IDS_AHEAD
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.checkpoint.store.entries import Completed, decode_entry
 from headgate.checkpoint.store.log import CompletedCheckpointLog
-from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
+from headgate.checkpoint.store.store_contract import IDS_AHEAD
 from headgate.common.errors import ConfigError, FencedError, InternalError, StorageError
 from headgate.common.ids import CheckpointId
 from headgate.core.checkpoint.requests import CheckpointSettings
+from headgate.ha.zookeeper.checkpoint_store import ZooKeeperCheckpointStore
 
 ROOT = "/headgate/default/jobs/j"
 

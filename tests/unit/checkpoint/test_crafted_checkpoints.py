@@ -17,8 +17,8 @@ from headgate.checkpoint.ownership import Deed, release
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.store.entries import Completed
 from headgate.common.errors import StorageError, StrayPathError
+from headgate.common.files.job_files import JobFile, PublishedJob
 from headgate.common.ids import JobId
-from headgate.common.job_files import JobFile, PublishedJob
 from headgate.state.snapshots import FileRange, Inline, KeyedStateHandle, NativeFiles
 from headgate.state.stored.heads import filled_natively
 

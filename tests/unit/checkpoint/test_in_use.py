@@ -11,7 +11,7 @@ from test_checkpoint_service import JOB, metadata_of, write
 from headgate.checkpoint.in_use import EXPIRES_MS, InUse
 from headgate.checkpoint.opening import open_checkpoint, verify_files
 from headgate.checkpoint.service import CheckpointService
-from headgate.checkpoint.store.base import CommitPermit
+from headgate.checkpoint.store.store_contract import CommitPermit
 from headgate.common.errors import UsageError
 from headgate.common.ids import CheckpointId
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from headgate.checkpoint.storage.base import KeepsTemporaries, RandomAccess, UnsureWriteError
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.storage.reachability import (
     check_marker,
@@ -20,9 +19,10 @@ from headgate.checkpoint.storage.reachability import (
     take_over_markers,
     write_marker,
 )
+from headgate.checkpoint.storage.storage_contract import KeepsTemporaries, RandomAccess, UnsureWriteError
 from headgate.checkpoint.storage.uris import open_disk
-from headgate.common import durable, durable_file
 from headgate.common.errors import ConfigError, StorageError
+from headgate.common.files import durable, durable_file
 
 
 @pytest.fixture

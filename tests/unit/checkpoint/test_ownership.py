@@ -10,7 +10,7 @@ from fake_disks import Crash, MemoryDisk, StoppingDisk
 from test_checkpoint_service import JOB, keyed, metadata_of, store, write
 
 from headgate.checkpoint.data_files import DataFileWriter
-from headgate.checkpoint.metadata.registry import encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.ownership import (
     DEED,
     MARK,

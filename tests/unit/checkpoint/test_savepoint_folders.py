@@ -12,8 +12,8 @@ from test_checkpoint_service import JOB, metadata_of, store
 from headgate.checkpoint.opening import open_checkpoint, open_logged
 from headgate.checkpoint.savepoints import TOKEN_BYTES, SavepointFolder, prepare
 from headgate.checkpoint.service import CheckpointService
-from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.checkpoint.storage.local import LocalDisk
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.checkpoint.store.log import CommitPermit
 from headgate.common.errors import FencedError, StorageError
 from headgate.common.ids import CheckpointId

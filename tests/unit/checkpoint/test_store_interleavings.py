@@ -12,10 +12,10 @@ from store_history import History, master
 from turns import Turns, preempting
 from znode_tree import Fail, TreeNodes, ZNodeTree, no_failure
 
-from headgate.checkpoint.storage.base import UnsureWriteError
-from headgate.checkpoint.store.base import CompletedCheckpointStore
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.checkpoint.store.log import CompletedCheckpointLog
-from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
+from headgate.checkpoint.store.store_contract import CompletedCheckpointStore
+from headgate.ha.zookeeper.checkpoint_store import ZooKeeperCheckpointStore
 
 Pause = Callable[[str], None]
 

@@ -14,7 +14,7 @@ from test_checkpoint_service import JOB, data_name, metadata_of, write
 from typer.testing import CliRunner
 
 from headgate.checkpoint.data_files import DataFileWriter
-from headgate.checkpoint.metadata.registry import encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.opening import open_checkpoint, referenced_ranges, verify_files
 from headgate.checkpoint.pruning import prune
 from headgate.checkpoint.service import CheckpointService

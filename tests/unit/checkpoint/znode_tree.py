@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headgate.checkpoint.storage.base import UnsureWriteError
-from headgate.checkpoint.store.znodes import Cause, Change, Create, RejectedError, SetData, ZNode
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.common.errors import StorageError
+from headgate.ha.zookeeper.znodes import Cause, Change, Create, RejectedError, SetData, ZNode
 
 Fail = Callable[[str, str], str | None]
 

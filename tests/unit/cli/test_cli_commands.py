@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import headgate as hg
 from headgate.cli.main import app
 from headgate.cli.options_page import page
-from headgate.common.options import OPTIONS
+from headgate.common.settings.options import OPTIONS
 
 PROGRAM = """
 import sys

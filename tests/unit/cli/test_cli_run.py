@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headgate.api import launch
+from headgate.api.jobs import launch
 from headgate.cli.main import app
 
 PROGRAM = """
 from __future__ import annotations
 import logging, os, sys
 import headgate as hg
-from headgate.api.executor import JobResult
+from headgate.api.jobs.executor_contract import JobResult
 from headgate.common import errors
-from headgate.runtime.progress import listener_for
+from headgate.display.progress import listener_for
 
 class Told:
     "An executor that only tells the listener how a job went."

@@ -25,7 +25,7 @@ from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.graph.type_facts import NO, PLAIN_ONLY, YES, record_serializer, storable, type_rows
 from headgate.graph.type_text import StateFact, type_text
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.codec import ElementCodec
+from headgate.runtime.protocol.element_codec import ElementCodec
 
 PROGRAM = """
 from dataclasses import dataclass

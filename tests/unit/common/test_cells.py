@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from headgate.common.cells import cell_name, short_place, with_cell_names
 from headgate.common.errors import InternalError, PlanError, UserFunctionError
+from headgate.common.refusals.cells import cell_name, short_place, with_cell_names
 
 FILE = "/tmp/ipykernel_4711/1052424958.py"
 

@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from headgate.common import options as o
-from headgate.common.config import Config, Origin, effective_restart_strategy, validate
 from headgate.common.errors import ConfigError
-from headgate.common.options import OPTIONS, CheckpointingMode, RestartStrategyType
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config, Origin, effective_restart_strategy, validate
+from headgate.common.settings.options import OPTIONS, CheckpointingMode, RestartStrategyType
 
 SPARK = {
     "spark.headgate.lease": "7s",

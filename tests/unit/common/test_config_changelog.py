@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.common import options as o
-from headgate.common.config import Config, validate
 from headgate.common.errors import ConfigError
-from headgate.runtime.job_settings import job_settings
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config, validate
+from headgate.runtime.job.job_settings import job_settings
 
 
 def test_workers_are_told_of_the_changelog() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from headgate.common import durable_file
-from headgate.common.durable import crc32, system
-from headgate.common.durable_file import (
+from headgate.common.files import durable_file
+from headgate.common.files.durable import crc32, system
+from headgate.common.files.durable_file import (
     Measured,
     NewFile,
     UnsyncedNameError,
@@ -23,7 +23,7 @@ from headgate.common.durable_file import (
     replace,
     writing,
 )
-from headgate.common.permissions import Permissions
+from headgate.common.files.permissions import Permissions
 
 
 def create(path: Path, parts: list[bytes]) -> None:

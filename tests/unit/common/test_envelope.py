@@ -11,12 +11,12 @@ from zlib import crc32
 import pytest
 
 from headgate.checkpoint import ownership
-from headgate.checkpoint.metadata import registry
+from headgate.checkpoint.metadata import metadata_bytes as registry
 from headgate.checkpoint.store import entries
-from headgate.common.envelope import Envelope, open_line, seal_line
 from headgate.common.errors import DamagedFileError
+from headgate.common.files.envelope import Envelope, open_line, seal_line
 from headgate.state import operator_blob
-from headgate.state.heap import blob
+from headgate.state.heap import heap_blob as blob
 
 BODY = b"what is stored"
 

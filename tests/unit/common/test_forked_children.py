@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import headgate
-from headgate.common.children import OwnProcess, hide
+from headgate.common.process.children import OwnProcess, hide
 
 SOURCE = Path(headgate.__file__).parent
 
@@ -97,7 +97,7 @@ def test_the_end_of_a_process_is_its_own() -> None:
     """What is to be done at the end, or when an object is forgotten, is not done by children."""
     program = """
 import os, sys
-from headgate.common.children import at_exit, when_forgotten
+from headgate.common.process.children import at_exit, when_forgotten
 class Thing: pass
 thing = Thing()
 at_exit(print, "end", flush=True)
@@ -112,7 +112,7 @@ sys.exit()
 
 
 def test_all_ends_are_registered_where_children_are_thought_of() -> None:
-    """`atexit` and `weakref.finalize` are used in `common/children.py` only."""
+    """`atexit` and `weakref.finalize` are used in `common/process/children.py` only."""
     uses = re.compile(r"atexit\.register\(|weakref\.finalize\(|\.Finalize\(")
     found = [path for path in SOURCE.rglob("*.py") if uses.search(path.read_text())]
     assert found == [SOURCE / "common" / "children.py"]

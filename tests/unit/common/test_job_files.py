@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headgate.common.job_files import (
+from headgate.common.files.job_files import (
     FORGOTTEN_AFTER_S,
     JobFile,
     PublishedJob,
@@ -19,7 +19,7 @@ from headgate.common.job_files import (
     jobs_folder,
     known_jobs,
 )
-from headgate.common.key_text import key_of_text, key_text
+from headgate.common.keys.key_text import key_of_text, key_text
 
 NOW_MS = int(time.time() * 1000)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NewType
 
 import pytest
 
-from headgate.common.key_types import (
+from headgate.common.keys.key_types import (
     TUPLES_MAX,
     all_of_shape,
     first_misfit,

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.common import keygroups as kg
-from headgate.common import keygroups_vectorised as vec
 from headgate.common.errors import UsageError
+from headgate.common.keys import keygroups as kg
+from headgate.common.keys import keygroups_vectorised as vec
 
 small = settings(max_examples=60, derandomize=True, deadline=None, database=None)
 

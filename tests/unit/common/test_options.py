@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.common import options as o
-from headgate.common.config_option import ConfigOption, Duration, MemorySize
-from headgate.common.options import OPTIONS
+from headgate.common.settings import options as o
+from headgate.common.settings.config_option import ConfigOption, Duration, MemorySize
+from headgate.common.settings.options import OPTIONS
 from scripts.generate_config_docs import PAGE, render
 
 ALL = list(OPTIONS.values())

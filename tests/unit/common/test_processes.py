@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from headgate.common.processes import process_lives
-from headgate.runtime.black_box import PREFIX, remove_abandoned
+from headgate.common.process.processes import process_lives
+from headgate.runtime.worker.black_box import PREFIX, remove_abandoned
 
 
 def _zombie() -> subprocess.Popen[bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
-from headgate.common.users_frames import users_traceback
+from headgate.common.refusals.users_frames import users_traceback
 
 
 def shown(error: BaseException) -> list[str]:

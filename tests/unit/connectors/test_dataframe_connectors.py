@@ -21,8 +21,8 @@ from headgate.api.sink import Lineage, SinkCommitterContext, SinkWriterContext
 from headgate.api.source import END_OF_INPUT, SourceReaderContext
 from headgate.common.errors import StorageError, UsageError
 from headgate.connectors.dataframe import DataFrameSource, dataframe_sink, dataframe_source
-from headgate.connectors.dataframe.rows import TypedRows
-from headgate.connectors.dataframe.types import arrow_schema, check_types
+from headgate.connectors.dataframe.arrow_rows import TypedRows
+from headgate.connectors.dataframe.column_types import arrow_schema, check_types
 
 
 class DataFrame:
@@ -232,7 +232,7 @@ def test_names_that_cannot_be_told_apart_and_empty_structs_are_refused() -> None
 
 def test_every_type_of_spark_was_decided_upon() -> None:
     """A type that a later Spark adds must not slip through: it is refused until somebody has looked."""
-    from headgate.connectors.dataframe.types import SUPPORTED
+    from headgate.connectors.dataframe.column_types import SUPPORTED
 
     known = {name for name in t.__all__ if name.endswith("Type")} - {"DataType"}
     decided = (

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from headgate.api.sink import Fork, Lineage, SinkCommitter, SinkCommitterContext, SinkWriterContext
-from headgate.common import durable
 from headgate.common.errors import FencedError, OperatingError, UsageError
+from headgate.common.files import durable
 from headgate.connectors.files import json_sink
 from headgate.connectors.files.committer import FilesCommitter
+from headgate.connectors.files.file_names import origin_of
 from headgate.connectors.files.line import Line
-from headgate.connectors.files.names import origin_of
 
 
 def context(job: str, *forks: Fork, generation: int = 1) -> SinkCommitterContext:

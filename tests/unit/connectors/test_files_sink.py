@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from headgate.api.sink import Lineage, SinkCommitter, SinkCommitterContext, SinkWriter, SinkWriterContext
 from headgate.common.errors import OperatingError, StorageError, UsageError
 from headgate.connectors.files import json_sink, parquet_sink
-from headgate.connectors.files.names import pending_folder, safe
+from headgate.connectors.files.file_names import pending_folder, safe
 from headgate.connectors.files.sink import FilesSink
 from headgate.records.row import Row
 
@@ -235,7 +235,7 @@ def test_full_disk_names_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     writer = writer_of(sink := json_sink(tmp_path))
     writer.write([1])
-    monkeypatch.setattr("headgate.common.durable_file.system.fsync", full)
+    monkeypatch.setattr("headgate.common.files.durable_file.system.fsync", full)
     with pytest.raises(StorageError, match=r"_pending.*No space left"):
         writer.prepare_commit()
     writer.close()

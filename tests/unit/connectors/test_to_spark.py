@@ -24,7 +24,7 @@ from headgate.connectors.dataframe.to_spark_frames import Columns, agreed, same_
 from headgate.connectors.dataframe.to_spark_journal import Begun, GoesOn, Origin, Written
 from headgate.connectors.dataframe.to_spark_log import Log, decoded
 from headgate.connectors.dataframe.writers import EpochWriter, SparkEpoch, parquet
-from headgate.connectors.dataframe.writers.base import AT_LEAST_ONCE, IDEMPOTENT
+from headgate.connectors.dataframe.writers.writer_contract import AT_LEAST_ONCE, IDEMPOTENT
 from headgate.testing.suites import SinkSuite
 
 

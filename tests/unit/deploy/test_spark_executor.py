@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import headgate as hg
-from headgate.api.executor import JobSpec
-from headgate.common.config import Config
+from headgate.api.jobs.executor_contract import JobSpec
+from headgate.common.settings.config import Config
 from headgate.deploy.spark.executor import SparkExecutor
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM)

@@ -18,8 +18,8 @@ import pytest
 from headgate.deploy.spark.gang import POOL, SparkGang
 from headgate.deploy.spark.slots import Hold, Need
 from headgate.deploy.spark.worker_main import gang_function, host_towards
-from headgate.runtime.driver import GangContext
-from headgate.runtime.worker_process import WorkerSpec
+from headgate.runtime.driver.driver import GangContext
+from headgate.runtime.worker.worker_process import WorkerSpec
 
 SOURCE = str(Path(__file__).parents[3] / "src")
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from headgate.api.executor import JobSpec
-from headgate.common.config import Config
+from headgate.api.jobs.executor_contract import JobSpec
 from headgate.common.errors import UsageError
+from headgate.common.settings.config import Config
 from headgate.connectors.dataframe import dataframe_sink
 from headgate.deploy.spark.executor import known_as, reachable
 from headgate.deploy.spark.session import check_interpreter, check_suitable, refuse_connect
 from headgate.deploy.spark.staging import connectors_of, staging_root
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.driver import GangContext
-from headgate.runtime.worker_process import WorkerSpec
+from headgate.runtime.driver.driver import GangContext
+from headgate.runtime.worker.worker_process import WorkerSpec
 
 
 def job(nodes: tuple[Any, ...] = (), **options: str) -> JobSpec:

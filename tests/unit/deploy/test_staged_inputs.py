@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from headgate.api.executor import JobSpec
-from headgate.common.config import Config
+from headgate.api.jobs.executor_contract import JobSpec
 from headgate.common.errors import FencedError, JobFailedError, TerminatedError, UsageError
+from headgate.common.settings.config import Config
 from headgate.connectors.dataframe import DataFrameSource
 from headgate.connectors.dataframe.source import Staged
 from headgate.connectors.dataframe.staged_files import StagedFile
 from headgate.deploy.spark.staging import FOLDER, Inputs, check_positions
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.master_ports import RestorePoint
+from headgate.runtime.job.master_ports import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
 
 WITH_CHECKPOINTS = {"execution.checkpointing.interval": "1s", "execution.checkpointing.dir": "file:///c"}

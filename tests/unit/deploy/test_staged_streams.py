@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate.api.executor import JobSpec
-from headgate.common.config import Config
+from headgate.api.jobs.executor_contract import JobSpec
+from headgate.common.settings.config import Config
 from headgate.connectors.dataframe import StreamSource
 from headgate.deploy.spark.staging import FOLDER
 from headgate.deploy.spark.streams import LOGS, Streams, streams_ready

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.deploy.spark.user_code.opening import OpenedAlone, OpenedCode
+from headgate.deploy.spark.user_code.opening_code import OpenedAlone, OpenedCode
 from headgate.deploy.spark.user_code.orders import Limits, ShippedCode
 from headgate.usercode.bundle.artifacts import UserBundle
 from headgate.usercode.errors import UserCodeLoadError

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from headgate.common.errors import InternalError, UsageError
-from headgate.common.loader_options import DependencyLayer, NativeModules
+from headgate.common.settings.loader_options import DependencyLayer, NativeModules
 from headgate.deploy.spark.user_code import planning
-from headgate.deploy.spark.user_code.environments import VARIABLE, OtherEnvironment, in_workers_of
-from headgate.deploy.spark.user_code.jobs import UserCodeJobs
 from headgate.deploy.spark.user_code.orders import Limits, UserCodeOptions
+from headgate.deploy.spark.user_code.own_workers import VARIABLE, OtherEnvironment, in_workers_of
 from headgate.deploy.spark.user_code.planning import check_supported, planned
+from headgate.deploy.spark.user_code.running_jobs import UserCodeJobs
 from headgate.usercode.bundle.artifacts import Artifact
 from headgate.usercode.errors import DifferentUserCodeError, UserCodeLoadError
 from headgate.usercode.native.distributions import Installed, installed_in
@@ -127,7 +127,7 @@ class FakeContext:
 @pytest.fixture
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UserCodeJobs:
     """Of an application that has none."""
-    monkeypatch.setattr("headgate.deploy.spark.user_code.shipping._added", set())
+    monkeypatch.setattr("headgate.deploy.spark.user_code.shipped_files._added", set())
     (tmp_path / "spark").mkdir()
     return UserCodeJobs(FakeContext(tmp_path / "spark"))  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.deploy.spark.user_code.shipping import ship_files
+from headgate.deploy.spark.user_code.shipped_files import ship_files
 from headgate.usercode.bundle.artifacts import made_from
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from headgate.api.source import Boundedness
-from headgate.api.time import WatermarkStrategy
+from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.graph.logical import (
     KeyedProcessNode,
     MapNode,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from graph_samples import Sketch
 
-from headgate.common.options import CheckpointingMode
+from headgate.common.settings.options import CheckpointingMode
 from headgate.graph.explain import describe, key_text, partitioner_text, render
 from headgate.graph.guarantees import Checkpointing
 from headgate.graph.logical import MapNode, SelectNode

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from graph_samples import Sketch
 
-from headgate.common.options import CheckpointingMode
+from headgate.common.settings.options import CheckpointingMode
 from headgate.graph.guarantees import (
     Checkpointing,
     always_aligned,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.common.errors import UsageError
-from headgate.common.keygroups import key_group
+from headgate.common.keys.keygroups import key_group
 from headgate.offline import sorting
 from headgate.offline.sorting import Sorter
 from headgate.serde.resolve import serializer_for

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.common.errors import UsageError
-from headgate.common.keygroups import key_group
+from headgate.common.keys.keygroups import key_group
 from headgate.records.arrow_batch import ArrowBatch, concat_columns
 from headgate.records.batch import join_times
 from headgate.records.row import Row

@@ -10,21 +10,21 @@ from typing import Any
 from operator_samples import ManualClock
 
 import headgate as hg
-from headgate.api.state import declared_state
-from headgate.checkpoint.metadata.registry import encode_metadata
+from headgate.api.declared.keyed_states import declared_state
+from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
-from headgate.common.keygroups import key_group, key_group_range
+from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.core.alignment.barriers import SavepointOrder
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.drawing import BarrierMetrics, DrawnSnapshot
-from headgate.runtime.operators.base import OperatorContext
-from headgate.runtime.operators.keyed_state import PendingKeyedState, open_backend
-from headgate.runtime.restore import share_operator
-from headgate.runtime.snapshots import SnapshotWriter
-from headgate.runtime.state_backends import ChangelogBackends, HeapBackends, RocksBackends
+from headgate.restore.assignment import share_operator
+from headgate.runtime.protocol.messages import Counters
+from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, open_backend
+from headgate.runtime.worker.operators.operator_contract import OperatorContext
+from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
+from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
+from headgate.state.backends import ChangelogBackends, HeapBackends, RocksBackends
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, SubtaskSnapshot
 
 GROUPS = 16

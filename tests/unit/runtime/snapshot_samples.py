@@ -18,15 +18,15 @@ from headgate.common.ids import AttemptId, Fence, Generation, JobId
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.graph.partitioners import Forward
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.drawing import BarrierMetrics, Drawing
-from headgate.runtime.finishing import Finishing
-from headgate.runtime.in_flight.capture import CaptureLimits, InFlightCapture, StreamKey
-from headgate.runtime.in_flight.elements import decode_elements
-from headgate.runtime.operators.base import Operator, PendingState, StateFiles
-from headgate.runtime.output import OutputChannel, OutputEdge, Outputs
-from headgate.runtime.snapshots import SnapshotWriter
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.messages import Counters
+from headgate.runtime.worker.exchange.output import OutputChannel, OutputEdge, Outputs
+from headgate.runtime.worker.in_flight.gathering import CaptureLimits, InFlightCapture, StreamKey
+from headgate.runtime.worker.in_flight.stored_parts import decode_elements
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, StateFiles
+from headgate.runtime.worker.snapshot.finishing import Finishing
+from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
+from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, Drawing
 from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState, SubtaskSnapshot
 
 COUNTERS = Counters(0, 0, 0, 0, 0, None, 0, 0, 0.0)

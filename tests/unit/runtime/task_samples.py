@@ -11,13 +11,13 @@ from headgate.api.source import NOTHING_AVAILABLE, Split
 from headgate.common.ids import EdgeId, SubtaskId, SubtaskIndex, VertexId
 from headgate.core.alignment.factory import make_handler
 from headgate.graph.partitioners import Forward
-from headgate.runtime.drawing import DrawnSnapshot
-from headgate.runtime.gate_task import GateTask, InputChannel
-from headgate.runtime.in_flight.capture import StreamKey
-from headgate.runtime.operators.base import Operator, PendingState, ReadyState
-from headgate.runtime.operators.source import SourceOperator
-from headgate.runtime.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
-from headgate.runtime.source_task import SourceTask
+from headgate.runtime.worker.exchange.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
+from headgate.runtime.worker.in_flight.gathering import StreamKey
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, ReadyState
+from headgate.runtime.worker.operators.reading_source import SourceOperator
+from headgate.runtime.worker.snapshot.subtask_checkpoint import DrawnSnapshot
+from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
+from headgate.runtime.worker.task.source_task import SourceTask
 from headgate.state.snapshots import OperatorSubtaskState
 
 TASK = SubtaskId(VertexId(0), SubtaskIndex(0))

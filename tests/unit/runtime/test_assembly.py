@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import headgate as hg
 from headgate.connectors.collection import collection_source
-from headgate.runtime.assembly import edge_ends
+from headgate.runtime.worker.assembly import edge_ends
 
 
 class Same(hg.KeyedProcessFunction[str, dict[str, str], dict[str, str]]):

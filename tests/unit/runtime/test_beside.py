@@ -17,13 +17,13 @@ from headgate.common.ports import NoProbe
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.alignment.barriers import Alignment
 from headgate.core.alignment.factory import make_handler
-from headgate.runtime.assembly import Assembly, Exchange
-from headgate.runtime.beside import Beside, Collected, UserThread
-from headgate.runtime.control import messages as m
-from headgate.runtime.elements import Barrier, EndOfData, Idle, Watermark
-from headgate.runtime.gate_task import GateTask, InputChannel
-from headgate.runtime.output import EdgeReceiver
-from headgate.runtime.worker import LEAVING_MS, Worker, WorkerPorts, WorkerState
+from headgate.runtime.protocol import messages as m
+from headgate.runtime.protocol.elements import Barrier, EndOfData, Idle, Watermark
+from headgate.runtime.worker.assembly import Assembly, Exchange
+from headgate.runtime.worker.exchange.output import EdgeReceiver
+from headgate.runtime.worker.task.blocking_thread import Beside, Collected, UserThread
+from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
+from headgate.runtime.worker.worker import LEAVING_MS, Worker, WorkerPorts, WorkerState
 
 SIGN = Watermark(WATERMARK_MIN)
 

@@ -18,7 +18,7 @@ from headgate.core.checkpoint.history import EdgeFacts, StuckLoop
 from headgate.core.checkpoint.slowest import FORWARD
 from headgate.graph.partitioners import Forward
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.checkpoint_history import (
+from headgate.runtime.master.checkpoints.recording import (
     WRITE_AT_LATEST_MS,
     WRITE_EVERY_MS,
     CheckpointHistory,
@@ -27,7 +27,7 @@ from headgate.runtime.checkpoint_history import (
 )
 from headgate.state.snapshots import Inline, KeyedStateHandle, OperatorSubtaskState, SubtaskSnapshot
 from headgate.testing.manual_clock import ManualClock
-from headgate.testing.simulation.disk import SimDisk, SimFiles, Verdict
+from headgate.testing.simulation.virtual_disk import SimDisk, SimFiles, Verdict
 
 TASKS = [(0, 0), (1, 0)]
 EXPIRED = CheckpointFailureReason.CHECKPOINT_EXPIRED

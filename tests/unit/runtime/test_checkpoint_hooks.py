@@ -11,9 +11,9 @@ from test_job_master_requests import Answers, AskedDesk
 from headgate.common.errors import UserFunctionError
 from headgate.core.checkpoint.queue import QUEUED_MAX
 from headgate.core.execution import JobState
-from headgate.runtime.control import messages as m
-from headgate.runtime.savepoints import SavepointWish
-from headgate.runtime.source_snapshots import RETRY_MS
+from headgate.runtime.master.checkpoints.running_savepoints import SavepointWish
+from headgate.runtime.master.checkpoints.source_snapshots import RETRY_MS
+from headgate.runtime.protocol import messages as m
 
 TIMEOUT_MS = 5_000
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from headgate.checkpoint.service import CheckpointService
-from headgate.checkpoint.store.base import IDS_AHEAD
-from headgate.checkpoint.store.zookeeper import ZooKeeperCheckpointStore
+from headgate.checkpoint.store.store_contract import IDS_AHEAD
 from headgate.common.errors import OperatingError, StorageError
 from headgate.common.ids import JobId
-from headgate.runtime.checkpoint_ids import CheckpointIds
+from headgate.ha.zookeeper.checkpoint_store import ZooKeeperCheckpointStore
+from headgate.runtime.master.checkpoints.checkpoint_ids import CheckpointIds
 
 sys.path.append(str(Path(__file__).parents[1] / "checkpoint"))  # its fakes are those of these tests, too
 

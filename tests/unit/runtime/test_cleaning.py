@@ -11,7 +11,7 @@ import pytest
 from operator_samples import ManualClock
 
 from headgate.common.errors import FencedError, StorageError
-from headgate.runtime.cleaning import ATTEMPTS_MAX, PAUSE_MS, Cleaning
+from headgate.runtime.master.checkpoints.deleting_files import ATTEMPTS_MAX, PAUSE_MS, Cleaning
 
 
 class Yard:

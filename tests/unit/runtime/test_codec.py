@@ -24,9 +24,9 @@ from headgate.common.errors import ProtocolError
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.row import Row
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
-from headgate.runtime.network.frames import FrameKind
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
+from headgate.runtime.protocol.frames import FrameKind
 
 
 @dataclasses.dataclass

@@ -18,16 +18,16 @@ import pytest
 
 from headgate.common.errors import FencedError, InternalError, OperatingError, ProtocolError
 from headgate.common.ports import Link
-from headgate.runtime.control import messages
-from headgate.runtime.control.client import connect_control
-from headgate.runtime.control.link import SocketLink
-from headgate.runtime.control.server import ControlServer, WorkerKey
-from headgate.runtime.control.wire import decode_from_worker, decode_to_worker, encode_message
-from headgate.runtime.network.acceptor import PENDING_MAX
-from headgate.runtime.network.connection import dial
-from headgate.runtime.network.frames import Frame, FrameKind, encode_header
-from headgate.runtime.network.handshake import Hello
-from headgate.runtime.network.sockets import connect, send_frame
+from headgate.runtime.protocol import messages
+from headgate.runtime.protocol.frames import Frame, FrameKind, encode_header
+from headgate.runtime.protocol.wire import decode_from_worker, decode_to_worker, encode_message
+from headgate.runtime.transport.acceptor import PENDING_MAX
+from headgate.runtime.transport.connection import dial
+from headgate.runtime.transport.control_client import connect_control
+from headgate.runtime.transport.control_link import SocketLink
+from headgate.runtime.transport.control_server import ControlServer, WorkerKey
+from headgate.runtime.transport.handshake import Hello
+from headgate.runtime.transport.sockets import connect, send_frame
 from headgate.state.snapshots import Inline, KeyedStateHandle, OperatorSubtaskState
 
 SECRET = b"the secret of this job, 32 bytes"
@@ -252,7 +252,7 @@ def test_a_message_beyond_the_limit_is_refused_where_it_is_sent(
     started: Callable[..., Master], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message too large to receive is not sent; the link stays."""
-    monkeypatch.setattr("headgate.runtime.control.wire.MESSAGE_SIZE_MAX", 1000)
+    monkeypatch.setattr("headgate.runtime.protocol.wire.MESSAGE_SIZE_MAX", 1000)
     master = started()
     worker = Worker(master, 0)
     with pytest.raises(InternalError, match=r"Decline message has .* the limit is 1000"):
@@ -454,8 +454,8 @@ def test_a_peer_that_does_not_read_cannot_hold_up_closing(
     started: Callable[..., Master], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Closing waits a bounded time for a stopped peer, then cuts the link."""
-    monkeypatch.setattr("headgate.runtime.control.link.LINGER_S", 0.05)
-    monkeypatch.setattr("headgate.runtime.control.server.LINGER_S", 0.05)
+    monkeypatch.setattr("headgate.runtime.transport.control_link.LINGER_S", 0.05)
+    monkeypatch.setattr("headgate.runtime.transport.control_server.LINGER_S", 0.05)
     master = started()
     peer, _ = dial(master.server.address, SECRET, worker_hello(0))
     assert master.next()[0] == "connected"
@@ -472,7 +472,7 @@ def test_a_peer_that_lets_messages_pile_up_is_lost(
     started: Callable[..., Master], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue of a link is bounded: beyond the bound the peer counts as broken."""
-    monkeypatch.setattr("headgate.runtime.control.link._QUEUED_BYTES_MAX", 20_000_000)
+    monkeypatch.setattr("headgate.runtime.transport.control_link._QUEUED_BYTES_MAX", 20_000_000)
     master = started()
     peer, _ = dial(master.server.address, SECRET, worker_hello(0))
     assert master.next()[0] == "connected"

@@ -13,12 +13,12 @@ import pytest
 
 from headgate.common.errors import ConfigError, InternalError, OperatingError, ProtocolError
 from headgate.common.ids import AttemptId, Fence, Generation, JobId
-from headgate.runtime.network.base import DataPlane
-from headgate.runtime.network.connection import Connection, dial
-from headgate.runtime.network.dataplane import SocketDataPlane
-from headgate.runtime.network.frames import Frame, FrameKind, encode_header
-from headgate.runtime.network.handshake import Hello
-from headgate.runtime.network.sockets import Endpoint, connect, host_id, listen, parse_address, send_frame
+from headgate.runtime.protocol.frames import Frame, FrameKind, encode_header
+from headgate.runtime.transport.connection import Connection, dial
+from headgate.runtime.transport.data_plane_contract import DataPlane
+from headgate.runtime.transport.dataplane import SocketDataPlane
+from headgate.runtime.transport.handshake import Hello
+from headgate.runtime.transport.sockets import Endpoint, connect, host_id, listen, parse_address, send_frame
 
 SECRET = b"the secret of this job, 32 bytes"
 WAIT_S = 20.0

@@ -16,9 +16,9 @@ from headgate.common.time import WATERMARK_MIN
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.core.alignment.handler import SUBSUMED
 from headgate.graph.partitioners import Forward
-from headgate.runtime.drawing import LAG_BYTES, LAG_POLL_MS, BarrierMetrics
-from headgate.runtime.elements import CancelMarker, Watermark
-from headgate.runtime.output import EdgeEnds, OutputChannel, OutputEdge
+from headgate.runtime.protocol.elements import CancelMarker, Watermark
+from headgate.runtime.worker.exchange.output import EdgeEnds, OutputChannel, OutputEdge
+from headgate.runtime.worker.snapshot.subtask_checkpoint import LAG_BYTES, LAG_POLL_MS, BarrierMetrics
 
 
 def timed(checkpoint: int) -> Barrier:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.checkpoint.storage.local import LocalDisk
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.common.errors import StorageError
 from headgate.core.leadership import LeadershipState, LeadershipTerm
-from headgate.runtime.elections import Candidacy, FileElection, OustedError, ZooKeeperElection
+from headgate.ha.elections import Candidacy, FileElection, OustedError, ZooKeeperElection
 
 sys.path.append(str(Path(__file__).parents[1] / "checkpoint"))  # its fakes are those of these tests, too
 

@@ -18,8 +18,8 @@ from headgate.common.errors import StorageError
 from headgate.core.alignment.barriers import Barrier, SavepointOrder
 from headgate.core.alignment.handler import SUBSUMED
 from headgate.core.alignment.settings import AlignmentSettings
-from headgate.runtime.elements import CancelMarker
-from headgate.runtime.in_flight.capture import CaptureLimits, TooMuchInFlightError
+from headgate.runtime.protocol.elements import CancelMarker
+from headgate.runtime.worker.in_flight.gathering import CaptureLimits, TooMuchInFlightError
 
 
 class Record:

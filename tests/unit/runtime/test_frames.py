@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.common.errors import InternalError, ProtocolError
-from headgate.runtime.network.frames import (
+from headgate.runtime.protocol.frames import (
     HEADER_SIZE,
     Frame,
     FrameHeader,

@@ -14,7 +14,7 @@ from headgate.common.errors import InternalError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.core.alignment.handler import ON_CANCELLATION_BARRIER, SUBSUMED
-from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
+from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
 
 SIGN = Watermark(WATERMARK_MIN)
 

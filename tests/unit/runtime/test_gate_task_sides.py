@@ -12,7 +12,7 @@ from task_samples import Rig
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
-from headgate.runtime.elements import EndOfData, Idle, Watermark
+from headgate.runtime.protocol.elements import EndOfData, Idle, Watermark
 
 MAIN, RULES = 0, 1
 

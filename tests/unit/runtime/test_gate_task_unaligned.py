@@ -15,7 +15,7 @@ from headgate.common.time import WATERMARK_MIN
 from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
 from headgate.core.alignment.handler import SUBSUMED
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.elements import CancelMarker, EndOfData, Watermark
+from headgate.runtime.protocol.elements import CancelMarker, EndOfData, Watermark
 
 SIGN = Watermark(WATERMARK_MIN)
 

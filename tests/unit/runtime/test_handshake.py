@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.common.errors import FencedError, HeadgateError, InternalError, ProtocolError
-from headgate.runtime.network.handshake import (
+from headgate.runtime.transport.handshake import (
     MESSAGE_SIZE_MAX,
     TEXT_SIZE_MAX,
     ClientHandshake,
@@ -205,7 +205,7 @@ def test_a_hello_too_long_to_send_is_our_own_fault() -> None:
 
 def test_an_authenticated_hello_with_unknown_fields_is_refused() -> None:
     """Also a peer with the secret cannot make this side decode something it does not know."""
-    from headgate.runtime.network import handshake
+    from headgate.runtime.transport import handshake
 
     class Stranger(Hello, frozen=True):
         extra: int = 1

@@ -12,12 +12,13 @@ from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.log import CompletedCheckpointLog
-from headgate.common.config import Config, validate
 from headgate.common.errors import ConfigError, FencedError, StorageError
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import CheckpointId, JobId
-from headgate.runtime.elections import ENDED, FileElection
-from headgate.runtime.high_availability import (
+from headgate.common.process.system import SystemClock
+from headgate.common.settings.config import Config, validate
+from headgate.ha.elections import ENDED, FileElection
+from headgate.ha.high_availability import (
     LEADERS,
     HighAvailability,
     LedJob,
@@ -26,9 +27,8 @@ from headgate.runtime.high_availability import (
     where_to_begin,
     zookeeper_root,
 )
-from headgate.runtime.leadership import Leadership
-from headgate.runtime.master_ports import RestorePoint
-from headgate.runtime.system import SystemClock
+from headgate.ha.leading import Leadership
+from headgate.runtime.job.master_ports import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
 
 WAIT_S = 20.0
@@ -156,7 +156,7 @@ def test_an_end_that_is_not_on_record_forgets_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The next driver has the same run, and its last checkpoint to go on from."""
-    monkeypatch.setattr("headgate.runtime.high_availability.END_PAUSES_S", (0.01,))
+    monkeypatch.setattr("headgate.ha.high_availability.END_PAUSES_S", (0.01,))
     log = CompletedCheckpointLog(LocalDisk(tmp_path), "log")
 
     def opened(disk: LocalDisk) -> HighAvailability:

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from operator_samples import ManualClock
 
 import headgate as hg
-from headgate.common.config import Config
 from headgate.common.errors import ConfigError, FencedError, HeadgateError, OperatingError
 from headgate.common.ids import JobId
 from headgate.common.ports import NoProbe
+from headgate.common.settings.config import Config
 from headgate.connectors.collection import collection_source
 from headgate.core.execution import JobState
 from headgate.core.job.state import FINISH_MS, GANG_EXIT_MS, REASON_WAIT_MS
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.control import messages as m
-from headgate.runtime.events import JobListener
-from headgate.runtime.job_master import JobMaster
-from headgate.runtime.job_settings import job_settings
-from headgate.runtime.master_ports import MasterPorts
-from headgate.runtime.program import Program, WorkerSettings
+from headgate.runtime.job.job_settings import job_settings
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.job.master_ports import MasterPorts
+from headgate.runtime.job.shipped_program import Program, WorkerSettings
+from headgate.runtime.master.job_master import JobMaster
+from headgate.runtime.protocol import messages as m
 from headgate.state.snapshots import OperatorSubtaskState, SubtaskSnapshot
 
 SLOTS = 2

@@ -17,11 +17,11 @@ from headgate.common.errors import HeadgateError
 from headgate.connectors.collection import collection_source
 from headgate.core.execution import JobState
 from headgate.core.job.state import FINISH_MS, GANG_EXIT_MS, REASON_WAIT_MS
-from headgate.runtime.attempts import PlannedJob
-from headgate.runtime.control import messages as m
-from headgate.runtime.job_control import JobControl, request_savepoint
-from headgate.runtime.program import Program, WorkerSettings
-from headgate.runtime.savepoints import SavepointWish
+from headgate.runtime.driver.job_control import JobControl, request_savepoint
+from headgate.runtime.job.shipped_program import Program, WorkerSettings
+from headgate.runtime.master.attempts import PlannedJob
+from headgate.runtime.master.checkpoints.running_savepoints import SavepointWish
+from headgate.runtime.protocol import messages as m
 
 
 class Answers:

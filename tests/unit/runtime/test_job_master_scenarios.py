@@ -20,13 +20,13 @@ from headgate.common.errors import FencedError, HeadgateError, OperatingError
 from headgate.connectors.collection import collection_source
 from headgate.core.execution import JobState
 from headgate.core.job.state import CAUSE_WAIT_MS, FINISH_MS, GANG_EXIT_MS, REASON_WAIT_MS
+from headgate.display.progress import Narrator
+from headgate.display.progress_status import JobStatus
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.attempts import PlannedJob
-from headgate.runtime.control import messages as m
-from headgate.runtime.events import JobListener
-from headgate.runtime.program import Program, WorkerSettings
-from headgate.runtime.progress import Narrator
-from headgate.runtime.progress_status import JobStatus
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.job.shipped_program import Program, WorkerSettings
+from headgate.runtime.master.attempts import PlannedJob
+from headgate.runtime.protocol import messages as m
 
 
 class Heard(JobListener):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.common.config import Config
+from headgate.common.settings.config import Config
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.failover import ExponentialDelay, NoRestart
-from headgate.runtime.job_settings import job_settings
-from headgate.runtime.program import WorkerSettings
+from headgate.runtime.job.job_settings import job_settings
+from headgate.runtime.job.shipped_program import WorkerSettings
 
 
 def test_an_untouched_configuration_aligns() -> None:

@@ -11,11 +11,11 @@ import pytest
 from headgate.checkpoint.copied_disk import BackedUpDisk, NearbyDisk
 from headgate.checkpoint.data_files import DataFileWriter, read_handle
 from headgate.checkpoint.storage.local import LocalDisk
-from headgate.common.config import Config
 from headgate.common.ids import JobId
-from headgate.runtime.job_settings import job_settings
-from headgate.runtime.local_recovery import LocalRecovery
-from headgate.runtime.program import WorkerSettings
+from headgate.common.settings.config import Config
+from headgate.runtime.job.job_settings import job_settings
+from headgate.runtime.job.shipped_program import WorkerSettings
+from headgate.runtime.worker.local_recovery import LocalRecovery
 
 BACKUP, RECOVER = "execution.checkpointing.local-backup.enabled", "execution.state-recovery.from-local"
 

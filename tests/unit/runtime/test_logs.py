@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headgate.runtime import logs
+from headgate.common.process import logs
 
 Written = Callable[[], list[str]]
 

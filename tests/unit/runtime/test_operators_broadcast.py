@@ -14,16 +14,19 @@ from hypothesis import strategies as st
 from operator_samples import ManualClock, Recorder, context, finished, opened, rows
 
 import headgate as hg
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
 from headgate.common.errors import InternalError, UserFunctionError
 from headgate.common.time import WATERMARK_MIN
 from headgate.graph.logical import Side
-from headgate.runtime.operators.base import Operator
-from headgate.runtime.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
-from headgate.runtime.state_backends import HeapBackends, RocksBackends
+from headgate.runtime.worker.operators.broadcast_operators import (
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+)
+from headgate.runtime.worker.operators.operator_contract import Operator
+from headgate.state.backends import HeapBackends, RocksBackends
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
-from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 from headgate.testing import OperatorHarness
 
 Do = Callable[..., Any]

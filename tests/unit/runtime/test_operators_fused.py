@@ -13,7 +13,7 @@ from operator_samples import Recorder, columns, context, opened, rows
 from headgate.common.errors import UserFunctionError
 from headgate.graph.logical import FilterNode, FlatMapNode, MapNode
 from headgate.records.arrow_batch import ArrowBatch
-from headgate.runtime.operators.fused import FusedOperator
+from headgate.runtime.worker.operators.fused import FusedOperator
 
 MAKERS = {"map": MapNode, "filter": FilterNode, "flat_map": FlatMapNode}
 

@@ -12,11 +12,11 @@ from operator_samples import ManualClock, columns, context, finished, opened, ro
 
 import headgate as hg
 from headgate.common.errors import UsageError, UserFunctionError
-from headgate.common.keygroups import key_group, key_group_range
+from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.common.time import WATERMARK_MAX
 from headgate.records.row import Row
-from headgate.runtime.operators.keyed import KeyedProcessOperator
-from headgate.runtime.operators.keyed_loop import LoopShape, loop_source
+from headgate.runtime.worker.operators.keyed_loop import LoopShape, loop_source
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.testing import OperatorHarness
 
 SIDE = hg.OutputTag("side")
@@ -365,7 +365,7 @@ def test_timers_without_end_are_refused_at_the_end(monkeypatch: pytest.MonkeyPat
         def on_timer(self, timestamp: int, ctx: Any) -> None:
             ctx.timers.register_event_time(timestamp + 10)
 
-    monkeypatch.setattr("headgate.runtime.operators.keyed.END_TIMERS_MAX", 100)
+    monkeypatch.setattr("headgate.runtime.worker.operators.keyed_operator.END_TIMERS_MAX", 100)
     harness = OperatorHarness(Ticking(), key="key")
     harness.process({"key": "a"}, timestamp=1)
     with pytest.raises(hg.UsageError, match="timer after timer"):

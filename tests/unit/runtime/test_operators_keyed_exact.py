@@ -14,7 +14,7 @@ from operator_samples import Recorder, context, finished, opened
 from timer_samples import CUTS, RECORDS, Item, Rig, batch_of, items_of, renewed
 
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
-from headgate.runtime.operators.keyed import KeyedProcessOperator
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 
 
 class Model:

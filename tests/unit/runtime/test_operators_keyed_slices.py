@@ -16,9 +16,9 @@ from timer_samples import CUTS, RECORDS, Item, Rig, batch_of, items_of
 import headgate as hg
 from headgate.common.errors import InternalError, UserFunctionError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
-from headgate.runtime.operators.base import Operator
-from headgate.runtime.operators.firing import STRIDE_MAX, Slice
-from headgate.runtime.operators.keyed import KeyedProcessOperator
+from headgate.runtime.worker.operators.firing import STRIDE_MAX, Slice
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.operator_contract import Operator
 from headgate.state.snapshots import OperatorSubtaskState
 from headgate.testing import OperatorHarness
 
@@ -279,7 +279,7 @@ def test_timers_without_end_are_counted_over_the_slices(monkeypatch: pytest.Monk
             yield from super().on_timer(timestamp, ctx)
             ctx.timers.register_event_time(timestamp + 10)
 
-    monkeypatch.setattr("headgate.runtime.operators.keyed.END_TIMERS_MAX", 100)
+    monkeypatch.setattr("headgate.runtime.worker.operators.keyed_operator.END_TIMERS_MAX", 100)
     operator, main, _, _ = made(Ticking, 10)
     operator.process(rows([{"key": "a", "event": [20]}], [1], [0]))
     with pytest.raises(hg.UsageError, match="timer after timer"):

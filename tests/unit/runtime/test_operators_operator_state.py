@@ -12,9 +12,9 @@ from snapshot_samples import Bench, over
 
 import headgate as hg
 from headgate.common.errors import StorageError, UsageError
-from headgate.runtime.operators.keyed import KeyedProcessOperator
-from headgate.runtime.operators.stateless import ProcessOperator
-from headgate.runtime.restore import share_operator
+from headgate.restore.assignment import share_operator
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.stateless import ProcessOperator
 from headgate.state.snapshots import Inline, OperatorSubtaskState
 from headgate.testing import OperatorHarness
 

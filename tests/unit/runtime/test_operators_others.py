@@ -23,14 +23,14 @@ from headgate.api.source import (
     SourceReader,
     Split,
 )
-from headgate.api.time import WatermarkStrategy
+from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.common.errors import UsageError, UserFunctionError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.row import Row
-from headgate.runtime.operators.source import SourceOperator
-from headgate.runtime.operators.stateless import ProcessOperator, SelectOperator, SinkOperator
-from headgate.runtime.operators.timestamps import TimestampsOperator
+from headgate.runtime.worker.operators.reading_source import SourceOperator
+from headgate.runtime.worker.operators.stateless import ProcessOperator, SelectOperator, SinkOperator
+from headgate.runtime.worker.operators.timestamps import TimestampsOperator
 
 SIDE = hg.OutputTag("side")
 

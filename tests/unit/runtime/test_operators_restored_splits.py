@@ -8,11 +8,11 @@ from typing import Any
 from operator_samples import ManualClock, Recorder, context, finished
 
 from headgate.api.source import NOTHING_AVAILABLE, Source, SourceReader, Split
-from headgate.api.time import WatermarkStrategy
+from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.common.time import WATERMARK_MIN
-from headgate.runtime.operators.source import SourceOperator
-from headgate.runtime.operators.timestamps import TimestampsOperator
-from headgate.runtime.restore import share_operator
+from headgate.restore.assignment import share_operator
+from headgate.runtime.worker.operators.reading_source import SourceOperator
+from headgate.runtime.worker.operators.timestamps import TimestampsOperator
 
 TIMES = {"a": [10, 20, 30], "b": [40, 50, 60], "c": [70, 80, 90]}
 IDLE_MS = 1_000

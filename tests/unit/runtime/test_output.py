@@ -10,13 +10,19 @@ from hypothesis import strategies as st
 from operator_samples import columns, context, rows
 
 from headgate.common.errors import UsageError, UserFunctionError
-from headgate.common.keygroups import key_group, key_group_range
+from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Rebalance
 from headgate.records.arrow_batch import ArrowBatch
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
-from headgate.runtime.output import FRAME_ROWS, EdgeReceiver, OutputChannel, OutputEdge, Outputs
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
+from headgate.runtime.worker.exchange.output import (
+    FRAME_ROWS,
+    EdgeReceiver,
+    OutputChannel,
+    OutputEdge,
+    Outputs,
+)
 
 TIMEOUT_MS = 10
 FIRST = Watermark(WATERMARK_MIN)

@@ -14,8 +14,8 @@ from headgate.common.time import WATERMARK_MIN
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.graph.partitioners import Broadcast, Forward, Rebalance
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.elements import CancelMarker, EndOfData, Idle, Watermark
-from headgate.runtime.output import EdgeEnds, OutputChannel, OutputEdge, Outputs
+from headgate.runtime.protocol.elements import CancelMarker, EndOfData, Idle, Watermark
+from headgate.runtime.worker.exchange.output import EdgeEnds, OutputChannel, OutputEdge, Outputs
 
 SIGN = Watermark(WATERMARK_MIN)
 

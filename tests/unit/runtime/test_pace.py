@@ -7,7 +7,7 @@ import random
 import pytest
 from operator_samples import ManualClock
 
-from headgate.runtime.pace import RECORDS_FIRST, RECORDS_MAX, Pace
+from headgate.runtime.worker.task.step_budget import RECORDS_FIRST, RECORDS_MAX, Pace
 
 
 def stepped(pace: Pace, clock: ManualClock, cost_us: int) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import headgate as hg
-from headgate.runtime.logs import TaskContext, use_task_context
-from headgate.runtime.printed import CellLines
-from headgate.runtime.printing import LINES_MAX, TellingOutlet, learn_functions, printing_to
+from headgate.common.process.logs import TaskContext, use_task_context
+from headgate.display.printed import CellLines
+from headgate.runtime.worker.printing import LINES_MAX, TellingOutlet, learn_functions, printing_to
 
 
 class Told:

@@ -15,14 +15,14 @@ import pytest
 from rich.console import Console
 
 import headgate as hg
-from headgate.common.config import Config
 from headgate.common.errors import OperatingError, UserFunctionError
-from headgate.runtime import progress, progress_json
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.progress import Narrator, PlainDisplay, WarningsDisplay, listener_for
-from headgate.runtime.progress_json import JsonDisplay, LineWriter, reserve_stdout
-from headgate.runtime.progress_live import LiveDisplay
-from headgate.runtime.progress_status import RATE_WINDOW_MS, JobStatus, error_facts
+from headgate.common.settings.config import Config
+from headgate.display import progress, progress_json
+from headgate.display.progress import Narrator, PlainDisplay, WarningsDisplay, listener_for
+from headgate.display.progress_json import JsonDisplay, LineWriter, reserve_stdout
+from headgate.display.progress_live import LiveDisplay
+from headgate.display.progress_status import RATE_WINDOW_MS, JobStatus, error_facts
+from headgate.runtime.protocol.messages import Counters
 
 
 class HandClock:
@@ -304,7 +304,7 @@ def test_json_lines_without_a_reader_do_not_end_the_job(caplog: pytest.LogCaptur
 def test_a_reserved_standard_output_holds_lines_only() -> None:
     """Prints of the program and of its child processes go to the standard error meanwhile."""
     code = (
-        "import os; from headgate.runtime.progress_json import reserve_stdout\n"
+        "import os; from headgate.display.progress_json import reserve_stdout\n"
         "print('before')\n"
         "with reserve_stdout() as writer:\n"
         "    print('mine'); os.system('echo child'); writer.write({'event': 'running'})\n"

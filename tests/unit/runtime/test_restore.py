@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import headgate as hg
 from headgate.common.errors import UsageError
 from headgate.common.ids import VertexId
-from headgate.common.keygroups import key_group_range
+from headgate.common.keys.keygroups import key_group_range
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.graph.logical import KeyedProcessNode, MapNode, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan, Vertex
-from headgate.runtime.restore import (
+from headgate.restore.assignment import (
     assign_finished,
     assign_state,
     check_compatible,

@@ -10,7 +10,7 @@ from savepoint_bench import SavepointBench
 from headgate.checkpoint.opening import open_checkpoint, verify_files
 from headgate.common.errors import StorageError, UsageError
 from headgate.stateprocessor.diff import compare
-from headgate.stateprocessor.writing import SavepointWriter
+from headgate.stateprocessor.writing.savepoint_writer import SavepointWriter
 
 
 @pytest.mark.parametrize(("kind", "form"), [("heap", "canonical"), ("heap", "native"), ("rocksdb", "native")])

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from savepoint_bench import SavepointBench
 
 import headgate as hg
-from headgate.checkpoint.metadata.registry import encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.opening import open_checkpoint, referenced_ranges, verify_files
 from headgate.common.errors import StorageError, UsageError
 from headgate.core.alignment.barriers import SavepointOrder

@@ -13,11 +13,11 @@ from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
 from headgate.core.alignment.handler import SUBSUMED
 from headgate.records.batch import Batch
-from headgate.runtime.elements import CancelMarker, EndOfData, Watermark
-from headgate.runtime.in_flight.capture import StreamKey
-from headgate.runtime.operators.source import SourceOperator
-from headgate.runtime.output import EdgeReceiver
-from headgate.runtime.source_task import SourceTask
+from headgate.runtime.protocol.elements import CancelMarker, EndOfData, Watermark
+from headgate.runtime.worker.exchange.output import EdgeReceiver
+from headgate.runtime.worker.in_flight.gathering import StreamKey
+from headgate.runtime.worker.operators.reading_source import SourceOperator
+from headgate.runtime.worker.task.source_task import SourceTask
 
 
 def over(checkpoint: int) -> Barrier:

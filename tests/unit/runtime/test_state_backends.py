@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headgate.common.errors import ConfigError
-from headgate.common.options import StateBackendType
-from headgate.runtime.state_backends import HASHMAP, ROCKSDB, HeapBackends, RocksBackends, backends_for
+from headgate.common.settings.options import StateBackendType
+from headgate.state.backends import HASHMAP, ROCKSDB, HeapBackends, RocksBackends, backends_for
 
 
 def test_every_name_of_the_configuration_has_its_backends() -> None:

@@ -13,17 +13,16 @@ from test_job_master import FIXED, SLOTS, Desk
 
 import headgate as hg
 from headgate.common.errors import InternalError, NoEntryError, OperatingError, UsageError
-from headgate.common.keygroups import key_group, operator_index_for_key_group
+from headgate.common.keys.keygroups import key_group, operator_index_for_key_group
 from headgate.connectors.collection import collection_source
 from headgate.core.job.state import REASON_WAIT_MS
-from headgate.runtime.control import messages as m
-from headgate.runtime.control.wire import decode_from_worker, decode_to_worker, encode_message
-from headgate.runtime.gate_task import GateTask
-from headgate.runtime.operators.keyed import KeyedProcessOperator
-from headgate.runtime.queries import answering
-from headgate.runtime.queries.asking import UNDER_WAY_MAX, StateQueries
-from headgate.runtime.queries.live_state import LiveState
-from headgate.runtime.worker import describe_error
+from headgate.runtime.driver.live_state import LiveState
+from headgate.runtime.master.live_queries import UNDER_WAY_MAX, StateQueries
+from headgate.runtime.protocol import messages as m
+from headgate.runtime.protocol.wire import decode_from_worker, decode_to_worker, encode_message
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.task.gate_task import GateTask
+from headgate.runtime.worker.worker import answering, describe_error
 
 KEYS: list[Any] = ["ada", b"ada", 7, 7.5, ("ada", 7), 2**80]
 

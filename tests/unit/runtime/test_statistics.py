@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.events import JobListener
-from headgate.runtime.statistics import JobStatistics
+from headgate.display.statistics import JobStatistics
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.protocol.messages import Counters
 
 
 class Shown(JobListener):

@@ -12,12 +12,12 @@ from headgate.api.source import END_OF_INPUT, NOTHING_AVAILABLE, Split
 from headgate.common.errors import UserFunctionError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.alignment.handler import SUBSUMED
-from headgate.runtime.drawing import BarrierMetrics
-from headgate.runtime.elements import Barrier, EndOfData, Watermark
-from headgate.runtime.in_flight.recovered import RecoveredInput
-from headgate.runtime.output import Outputs
-from headgate.runtime.source_task import SPLIT_RETRY_MS
-from headgate.runtime.task import Task
+from headgate.runtime.protocol.elements import Barrier, EndOfData, Watermark
+from headgate.runtime.worker.exchange.output import Outputs
+from headgate.runtime.worker.in_flight.recovered import RecoveredInput
+from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics
+from headgate.runtime.worker.task.source_task import SPLIT_RETRY_MS
+from headgate.runtime.worker.task.task import Task
 
 SIGN = Watermark(WATERMARK_MIN)
 

@@ -7,8 +7,8 @@ from task_samples import Rig, Watching
 from test_beside import BesideRig
 
 from headgate.common.time import WATERMARK_MIN
-from headgate.runtime.elements import Watermark
-from headgate.runtime.gate_task import GateTask
+from headgate.runtime.protocol.elements import Watermark
+from headgate.runtime.worker.task.gate_task import GateTask
 
 SIGN = Watermark(WATERMARK_MIN)
 

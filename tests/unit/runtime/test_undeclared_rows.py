@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.network.frames import FrameKind
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.frames import FrameKind
 
 SENDING = """
 import sys
 from dataclasses import dataclass
 from enum import Enum
-from headgate.common.same_interpreter import SAME_INTERPRETER
-from headgate.runtime.program import received, shipped
-from headgate.runtime.undeclared_rows import UndeclaredRows
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
+from headgate.runtime.job.shipped_program import received, shipped
+from headgate.runtime.protocol.undeclared_rows import UndeclaredRows
 
 {classes}
 
@@ -32,12 +32,12 @@ def worker(program):
 if __name__ == "__main__":
     import subprocess
     program = shipped((worker, show, make))
-    run = "import sys; from headgate.runtime.program import received; p = sys.stdin.buffer.read();"
+    run = "import sys; from headgate.runtime.job.shipped_program import received; p = sys.stdin.buffer.read();"
     run += "received(p)[0](p)"
     frame = subprocess.run([sys.executable, "-c", run], input=program, capture_output=True, check=True).stdout
-    run = "import sys; from headgate.runtime.program import received;"
-    run += "from headgate.runtime.undeclared_rows import UndeclaredRows;"
-    run += "from headgate.common.same_interpreter import SAME_INTERPRETER;"
+    run = "import sys; from headgate.runtime.job.shipped_program import received;"
+    run += "from headgate.runtime.protocol.undeclared_rows import UndeclaredRows;"
+    run += "from headgate.common.process.same_interpreter import SAME_INTERPRETER;"
     run += "p = open(sys.argv[1], 'rb').read(); show = received(p)[1];"
     run += "rows = UndeclaredRows(SAME_INTERPRETER, p).decode(memoryview(sys.stdin.buffer.read()), 2);"
     run += "print(show(rows))"

@@ -8,10 +8,10 @@ from typing import Any
 
 from operator_samples import context
 
-from headgate.common.same_interpreter import SAME_INTERPRETER
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.connectors.collection import collection_source
-from headgate.runtime.operators.source import SourceOperator
-from headgate.runtime.worker_process import WorkerSpec, _Process
+from headgate.runtime.worker.operators.reading_source import SourceOperator
+from headgate.runtime.worker.worker_process import WorkerSpec, _Process
 
 
 class Broken:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from headgate.api.state import (
+from headgate.api.declared.keyed_states import (
     ListState,
     MapState,
     ValueState,

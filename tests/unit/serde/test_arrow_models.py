@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.serde.arrow_columns import from_arrow, to_arrow
-from headgate.serde.arrow_types import arrow_type_of
+from headgate.serde.arrow.arrow_columns import from_arrow, to_arrow
+from headgate.serde.arrow.arrow_types import arrow_type_of
 from headgate.serde.resolve import serializer_for
 
 pydantic = pytest.importorskip("pydantic")

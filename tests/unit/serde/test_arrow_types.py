@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 
 import headgate as hg
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.arrow_columns import from_arrow, to_arrow
-from headgate.serde.arrow_types import arrow_type, arrow_type_of
+from headgate.serde.arrow.arrow_columns import from_arrow, to_arrow
+from headgate.serde.arrow.arrow_types import arrow_type, arrow_type_of
+from headgate.serde.arrow.stored_values import Beyond, close_batch, open_batch
 from headgate.serde.resolve import serializer_for
-from headgate.serde.stored_values import Beyond, close_batch, open_batch
 
 
 class Colour(enum.Enum):

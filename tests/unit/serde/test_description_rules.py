@@ -11,12 +11,12 @@ DESCRIBED = "{'kind': 'int', 'version': 1}"
 FIRST = {
     "the public name": f"import headgate as hg; hg.DescribedSnapshot({DESCRIBED}).restore_serializer()",
     "a judgement": (
-        "from headgate.serde.judging import judge; from headgate.serde.dynamic import DynamicSerializer; "
+        "from headgate.serde.evolution.judging_types import judge; from headgate.serde.codecs.dynamic import DynamicSerializer; "
         f"judge({DESCRIBED}, DynamicSerializer())"
     ),
     "the judgement of a snapshot": (
-        "from headgate.serde.snapshot_judgement import stored_snapshot; "
-        "from headgate.serde.dynamic import DynamicSerializer; "
+        "from headgate.serde.evolution.snapshot_judgement import stored_snapshot; "
+        "from headgate.serde.codecs.dynamic import DynamicSerializer; "
         f"stored_snapshot({DESCRIBED}, DynamicSerializer()).restore_serializer()"
     ),
 }
@@ -31,6 +31,6 @@ def test_whoever_comes_first_finds_the_rules(code: str) -> None:
 
 def test_rules_that_nobody_loaded_are_our_fault() -> None:
     """The error says what is missing, and is no UsageError."""
-    code = "from headgate.serde.registry import rules; rules()"
+    code = "from headgate.serde.rule_registry import rules; rules()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "InternalError: the rules for described values are not loaded" in done.stderr

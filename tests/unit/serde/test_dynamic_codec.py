@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.dynamic import DynamicSerializer, untag
-from headgate.serde.pickled import decode_rows, encode_rows
+from headgate.serde.codecs.dynamic import DynamicSerializer, untag
+from headgate.serde.codecs.pickled import decode_rows, encode_rows
 
 codec = DynamicSerializer()
 small = settings(max_examples=80, derandomize=True, deadline=None, database=None)

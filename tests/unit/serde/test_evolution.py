@@ -14,6 +14,7 @@ import pytest
 
 import headgate as hg
 from headgate.common.errors import UsageError
+from headgate.serde.codecs.type_codec import Form, FormSerializer, describe
 from headgate.serde.compatibility import (
     AfterMigration,
     AsIs,
@@ -22,8 +23,7 @@ from headgate.serde.compatibility import (
     Reconfigured,
     combined,
 )
-from headgate.serde.forms import Form, FormSerializer, describe
-from headgate.serde.judging import judge, reader_for
+from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import serializer_for
 
 OLD = f"{__name__}.Visit"

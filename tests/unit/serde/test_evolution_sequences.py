@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import headgate as hg
 from headgate.common.former_names import Alias
-from headgate.serde.judging import reader_for
+from headgate.serde.evolution.judging_types import reader_for
 from headgate.serde.resolve import serializer_for
 
 moderate = settings(max_examples=80, derandomize=True, deadline=None, database=None)

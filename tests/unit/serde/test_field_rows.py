@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from headgate.serde.field_rows import field_rows
+from headgate.serde.codecs.field_rows import field_rows
 
 
 @dataclass

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headgate as hg
+from headgate.serde.codecs.pickled_values import holds_pickle
 from headgate.serde.compatibility import AsIs, Incompatible
-from headgate.serde.judging import judge, reader_for
-from headgate.serde.pickled_values import holds_pickle
+from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import record_serializer, serializer_for
 
 

@@ -13,7 +13,7 @@ from message_samples import message, with_map
 
 import headgate as hg
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
-from headgate.serde.judging import judge, reader_for
+from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import record_serializer, serializer_for
 
 Visit = message(page="string 1", count="int64 2", tags="repeated string 3", next="Visit 4", rate="double 5")

@@ -31,7 +31,7 @@ from serializer_samples import (
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.compatibility import Incompatible, compare
-from headgate.serde.evolution import reading_serializer
+from headgate.serde.evolution.older_shapes import reading_serializer
 from headgate.serde.resolve import serializer_for
 
 small = settings(max_examples=40, derandomize=True, deadline=None, database=None)

@@ -15,12 +15,12 @@ import pytest
 
 RECEIVER = """
 import sys
-from headgate.runtime.program import received
+from headgate.runtime.job.shipped_program import received
 print(received(sys.stdin.buffer.read())())
 """
 SENDER = """
 import subprocess, sys
-from headgate.runtime.program import shipped
+from headgate.runtime.job.shipped_program import shipped
 shipped_bytes = shipped(report)
 again = subprocess.run([sys.executable, "-c", RECEIVER], input=shipped_bytes, capture_output=True)
 sys.stderr.write(again.stderr.decode())
@@ -271,7 +271,7 @@ CASES = {
         import dataclasses, inspect
         from dataclasses import dataclass, field
         import msgspec
-        from headgate.serde.defaults import defaults_of
+        from headgate.serde.codecs.defaults import defaults_of
         @dataclass
         class Commit:
             sha: str
@@ -303,7 +303,7 @@ CASES = {
     "fields of other kinds of records with a default that is made": """
         from typing import NamedTuple
         import attrs, msgspec, pydantic
-        from headgate.serde.defaults import defaults_of
+        from headgate.serde.codecs.defaults import defaults_of
         @attrs.define
         class Commit:
             sha: str

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import headgate as hg
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.dynamic import encode_tagged, encode_tagged_each
+from headgate.serde.codecs.dynamic import encode_tagged, encode_tagged_each
+from headgate.serde.codecs.singles import Singles
 from headgate.serde.resolve import serializer_for
-from headgate.serde.singles import Singles
 
 
 @dataclass

@@ -13,10 +13,10 @@ import pytest
 
 import headgate as hg
 from headgate.common.errors import UsageError
-from headgate.runtime.program import Program, WorkerSettings
+from headgate.runtime.job.shipped_program import Program, WorkerSettings
 from headgate.serde.composites import ListSerializer
 from headgate.serde.logical_names import class_named, logical_name, note_logical_name
-from headgate.serde.snapshot_rules import SerializerRegistry
+from headgate.serde.snapshots.snapshot_rules import SerializerRegistry
 
 WHERE = "state 'total' (job.py:12)"
 
@@ -150,8 +150,8 @@ def test_g20_one_snapshot_class_is_not_for_two_serializers() -> None:
 SCRIPT = """
 import sys
 import headgate as hg
-from headgate.serde.snapshot_rules import SerializerRegistry
-from headgate.serde.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
+from headgate.serde.snapshots.snapshot_rules import SerializerRegistry
+from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
 
 class Text(hg.TypeSerializer[str]):
     def encode(self, value):

@@ -15,7 +15,7 @@ import headgate as hg
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.composites import ListSerializer, MapSerializer
 from headgate.serde.resolve import serializer_for
-from headgate.serde.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
+from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
 
 WRITTEN = st.one_of(
     st.tuples(st.just("boolean"), st.booleans()),

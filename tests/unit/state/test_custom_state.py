@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import headgate as hg
-from headgate.api.state import StateDescriptor, declared_state
+from headgate.api.declared.keyed_states import StateDescriptor, declared_state
 from headgate.common.errors import StorageError, UsageError
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
-from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 from headgate.testing.suites.backend.formats import VersionedSerializer, held, put, versioned
 
 GROUPS = 8

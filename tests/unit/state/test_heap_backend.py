@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headgate.common.errors import StorageError
-from headgate.common.keygroups import key_group
+from headgate.common.keys.keygroups import key_group
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.heap.blob import BytesBlob, read_header
+from headgate.state.heap.heap_blob import BytesBlob, read_header
 from headgate.testing.suites.backend.states import GROUPS, STATES, touch
 
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headgate as hg
-from headgate.api.state import declared_state
-from headgate.common.keygroups import key_group, key_group_range
+from headgate.api.declared.keyed_states import declared_state
+from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.heap.handles import (
     ImmutableAggregatingState,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import headgate as hg
-from headgate.api.state import (
+from headgate.api.declared.keyed_states import (
     ListState,
     MapState,
     ReducingState,
@@ -24,8 +24,8 @@ from headgate.api.state import (
     value_state,
 )
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.operators.base import OperatorContext
-from headgate.runtime.operators.keyed import KeyedProcessOperator
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.state.heap import backend as heap
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.testing.manual_clock import ManualClock

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headgate as hg
-from headgate.api.operator_state import OperatorStateDescriptor
+from headgate.api.declared.operator_state import OperatorStateDescriptor
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.serde.resolve import serializer_for
 from headgate.state.operator_blob import blob_parts, read_columns

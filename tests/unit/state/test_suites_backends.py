@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from headgate.api.state import StateDescriptor
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.state.backend import KeyedBackend
 from headgate.state.changelog.backend import ChangelogBackend
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
-from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 from headgate.testing.suites import StateBackendSuite
 from headgate.testing.suites.backend.model import ModelTests
 

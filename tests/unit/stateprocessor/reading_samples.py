@@ -11,19 +11,19 @@ import pyarrow.parquet as pq
 import headgate as hg
 from bench.state_operator import Nobody
 from headgate.checkpoint.layout import METADATA
-from headgate.checkpoint.metadata.registry import encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
-from headgate.common.keygroups import key_group, key_group_range
+from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.drawing import BarrierMetrics, DrawnSnapshot
-from headgate.runtime.operators.base import OperatorContext
-from headgate.runtime.operators.keyed import KeyedProcessOperator
-from headgate.runtime.snapshots import SnapshotWriter
-from headgate.runtime.state_backends import ChangelogBackends, HeapBackends, RocksBackends
+from headgate.runtime.protocol.messages import Counters
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.operator_contract import OperatorContext
+from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
+from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
+from headgate.state.backends import ChangelogBackends, HeapBackends, RocksBackends
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle, OperatorSubtaskState
 from headgate.stateprocessor.source import FilteringReader, SavepointPartition, SavepointSource
 from headgate.testing.manual_clock import ManualClock

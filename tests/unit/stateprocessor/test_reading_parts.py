@@ -19,12 +19,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from reading_samples import GROUPS, Subtasks, pieces, rows, source
 
 from headgate.common.errors import ConfigError, StorageError, UsageError
-from headgate.common.keygroups import key_group
-from headgate.serde.arrow_columns import to_arrow
+from headgate.common.keys.keygroups import key_group
+from headgate.serde.arrow.arrow_columns import to_arrow
 from headgate.serde.resolve import serializer_for
-from headgate.stateprocessor.reading_filters import Condition, kept, understood, wanted_groups
-from headgate.stateprocessor.reading_options import asked
-from headgate.stateprocessor.reading_types import converter, spark_schema
+from headgate.stateprocessor.reading.reading_filters import Condition, kept, understood, wanted_groups
+from headgate.stateprocessor.reading.reading_options import asked
+from headgate.stateprocessor.reading.reading_types import converter, spark_schema
 from headgate.stateprocessor.source import FilteringReader, SavepointReader, SavepointSource
 
 DATA = Path(__file__).parents[2] / "compat" / "data"

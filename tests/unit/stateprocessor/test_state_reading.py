@@ -25,8 +25,8 @@ from reading_samples import (
 from headgate.checkpoint.storage.uris import local_path
 from headgate.common.errors import StorageError, UsageError
 from headgate.state.snapshots import FileRange
-from headgate.stateprocessor import reading_plan
-from headgate.stateprocessor.reading_plan import EntriesPiece, TablePiece
+from headgate.stateprocessor.reading import reading_plan
+from headgate.stateprocessor.reading.reading_plan import EntriesPiece, TablePiece
 
 KEYS = [f"k{n:02}" for n in range(13)]
 CLEARED = "k04"

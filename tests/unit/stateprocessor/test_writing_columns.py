@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from headgate.common.errors import UsageError
-from headgate.serde.arrow_columns import ArrowColumn, from_arrow, to_arrow
+from headgate.serde.arrow.arrow_columns import ArrowColumn, from_arrow, to_arrow
 from headgate.serde.resolve import serializer_for
-from headgate.stateprocessor.writing_columns import fit_of
+from headgate.stateprocessor.writing.writing_columns import fit_of
 
 UTC_MOMENT = dt.datetime(2024, 5, 6, 7, 8, 9, 10, dt.UTC)
 

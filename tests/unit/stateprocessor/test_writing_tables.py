@@ -12,12 +12,12 @@ import pytest
 import headgate as hg
 from headgate.checkpoint.storage.settings import StorageSettings
 from headgate.common.errors import UsageError
-from headgate.common.keygroups import key_group, key_groups_of_arrow
+from headgate.common.keys.keygroups import key_group, key_groups_of_arrow
 from headgate.state.canonical.reader import OpenTable, StoredTable
-from headgate.state.heap.blob import BytesBlob
-from headgate.stateprocessor.writing_declared import descriptor_of, outputs_of
-from headgate.stateprocessor.writing_rows import KeyRows
-from headgate.stateprocessor.writing_tables import Place, TableTask
+from headgate.state.heap.heap_blob import BytesBlob
+from headgate.stateprocessor.writing.writing_declared import descriptor_of, outputs_of
+from headgate.stateprocessor.writing.writing_rows import KeyRows
+from headgate.stateprocessor.writing.writing_tables import Place, TableTask
 
 GROUPS = 16
 

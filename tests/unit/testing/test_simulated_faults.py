@@ -10,22 +10,22 @@ import pytest
 
 from headgate.checkpoint.layout import log_folder
 from headgate.checkpoint.savepoints import SavepointFolder
-from headgate.checkpoint.storage.base import KeepsTemporaries
+from headgate.checkpoint.storage.storage_contract import KeepsTemporaries
 from headgate.checkpoint.store.entries import Claim, Completed, digest, encode_entry
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import FencedError, StorageError
 from headgate.common.ids import CheckpointId, JobId
-from headgate.runtime.control import messages as m
-from headgate.runtime.elections import FileElection
+from headgate.ha.elections import FileElection
+from headgate.runtime.protocol import messages as m
 from headgate.testing.simulation.chronicle import KEPT, Chronicle
 from headgate.testing.simulation.clock import SimClock, Timeline
 from headgate.testing.simulation.crash_points import CrashPoints
-from headgate.testing.simulation.disk import URI, SimDisk, SimFiles
 from headgate.testing.simulation.faults import ALL_KINDS, MIXES, WISHES, Faults
-from headgate.testing.simulation.leadership import SimLeadership
+from headgate.testing.simulation.file_invariants import StoredFiles, Violation
 from headgate.testing.simulation.links import make_link
-from headgate.testing.simulation.processes import ProcessKilled
-from headgate.testing.simulation.stored_files import StoredFiles, Violation
+from headgate.testing.simulation.simulated_leadership import SimLeadership
+from headgate.testing.simulation.simulated_processes import ProcessKilled
+from headgate.testing.simulation.virtual_disk import URI, SimDisk, SimFiles
 from headgate.testing.simulation.world import shown
 
 SOMEBODY: Any = SimpleNamespace(name="somebody")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import headgate as hg
-from headgate.api.state import StateDescriptor
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.testing.suites import StateBackendSuite

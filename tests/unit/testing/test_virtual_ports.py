@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from headgate.checkpoint.storage.base import RandomAccess, UnsureWriteError
+from headgate.checkpoint.storage.storage_contract import RandomAccess, UnsureWriteError
 from headgate.common.errors import InternalError, StorageError
 from headgate.common.ids import AttemptId, Fence, Generation, JobId
-from headgate.runtime.control import messages as m
-from headgate.runtime.network.frames import Frame, FrameKind
+from headgate.runtime.protocol import messages as m
+from headgate.runtime.protocol.frames import Frame, FrameKind
 from headgate.testing.simulation.clock import SimClock, SimRandom, Timeline
-from headgate.testing.simulation.disk import SimDisk, SimFiles
 from headgate.testing.simulation.links import make_link
 from headgate.testing.simulation.network import Network, SimDataPlane
 from headgate.testing.simulation.trace import Trace
+from headgate.testing.simulation.virtual_disk import SimDisk, SimFiles
 
 
 def fence(attempt: int) -> Fence:

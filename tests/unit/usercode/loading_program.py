@@ -17,7 +17,7 @@ from typing import Any
 from namespace_checks import FOUND, ROOT, check, tell
 from user_packages import write_packages, write_wheel
 
-from headgate.common.loader_options import ResolveOrder
+from headgate.common.settings.loader_options import ResolveOrder
 from headgate.usercode.errors import ForeignObjectError, UserCodeLoadError
 from headgate.usercode.loaders import Artifacts, UserCodeLoaders
 from headgate.usercode.namespaces.crossing import leaving, refuse_leaving

@@ -21,7 +21,7 @@ from typing import Any
 from namespace_checks import FOUND, ROOT, check, tell
 from user_packages import write_packages, write_wheel
 
-from headgate.common.loader_options import ResolveOrder
+from headgate.common.settings.loader_options import ResolveOrder
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.namespaces.code import NamespaceCode
 from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.common.config import Config
 from headgate.common.errors import ConfigError
-from headgate.common.loader_options import USER_CODE_APART, Isolation
+from headgate.common.settings.config import Config
+from headgate.common.settings.loader_options import USER_CODE_APART, Isolation
 from headgate.usercode.isolation import taken_names, why_isolated
 
 APART = USER_CODE_APART.key

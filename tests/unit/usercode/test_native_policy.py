@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.common.loader_options import NativeModules
+from headgate.common.settings.loader_options import NativeModules
 from headgate.usercode.errors import NativeModuleConflictError, UserCodeLoadError
 from headgate.usercode.namespaces.native import Loaded
 from headgate.usercode.namespaces.native import NativeModules as LoadedModules

@@ -148,7 +148,7 @@ ASSIGNS = """
 import sys
 sys.path = ["/nowhere"] + sys.path
 import wave
-from headgate.common.search_path import framework_path
+from headgate.common.process.search_path import framework_path
 print("of framework", [entry for entry in framework_path() if entry.endswith("deps")])
 """
 
@@ -173,7 +173,7 @@ def test_a_pattern_for_a_part_of_a_namespace_package(tmp_path: Path) -> None:
     text = """
 import sys
 from headgate.usercode.patterns import parent_first
-from headgate.usercode.process import ProcessOrder
+from headgate.usercode.program_process import ProcessOrder
 from headgate.usercode.namespaces.loader import NamespaceSettings
 framework, user, *patterns = sys.argv[1:]
 sys.path.append(framework)

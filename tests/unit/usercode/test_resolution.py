@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.common.loader_options import MANDATORY_PATTERNS, ResolveOrder, pattern_list
+from headgate.common.settings.loader_options import MANDATORY_PATTERNS, ResolveOrder, pattern_list
 from headgate.usercode.patterns import ParentFirst, parent_first
 from headgate.usercode.resolution import Origin, Resolver
 

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from headgate.common.loader_options import LOADER_OPTIONS
+from headgate.common.settings.loader_options import LOADER_OPTIONS
 
 TESTS = Path(__file__).parents[2]
 FOLDERS = (TESTS / "unit" / "usercode", TESTS / "integration" / "usercode", TESTS / "jobs")

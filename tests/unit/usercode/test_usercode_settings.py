@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.common.errors import ConfigError
-from headgate.common.loader_options import (
+from headgate.common.settings.loader_options import (
     LOADER_OPTIONS,
     MANDATORY_PATTERNS,
     DependencyLayer,

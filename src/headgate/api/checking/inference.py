@@ -18,7 +18,7 @@ import typing_extensions
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
 from headgate.api.source import Source
-from headgate.common.key_types import DeclaredKeys, says_nothing
+from headgate.common.keys.key_types import DeclaredKeys, says_nothing
 from headgate.graph.logical import Node
 from headgate.records.selectors import KeySelector
 

@@ -12,17 +12,17 @@ from collections.abc import Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
-from headgate.api.arguments import under_verb
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from headgate.api.declarations import Declaration, declarations
+from headgate.api.checking.arguments import under_verb
+from headgate.api.declared.declarations import Declaration, declarations
+from headgate.api.declared.keyed_states import StateDescriptor, declared_state
+from headgate.api.declared.operator_state import BROADCAST, OperatorStateDescriptor, declared_operator_state
 from headgate.api.functions import KeyedProcessFunction, ProcessFunction, RichFunction
-from headgate.api.operator_state import BROADCAST, OperatorStateDescriptor, declared_operator_state
 from headgate.api.sink import Sink
 from headgate.api.source import Source
-from headgate.api.state import StateDescriptor, declared_state
-from headgate.common import options as o
-from headgate.common.config import Config
 from headgate.common.errors import ConfigError, PlanError, UsageError
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.rewrites import check_unique_uids, place
 from headgate.graph.type_text import StateFact, type_text
@@ -174,7 +174,7 @@ def check_serializers(nodes: Iterable[Node]) -> None:
     declared = [(node, d, given) for node in nodes for d, given in _given_serializers(node)]
     if not declared:
         return
-    from headgate.serde.snapshot_rules import SerializerRegistry  # it loads msgspec
+    from headgate.serde.snapshots.snapshot_rules import SerializerRegistry  # it loads msgspec
 
     registry = SerializerRegistry()
     for node, descriptor, serializer in declared:

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.common.errors import NotShippableError
-from headgate.common.interruptions import let_pass
+from headgate.common.process.interruptions import let_pass
 from headgate.graph.logical import Node
 from headgate.graph.rewrites import place
-from headgate.serde.shipping_pickler import shipping_pickler
+from headgate.serde.shipping.shipping_pickler import shipping_pickler
 
 _FIELDS = ("function", "key", "source", "sink")
 _DEPTH_MAX = 12

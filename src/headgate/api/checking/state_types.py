@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from headgate.api.operator_state import BROADCAST, OperatorStateDescriptor, declared_operator_state
-from headgate.api.state import StateDescriptor, StateKind, declared_state
-from headgate.common import options as o
-from headgate.common.config import Config
+from headgate.api.declared.keyed_states import StateDescriptor, StateKind, declared_state
+from headgate.api.declared.operator_state import BROADCAST, OperatorStateDescriptor, declared_operator_state
 from headgate.common.errors import PlanError, UsageError
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
 from headgate.graph.logical import Node
 from headgate.graph.rewrites import place
 
@@ -37,7 +37,9 @@ def check_state_types(nodes: Iterable[Node], config: Config) -> None:
     parts = [part for node in nodes for part in _parts(node)]
     if not parts:
         return
-    from headgate.serde.pickled_values import holds_pickle  # these load msgspec, which a program need not
+    from headgate.serde.codecs.pickled_values import (
+        holds_pickle,  # these load msgspec, which a program need not
+    )
     from headgate.serde.resolve import serializer_for
 
     pickled = []

@@ -10,7 +10,7 @@ from typing import Any, Generic, get_type_hints
 import typing_extensions
 from typing_extensions import TypeVar
 
-from headgate.api.inference import generic_arguments
+from headgate.api.checking.inference import generic_arguments
 from headgate.common.errors import PlanError
 
 IN = TypeVar("IN", default=Any, contravariant=True)

@@ -7,10 +7,10 @@ from types import FrameType
 from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 
 from headgate.api.site import user_site
-from headgate.common import calls
 from headgate.common.errors import PlanError
-from headgate.common.texts import shortened
-from headgate.common.users_frames import calling_line
+from headgate.common.refusals import calls
+from headgate.common.refusals.texts import shortened
+from headgate.common.refusals.users_frames import calling_line
 
 _NOTES = "__headgate_declared_states__"
 

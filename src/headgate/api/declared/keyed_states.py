@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast, get_args, get_origin
 
-from headgate.api.aggregate import ACC, IN, OUT, accumulator_type, check_aggregate, check_reduce
-from headgate.api.aggregate import AggregateFunction as AggregateFunction  # for the state backends
-from headgate.api.declarations import Declaration, declarations, hints_of, noted
+from headgate.api.declared.aggregate import ACC, IN, OUT, accumulator_type, check_aggregate, check_reduce
+from headgate.api.declared.aggregate import AggregateFunction as AggregateFunction  # for the state backends
+from headgate.api.declared.declarations import Declaration, declarations, hints_of, noted
+from headgate.api.declared.state_ttl import StateTtl as StateTtl  # for the state backends
+from headgate.api.declared.state_ttl import check_ttl
 from headgate.api.site import user_site
-from headgate.api.state_ttl import StateTtl as StateTtl  # for the state backends
-from headgate.api.state_ttl import check_ttl
 from headgate.common.errors import PlanError
 
 V = TypeVar("V")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar, get_args, get_origin
 
-from headgate.api.declarations import Declaration, declarations, hints_of, noted
+from headgate.api.declared.declarations import Declaration, declarations, hints_of, noted
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
 

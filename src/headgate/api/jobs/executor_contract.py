@@ -15,10 +15,10 @@ import msgspec
 
 from headgate.api.showing import cell, counted, html_facts, html_table
 from headgate.api.source import SourceReport
-from headgate.common.config import Config
 from headgate.common.errors import HeadgateError
 from headgate.common.ids import EdgeId
 from headgate.common.ports import IsolatedCode
+from headgate.common.settings.config import Config
 from headgate.graph.logical import Node
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 

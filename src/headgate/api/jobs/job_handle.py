@@ -8,11 +8,11 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final
 
-from headgate.api.executor import Executor, JobControl, JobResult, JobSpec, JobStatus, Then
+from headgate.api.jobs.executor_contract import Executor, JobControl, JobResult, JobSpec, JobStatus, Then
 from headgate.api.showing import html_facts
-from headgate.common import options as o
-from headgate.common.durable import clock
 from headgate.common.errors import HeadgateError, OperatingError, TerminatedError, UsageError
+from headgate.common.files.durable import clock
+from headgate.common.settings import options as o
 
 CANCEL_WAIT_S: Final = 60.0
 """How long :meth:`JobHandle.cancel` waits for the end of the job; Spark may take some seconds for it."""

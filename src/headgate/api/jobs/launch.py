@@ -20,9 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Protocol
 
-from headgate.common.config import Config
 from headgate.common.errors import PlanError, TerminatedError
 from headgate.common.ports import IsolatedCode
+from headgate.common.settings.config import Config
 
 OPTIONS_VARIABLE = "HEADGATE_OPTIONS"
 RESTORE_VARIABLE = "HEADGATE_RESTORE_FROM"

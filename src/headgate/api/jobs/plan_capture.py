@@ -18,19 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.api import launch
+from headgate.api.jobs import launch
 from headgate.common import errors
-from headgate.common.config import Config
 from headgate.common.errors import HeadgateError, PlanError, UsageError
-from headgate.common.interruptions import PastAllHandlers
-from headgate.common.users_frames import users_traceback
+from headgate.common.process.interruptions import PastAllHandlers
+from headgate.common.refusals.users_frames import users_traceback
+from headgate.common.settings.config import Config
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
 
 CAPTURE_FORMAT = 1
 """Version of the captured structure."""
 
-_CHILD = "from headgate.api.capture import child_main; child_main()"
+_CHILD = "from headgate.api.jobs.plan_capture import child_main; child_main()"
 _OUTPUT_SHOWN = 2_000
 _INSPECTION: Final = "HEADGATE_INSPECTION"
 _DEBUG: Final = "HEADGATE_DEBUG"

@@ -27,7 +27,7 @@ def register_release_hook(name: str, hook: Callable[[], Any]) -> None:
         >>> import headgate as hg
         >>> hg.register_release_hook("connections", lambda: None)
     """
-    from headgate.usercode.release import register
+    from headgate.usercode.code_release import register
 
     if not callable(hook):
         raise UsageError(

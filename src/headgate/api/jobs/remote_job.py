@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
-from headgate.api.executor import JobStatus
-from headgate.api.job_handle import CANCEL_WAIT_S
+from headgate.api.jobs.executor_contract import JobStatus
+from headgate.api.jobs.job_handle import CANCEL_WAIT_S
 from headgate.common import errors
 from headgate.common.decoders import converter
-from headgate.common.durable import clock
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
-from headgate.common.job_files import JobFile, KnownJob, known_jobs
-from headgate.common.key_text import key_text
+from headgate.common.files.durable import clock
+from headgate.common.files.job_files import JobFile, KnownJob, known_jobs
+from headgate.common.keys.key_text import key_text
 
 ANSWER_WAIT_S: Final = 20.0
 """How long the driver may take for an answer that it gives at once."""

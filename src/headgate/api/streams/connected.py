@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headgate.api import inference
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from headgate.api.checking import inference
 from headgate.api.functions import is_blocking
 from headgate.api.showing import html_line
 from headgate.api.site import user_site
-from headgate.api.stream import DataStream
+from headgate.api.streams.stream import DataStream
 from headgate.common.errors import PlanError
 from headgate.graph.logical import BroadcastProcessNode, KeyedBroadcastProcessNode, Node
 from headgate.records.selectors import KeySelector

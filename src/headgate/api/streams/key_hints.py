@@ -7,10 +7,10 @@ import types
 from typing import Annotated, Any, Final, Union, get_args, get_origin, is_typeddict
 from uuid import UUID
 
-from headgate.api.inference import map_output
+from headgate.api.checking.inference import map_output
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
-from headgate.common.keygroups import ALLOWED_KEYS
+from headgate.common.keys.keygroups import ALLOWED_KEYS
 
 _KEYS: Final = (int, str, bytes, bool, float, dt.datetime, dt.date, UUID)
 

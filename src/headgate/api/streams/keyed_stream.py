@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headgate.api import inference
+from headgate.api.checking import inference
 from headgate.api.functions import KeyedProcessFunction, is_blocking
-from headgate.api.other_names import no_such_member
 from headgate.api.showing import Preview, html_line
 from headgate.api.site import user_site
-from headgate.api.stream import DataStream, StreamSink
+from headgate.api.streams.other_names import no_such_member
+from headgate.api.streams.stream import DataStream, StreamSink
 from headgate.common.errors import PlanError
 from headgate.graph.logical import KeyedProcessNode
 from headgate.records.selectors import KeySelector
 
 if TYPE_CHECKING:
-    from headgate.api.connected import BroadcastStream, KeyedBroadcastConnectedStream
     from headgate.api.environment import Environment
+    from headgate.api.streams.connected import BroadcastStream, KeyedBroadcastConnectedStream
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class KeyedStream(Generic[K, T]):
         Raises:
             PlanError: no broadcast stream, or one of another Environment.
         """
-        from headgate.api.connected import KeyedBroadcastConnectedStream
+        from headgate.api.streams.connected import KeyedBroadcastConnectedStream
 
         return KeyedBroadcastConnectedStream(self._environment, self._number, self._key, broadcast)
 

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.api import inference
-from headgate.api.arguments import check_count, check_seconds
-from headgate.api.executor import JobControl
+from headgate.api.checking import inference
+from headgate.api.checking.arguments import check_count, check_seconds
+from headgate.api.jobs.executor_contract import JobControl
 from headgate.api.site import user_site
-from headgate.common import options as o
-from headgate.common.config import Config
 from headgate.common.errors import JobCancelledError
 from headgate.common.registry import Kind, load
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
 from headgate.graph.logical import SinkNode
 
 if TYPE_CHECKING:

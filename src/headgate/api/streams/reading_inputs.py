@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from headgate.api import inference
-from headgate.api.arguments import made_by, path_uid, refuse_arity
+from headgate.api.checking import inference
+from headgate.api.checking.arguments import made_by, path_uid, refuse_arity
 from headgate.api.site import user_site
 from headgate.api.source import Source
-from headgate.api.stream import DataStream
-from headgate.api.time import WatermarkStrategy
-from headgate.common.calls import called
+from headgate.api.streams.event_time import WatermarkStrategy
+from headgate.api.streams.stream import DataStream
 from headgate.common.errors import PlanError
+from headgate.common.refusals.calls import called
 from headgate.common.registry import Kind, load
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from headgate.api import inference, queries
-from headgate.api.arguments import (
+from headgate.api.checking import inference
+from headgate.api.checking.arguments import (
     check_callable,
     check_columns,
     check_peers,
@@ -23,14 +23,15 @@ from headgate.api.arguments import (
     refuse_blocking,
 )
 from headgate.api.functions import OutputTag, ProcessFunction, is_blocking
-from headgate.api.known_fields import refuse_unknown_fields
-from headgate.api.other_names import no_such_member
 from headgate.api.showing import Preview, counted, html_facts, html_line
 from headgate.api.sink import Sink
 from headgate.api.site import user_site
-from headgate.api.time import WatermarkStrategy
-from headgate.common.calls import called
+from headgate.api.streams import looks as queries
+from headgate.api.streams.event_time import WatermarkStrategy
+from headgate.api.streams.known_fields import refuse_unknown_fields
+from headgate.api.streams.other_names import no_such_member
 from headgate.common.errors import PlanError
+from headgate.common.refusals.calls import called
 from headgate.common.registry import Kind, load
 from headgate.graph import logical
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Rebalance
@@ -38,9 +39,9 @@ from headgate.graph.rewrites import VIRTUAL
 from headgate.graph.type_text import type_text
 
 if TYPE_CHECKING:
-    from headgate.api.connected import BroadcastConnectedStream, BroadcastStream
     from headgate.api.environment import Environment
-    from headgate.api.keyed import KeyedStream
+    from headgate.api.streams.connected import BroadcastConnectedStream, BroadcastStream
+    from headgate.api.streams.keyed_stream import KeyedStream
     from headgate.records.row import Row
 
 T = TypeVar("T")
@@ -264,7 +265,7 @@ class DataStream(Operator, Generic[T]):
 
     def broadcast(self) -> BroadcastStream[T]:
         """Send every record to every subtask of the next operator."""
-        from headgate.api.connected import BroadcastStream
+        from headgate.api.streams.connected import BroadcastStream
 
         return BroadcastStream(self._environment, self._travel("broadcast", Broadcast())._number)
 
@@ -295,7 +296,7 @@ class DataStream(Operator, Generic[T]):
             >>> sorted(env.from_collection([1, 2]).connect(known).process(Known()).collect())
             [1, 2, 101, 101]
         """
-        from headgate.api.connected import BroadcastConnectedStream
+        from headgate.api.streams.connected import BroadcastConnectedStream
 
         return BroadcastConnectedStream(self, broadcast)
 
@@ -314,8 +315,8 @@ class DataStream(Operator, Generic[T]):
             PlanError: neither names nor one function, a name that the records of the source do not have, or a
                 function annotated to give what can be no key, such as a record.
         """
-        from headgate.api.key_hints import refuse_impossible_key
-        from headgate.api.keyed import KeyedStream
+        from headgate.api.streams.key_hints import refuse_impossible_key
+        from headgate.api.streams.keyed_stream import KeyedStream
 
         selector: Any = key
         if not callable(key) or more:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.checkpoint.metadata import v1, v2
-from headgate.common.envelope import Envelope
 from headgate.common.errors import StorageError
+from headgate.common.files.envelope import Envelope
 from headgate.state.snapshots import CheckpointMetadata
 
 MAGIC: Final = b"\x89HGMETA\n"

@@ -1,0 +1,4 @@
+"""Storages by URI: the local disk, S3, HDFS, memory, with one contract.
+
+What the files mean is not known here.
+"""

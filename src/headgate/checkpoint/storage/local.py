@@ -9,13 +9,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from headgate.checkpoint.storage.base import UnsureWriteError, check_name
-from headgate.common.durable import open_read, read_bytes, system, unlink
-from headgate.common.durable_file import TEMPORARY_PREFIX, UnsyncedNameError, create_new, replace
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError, check_name
 from headgate.common.errors import StorageError
-from headgate.common.limits import advice
-from headgate.common.permissions import Permissions
-from headgate.common.stored_paths import inside
+from headgate.common.files.durable import open_read, read_bytes, system, unlink
+from headgate.common.files.durable_file import TEMPORARY_PREFIX, UnsyncedNameError, create_new, replace
+from headgate.common.files.permissions import Permissions
+from headgate.common.files.stored_paths import inside
+from headgate.common.process.limits import advice
 
 _RIGHTS: Final = (
     "grant the user that runs the job write access, or choose another folder; where several users run "
@@ -36,7 +36,7 @@ _ADVICE: Final = {
 
 
 class LocalDisk:
-    """Implements the `Disk` port on a folder, by `common/durable_file.py`.
+    """Implements the `Disk` port on a folder, by `common/files/durable_file.py`.
 
     Args:
         root: the folder; it is created by the first write.

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from headgate.checkpoint.storage.base import check_name
+from headgate.checkpoint.storage.storage_contract import check_name
 from headgate.common.errors import StorageError
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.checkpoint.storage.base import UnsureWriteError, check_name
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError, check_name
 from headgate.common.errors import StorageError
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 
-from headgate.common.durable import sha256
 from headgate.common.errors import StorageError
+from headgate.common.files.durable import sha256
 from headgate.common.ports import Disk
 
 FOLDER = ".headgate-probe"

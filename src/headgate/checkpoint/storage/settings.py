@@ -6,11 +6,11 @@ import getpass
 import os
 from dataclasses import dataclass, field
 
-from headgate.common import options as o
-from headgate.common.config import Config
 from headgate.common.errors import ConfigError
-from headgate.common.permissions import Permissions, use_permissions
-from headgate.common.storage_options import STORAGE_PERMISSIONS
+from headgate.common.files.permissions import Permissions, use_permissions
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
+from headgate.common.settings.storage_options import STORAGE_PERMISSIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from headgate.common.durable_file import TEMPORARY_PREFIX
 from headgate.common.errors import StorageError
+from headgate.common.files.durable_file import TEMPORARY_PREFIX
 
 
 def check_name(name: str, where: str, *, temporary_allowed: bool = False) -> list[str]:

@@ -8,16 +8,16 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from headgate.checkpoint.storage.base import UnsureWriteError, check_name
 from headgate.checkpoint.storage.settings import StorageSettings, hdfs_user
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError, check_name
 from headgate.checkpoint.storage.webhdfs_client import (
     RemoteError,
     UnansweredError,
     UnreachedError,
     WebHdfsClient,
 )
-from headgate.common.durable_file import TEMPORARY_PREFIX
 from headgate.common.errors import ConfigError, StorageError
+from headgate.common.files.durable_file import TEMPORARY_PREFIX
 
 HTTP_PORT: Final = 9870
 RENAME_ATTEMPTS: Final = 3

@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from headgate.common.decoders import msgpack_decoder
-from headgate.common.durable import sha256 as sha256_of
-from headgate.common.envelope import Envelope
+from headgate.common.files.durable import sha256 as sha256_of
+from headgate.common.files.envelope import Envelope
 
 
 class Claim(msgspec.Struct, frozen=True, tag="claim"):

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.checkpoint.storage.base import UnsureWriteError
-from headgate.checkpoint.store.base import CLAIMED, CommitPermit
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.checkpoint.store.entries import Claim, Completed, Entry, decode_entry, digest, encode_entry
+from headgate.checkpoint.store.store_contract import CLAIMED, CommitPermit
 from headgate.common.errors import DamagedFileError, FencedError, StorageError
 from headgate.common.ids import CheckpointId, Generation
 from headgate.common.ports import Disk

@@ -10,7 +10,7 @@
 
 A file is made under a temporary name beside its own and written; where it must survive a power cut it is
 synced to the device; then it gets its name in one step, and last the folders above are synced, so that the
-name survives too. All of that is done by functions of `common/durable.py`, which no program can replace.
+name survives too. All of that is done by functions of `common/files/durable.py`, which no program can replace.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.common.durable import crc32, link, sync, system, token, unlink
-from headgate.common.durable import replace as renamed
-from headgate.common.permissions import Permissions, make_folder, permissions_in_use
+from headgate.common.files.durable import crc32, link, sync, system, token, unlink
+from headgate.common.files.durable import replace as renamed
+from headgate.common.files.permissions import Permissions, make_folder, permissions_in_use
 
 TEMPORARY_PREFIX: Final = ".tmp-"
 """How the names of unfinished files begin, on any storage; no finished file may be called so."""

@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from headgate.common.decoders import UNDECODABLE
-from headgate.common.durable import crc32 as crc32_of
-from headgate.common.durable import sha256 as sha256_of
 from headgate.common.errors import DamagedFileError
+from headgate.common.files.durable import crc32 as crc32_of
+from headgate.common.files.durable import sha256 as sha256_of
 
 T = TypeVar("T")
 

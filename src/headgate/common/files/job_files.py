@@ -19,14 +19,14 @@ from typing import Final
 
 import msgspec
 
-from headgate.common.children import hide
 from headgate.common.decoders import json_decoder
-from headgate.common.durable import clock, system, unlink
-from headgate.common.durable_file import hold
 from headgate.common.errors import StorageError
-from headgate.common.permissions import OWNER_FILE
-from headgate.common.processes import process_lives
-from headgate.common.stored_paths import inside
+from headgate.common.files.durable import clock, system, unlink
+from headgate.common.files.durable_file import hold
+from headgate.common.files.permissions import OWNER_FILE
+from headgate.common.files.stored_paths import inside
+from headgate.common.process.children import hide
+from headgate.common.process.processes import process_lives
 
 HOME_VARIABLE: Final = "HEADGATE_HOME"
 FORMAT_VERSION: Final = 1

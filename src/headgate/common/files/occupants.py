@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 
 from headgate.common.decoders import json_decoder
-from headgate.common.durable import clock, system, token, unlink
-from headgate.common.durable_file import hold
-from headgate.common.permissions import make_folder
-from headgate.common.processes import process_lives
+from headgate.common.files.durable import clock, system, token, unlink
+from headgate.common.files.durable_file import hold
+from headgate.common.files.permissions import make_folder
+from headgate.common.process.processes import process_lives
 
 _SUFFIX: Final = ".json"
 _BYTES_MAX: Final = 1 << 16

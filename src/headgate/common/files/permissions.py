@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from headgate.common.durable import sync, system
+from headgate.common.files.durable import sync, system
 
 OWNER_FOLDER: Final = 0o700
 OWNER_FILE: Final = 0o600

@@ -13,8 +13,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
-from headgate.common.durable import crc32
 from headgate.common.errors import UsageError
+from headgate.common.files.durable import crc32
 
 ALLOWED_KEYS: Final = "int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these"
 

@@ -2,7 +2,7 @@
 
 The result is part of the stored bytes, like the hash that it is made of (`key_hashes`): it is the same on
 every platform, version and process for ever. The forms for whole batches live in
-:mod:`headgate.common.keygroups_vectorised`, which is imported when one is called, as it needs numpy.
+:mod:`headgate.common.keys.keygroups_vectorised`, which is imported when one is called, as it needs numpy.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.common.errors import UsageError
-from headgate.common.key_hashes import ALLOWED_KEYS as ALLOWED_KEYS
-from headgate.common.key_hashes import combine as combine
-from headgate.common.key_hashes import key_hash as key_hash
-from headgate.common.key_hashes import shortened as shortened
-from headgate.common.key_hashes import type_name as type_name
+from headgate.common.keys.key_hashes import ALLOWED_KEYS as ALLOWED_KEYS
+from headgate.common.keys.key_hashes import combine as combine
+from headgate.common.keys.key_hashes import key_hash as key_hash
+from headgate.common.keys.key_hashes import shortened as shortened
+from headgate.common.keys.key_hashes import type_name as type_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +69,7 @@ def murmur(value: int) -> int:
 
 def key_groups_of_ints(values: NDArray[Any], max_parallelism: int) -> NDArray[np.int32]:
     """Key groups of a numpy array of integers of any width (about 50 M rows/s)."""
-    from headgate.common import keygroups_vectorised as vectorised
+    from headgate.common.keys import keygroups_vectorised as vectorised
 
     return vectorised.groups_of_hashes(vectorised.hashes_of_ints(values), max_parallelism)
 
@@ -84,7 +84,7 @@ def key_groups_of_strings(
         data: the bytes.
         max_parallelism: number of key groups.
     """
-    from headgate.common import keygroups_vectorised as vectorised
+    from headgate.common.keys import keygroups_vectorised as vectorised
 
     return vectorised.groups_of_hashes(vectorised.hashes_of_strings(offsets, data), max_parallelism)
 
@@ -101,7 +101,7 @@ def key_groups_of_arrow(
     Raises:
         UsageError: a column has nulls or NaN, or a type that is no key.
     """
-    from headgate.common import keygroups_vectorised as vectorised
+    from headgate.common.keys import keygroups_vectorised as vectorised
 
     if isinstance(columns, (list, tuple)):
         rows = len(columns[0]) if columns else 0
@@ -117,7 +117,7 @@ def key_groups_of_keys(keys: Sequence[Any], max_parallelism: int) -> NDArray[np.
     Raises:
         UsageError: as for :func:`key_hash`.
     """
-    from headgate.common import keygroups_vectorised as vectorised
+    from headgate.common.keys import keygroups_vectorised as vectorised
 
     return vectorised.groups_of_hashes(vectorised.hashes_of_keys(keys), max_parallelism)
 

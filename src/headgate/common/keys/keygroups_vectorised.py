@@ -1,7 +1,7 @@
 """Key hashes and key groups of whole batches, to the same numbers as the scalar forms.
 
 Needs numpy when imported, pyarrow for columns and for long lists of str; use it through the
-functions of :mod:`headgate.common.keygroups`, which import it when they are called.
+functions of :mod:`headgate.common.keys.keygroups`, which import it when they are called.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.common.durable import crc32
 from headgate.common.errors import UsageError
-from headgate.common.key_hashes import key_hash
+from headgate.common.files.durable import crc32
+from headgate.common.keys.key_hashes import key_hash
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ _DAY_MS: Final = 86_400_000
 
 
 def murmur_many(hashes: Hashes) -> NDArray[np.uint32]:
-    """The murmur step of :func:`headgate.common.keygroups.murmur`, for an array."""
+    """The murmur step of :func:`headgate.common.keys.keygroups.murmur`, for an array."""
     mixed = hashes * np.uint32(0xCC9E2D51)
     mixed = (mixed << np.uint32(15)) | (mixed >> np.uint32(17))
     mixed *= np.uint32(0x1B873593)

@@ -11,8 +11,8 @@ import opcode
 from types import TracebackType
 from typing import Final
 
-from headgate.common.children import is_child
 from headgate.common.errors import TerminatedError
+from headgate.common.process.children import is_child
 
 _RAISE: Final = opcode.opmap["RAISE_VARARGS"]
 _BY_SIGNAL: Final = "__headgate_by_signal__"

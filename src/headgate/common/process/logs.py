@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO
 
 from typing_extensions import override
 
-from headgate.common.texts import shortened
+from headgate.common.refusals.texts import shortened
 
 _QUIET: Final = ("py4j",)
 """Libraries that tell more at INFO than anybody wants to know."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from headgate.common.durable import read_bytes
+from headgate.common.files.durable import read_bytes
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _CGROUPS: Final = Path("/sys/fs/cgroup")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from headgate.common.durable import read_bytes
+from headgate.common.files.durable import read_bytes
 
 _ENDED: Final = (b"Z", b"X")
 """States of a process that has ended and that its parent has not waited for."""

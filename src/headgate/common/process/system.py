@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from headgate.common.children import OwnProcess
-from headgate.common.durable import chance, clock, system
-from headgate.common.permissions import permissions_in_use, permissions_of_job
+from headgate.common.files.durable import chance, clock, system
+from headgate.common.files.permissions import permissions_in_use, permissions_of_job
+from headgate.common.process.children import OwnProcess
 
 
 class SystemClock:

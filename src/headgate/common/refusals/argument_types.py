@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Union
 
-from headgate.common.texts import shortened
+from headgate.common.refusals.texts import shortened
 
 if TYPE_CHECKING:
     from inspect import Parameter

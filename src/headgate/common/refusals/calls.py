@@ -20,12 +20,12 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headgate.common.errors import HeadgateError, PlanError, UsageError
-from headgate.common.users_frames import calling_line, is_standard_library, is_users_file
+from headgate.common.refusals.users_frames import calling_line, is_standard_library, is_users_file
 
 if TYPE_CHECKING:
     from inspect import Parameter
 
-    from headgate.common.argument_types import Parameters
+    from headgate.common.refusals.argument_types import Parameters
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -192,7 +192,7 @@ class _Checked:
 
     def _kinds(self) -> Parameters:
         if self._parameters is None:
-            from headgate.common.argument_types import parameters_of
+            from headgate.common.refusals.argument_types import parameters_of
 
             self._parameters = parameters_of(self._function)
         return self._parameters

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from headgate.common.cells import short_place, with_cell_names
-from headgate.common.texts import shortened
+from headgate.common.refusals.cells import short_place, with_cell_names
+from headgate.common.refusals.texts import shortened
 
 _OURS: Final = (f"{Path(__file__).resolve().parents[1]}/", "<headgate", "<frozen importlib")
 """How the names of files begin that are not the user's; generated code is named `<headgate ...>`."""
@@ -101,7 +101,7 @@ def users_line(error: BaseException) -> str | None:
         ...     json.loads("{")
         ... except ValueError as error:
         ...     users_line(error)
-        '<doctest headgate.common.users_frames.users_line[1]>:2'
+        '<doctest headgate.common.refusals.users_frames.users_line[1]>:2'
     """
     own, any_other, trace = None, None, error.__traceback__
     while trace is not None:
@@ -118,7 +118,7 @@ def calling_line() -> str:
 
     Example:
         >>> calling_line()
-        '<doctest headgate.common.users_frames.calling_line[0]>:1'
+        '<doctest headgate.common.refusals.users_frames.calling_line[0]>:1'
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
-from headgate.common import options as o
-from headgate.common.config_option import ConfigOption
 from headgate.common.errors import ConfigError
-from headgate.common.options import OPTIONS, CheckpointingMode, RestartStrategyType
+from headgate.common.settings import options as o
+from headgate.common.settings.config_option import ConfigOption
+from headgate.common.settings.options import OPTIONS, CheckpointingMode, RestartStrategyType
 from headgate.common.time import format_ms
 
 __all__ = ["Config", "ConfigOption", "Origin", "Setting", "effective_restart_strategy", "validate"]

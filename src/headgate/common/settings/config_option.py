@@ -1,8 +1,8 @@
 """One configuration option: its key, its type, its default and the sentence that explains it.
 
 The types are a closed set; each reads a value from text or from a Python object, and writes the text
-that it reads back. Which options exist is told in :mod:`headgate.common.options`, where values come
-from in :mod:`headgate.common.config`.
+that it reads back. Which options exist is told in :mod:`headgate.common.settings.options`, where values come
+from in :mod:`headgate.common.settings.config`.
 """
 
 from __future__ import annotations

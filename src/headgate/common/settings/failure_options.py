@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from headgate.common.config_option import Choice, ConfigOption
+from headgate.common.settings.config_option import Choice, ConfigOption
 
 
 class SameFailureAction(Enum):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from headgate.common.config_option import (
+from headgate.common.settings.config_option import (
     Boolean,
     Choice,
     ConfigOption,

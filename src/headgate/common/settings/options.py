@@ -11,8 +11,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from headgate.common import failure_options, loader_options, storage_options
-from headgate.common.config_option import (
+from headgate.common.settings import failure_options, loader_options, storage_options
+from headgate.common.settings.config_option import (
     Boolean,
     Choice,
     ConfigOption,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from headgate.common.config_option import Choice, ConfigOption
-from headgate.common.permissions import Permissions
+from headgate.common.files.permissions import Permissions
+from headgate.common.settings.config_option import Choice, ConfigOption
 
 STORAGE_PERMISSIONS: Final = ConfigOption(
     "headgate.storage.permissions",

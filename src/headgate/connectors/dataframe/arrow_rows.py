@@ -24,7 +24,7 @@ class TypedRows:
     """Makes record batches of one schema; picklable.
 
     Args:
-        schema: see :func:`headgate.connectors.dataframe.types.arrow_schema`.
+        schema: see :func:`headgate.connectors.dataframe.column_types.arrow_schema`.
         shown: column -> its type as the user wrote it.
         required: columns that may not be null.
         verb: what the user wrote, for messages.
@@ -159,7 +159,7 @@ def check_values(values: Sequence[Any], kind: pa.DataType) -> None:
         >>> check_values([[1], [2.5]], pa.list_(pa.int64()))
         Traceback (most recent call last):
             ...
-        headgate.connectors.dataframe.rows.ValueMisfitError: a float is no int
+        headgate.connectors.dataframe.arrow_rows.ValueMisfitError: a float is no int
     """
     import pyarrow as pa
 

@@ -11,11 +11,11 @@ from typing_extensions import override
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import Plain
 from headgate.common.errors import UsageError
-from headgate.common.permissions import make_folder
+from headgate.common.files.permissions import make_folder
 from headgate.common.registry import Kind, load
+from headgate.connectors.dataframe.arrow_rows import TypedRows
+from headgate.connectors.dataframe.column_types import arrow_schema, check_types
 from headgate.connectors.dataframe.connector import DataFrameConnector, first_line, unprepared
-from headgate.connectors.dataframe.rows import TypedRows
-from headgate.connectors.dataframe.types import arrow_schema, check_types
 
 if TYPE_CHECKING:
     import pyarrow as pa

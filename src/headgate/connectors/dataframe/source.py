@@ -29,7 +29,8 @@ from headgate.api.source import (
     SplitEnumerator,
 )
 from headgate.common.errors import UsageError
-from headgate.common.stored_paths import inside
+from headgate.common.files.stored_paths import inside
+from headgate.connectors.dataframe.column_types import check_types
 from headgate.connectors.dataframe.connector import (
     DataFrameConnector,
     first_line,
@@ -37,7 +38,6 @@ from headgate.connectors.dataframe.connector import (
     unprepared,
 )
 from headgate.connectors.dataframe.staged_files import StagedFile, read, stage, staged_folder, whole_staging
-from headgate.connectors.dataframe.types import check_types
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,12 +17,12 @@ from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.common.durable import crc32, read_bytes
-from headgate.common.durable_file import Measured, writing
 from headgate.common.errors import StorageError
-from headgate.common.permissions import Permissions, make_folder
-from headgate.common.stored_paths import inside, made_folder
-from headgate.connectors.dataframe.types import arrow_schema
+from headgate.common.files.durable import crc32, read_bytes
+from headgate.common.files.durable_file import Measured, writing
+from headgate.common.files.permissions import Permissions, make_folder
+from headgate.common.files.stored_paths import inside, made_folder
+from headgate.connectors.dataframe.column_types import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

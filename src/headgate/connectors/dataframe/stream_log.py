@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from headgate.common.durable import open_new, read_bytes
-from headgate.common.permissions import make_folder
-from headgate.common.stored_paths import inside
+from headgate.common.files.durable import open_new, read_bytes
+from headgate.common.files.permissions import make_folder
+from headgate.common.files.stored_paths import inside
 
 Log = dict[str, bytes]
 """Path below the query's folder -> the file's bytes, compressed."""

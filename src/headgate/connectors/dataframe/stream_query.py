@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.common.durable import clock
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
-from headgate.common.permissions import make_folder, permissions_in_use, permissions_of_job
+from headgate.common.files.durable import clock
+from headgate.common.files.permissions import make_folder, permissions_in_use, permissions_of_job
 from headgate.connectors.dataframe import stream_log as logs
 from headgate.connectors.dataframe.source import BYTES_PER_FILE
 from headgate.connectors.dataframe.staged_files import StagedFile, stage

@@ -23,9 +23,10 @@ from headgate.api.source import (
     Split,
     SplitEnumerator,
 )
-from headgate.common.durable import clock
 from headgate.common.errors import UsageError
-from headgate.common.permissions import make_folder
+from headgate.common.files.durable import clock
+from headgate.common.files.permissions import make_folder
+from headgate.connectors.dataframe.column_types import check_types
 from headgate.connectors.dataframe.connector import DataFrameConnector, shown_columns, unprepared
 from headgate.connectors.dataframe.source import DataFrameReader, dataframe_source, split_of
 from headgate.connectors.dataframe.staged_files import StagedFile
@@ -33,7 +34,6 @@ from headgate.connectors.dataframe.stream_epochs import Epochs, Phase
 from headgate.connectors.dataframe.stream_plan import check_stateless, forgets_nothing, trigger_of
 from headgate.connectors.dataframe.stream_position import Position
 from headgate.connectors.dataframe.stream_query import StagedEpoch, StreamInput, StreamQuery
-from headgate.connectors.dataframe.types import check_types
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

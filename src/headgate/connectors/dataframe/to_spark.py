@@ -10,15 +10,15 @@ from typing_extensions import override
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import Plain
 from headgate.common.errors import UsageError
-from headgate.common.permissions import make_folder
+from headgate.common.files.permissions import make_folder
+from headgate.connectors.dataframe.arrow_rows import TypedRows
+from headgate.connectors.dataframe.column_types import arrow_schema, check_types
 from headgate.connectors.dataframe.connector import DataFrameConnector, first_line, unprepared
-from headgate.connectors.dataframe.rows import TypedRows
 from headgate.connectors.dataframe.sink import TypedWriter
 from headgate.connectors.dataframe.to_spark_commit import SparkCommitter
 from headgate.connectors.dataframe.to_spark_frames import Frames, SparkFrames
 from headgate.connectors.dataframe.to_spark_staging import Staging, staged_parquet
-from headgate.connectors.dataframe.types import arrow_schema, check_types
-from headgate.connectors.dataframe.writers.base import EpochWriter, FunctionWriter, SparkEpoch
+from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, FunctionWriter, SparkEpoch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,7 +22,7 @@ from headgate.connectors.dataframe.connector import unprepared
 from headgate.connectors.dataframe.to_spark_frames import Frames, cause, same_columns
 from headgate.connectors.dataframe.to_spark_log import Log
 from headgate.connectors.dataframe.to_spark_staging import Staging, verified_paths
-from headgate.connectors.dataframe.writers.base import EpochWriter, SparkEpoch
+from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, SparkEpoch
 
 _CHOICE: Final = "execution.sinks.older-snapshot"
 

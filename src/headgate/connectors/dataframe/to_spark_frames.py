@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from headgate.common.errors import FencedError, UsageError
 from headgate.connectors.dataframe.connector import first_line
-from headgate.connectors.dataframe.writers.base import EpochWriter, SparkEpoch
+from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, SparkEpoch
 
 if TYPE_CHECKING:
     import pyarrow as pa

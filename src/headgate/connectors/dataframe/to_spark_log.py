@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 
 from headgate.common.decoders import json_decoder
-from headgate.common.durable import read_bytes, unlink
-from headgate.common.durable_file import create_new
-from headgate.common.envelope import open_line, seal_line
 from headgate.common.errors import OperatingError, StorageError
+from headgate.common.files.durable import read_bytes, unlink
+from headgate.common.files.durable_file import create_new
+from headgate.common.files.envelope import open_line, seal_line
 from headgate.connectors.dataframe.to_spark_journal import Entry, Line, after
 
 ENTRIES_MAX: Final = 200

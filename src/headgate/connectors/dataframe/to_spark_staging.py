@@ -16,10 +16,10 @@ from urllib.parse import quote
 
 from headgate.api.sink import Fork, Sink, SinkCommitter, SinkCommitterContext
 from headgate.api.source import Plain
-from headgate.common.durable import crc32, open_read, unlink
 from headgate.common.errors import OperatingError, StorageError
+from headgate.common.files.durable import crc32, open_read, unlink
+from headgate.common.files.stored_paths import inside, made_folder
 from headgate.common.registry import Kind, load
-from headgate.common.stored_paths import inside, made_folder
 from headgate.connectors.dataframe.connector import unprepared
 from headgate.connectors.dataframe.staged_files import TO_SPARK
 

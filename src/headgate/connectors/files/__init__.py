@@ -4,7 +4,7 @@ Sources are exact to the record and sinks publish exactly once; docs/decisions/0
 tell how.
 """
 
-from headgate.connectors.files.formats import csv_source, json_source, parquet_source
+from headgate.connectors.files.file_formats import csv_source, json_source, parquet_source
 from headgate.connectors.files.sink import json_sink, parquet_sink
 
 __all__ = ["csv_source", "json_sink", "json_source", "parquet_sink", "parquet_source"]

@@ -12,11 +12,10 @@ from typing_extensions import override
 
 from headgate.api.sink import Fork, SinkCommitter, SinkCommitterContext
 from headgate.api.source import Plain
-from headgate.common.durable import rename, sync, touch, unlink
 from headgate.common.errors import OperatingError, UsageError
-from headgate.common.stored_paths import inside
-from headgate.connectors.files.line import Line
-from headgate.connectors.files.names import (
+from headgate.common.files.durable import rename, sync, touch, unlink
+from headgate.common.files.stored_paths import inside
+from headgate.connectors.files.file_names import (
     PENDING,
     TAKEN_BACK,
     generation_of,
@@ -26,6 +25,7 @@ from headgate.connectors.files.names import (
     pending_path,
     safe,
 )
+from headgate.connectors.files.line import Line
 from headgate.connectors.files.part_file import checksum, remove, storage_error
 
 _VISIBLE: Final = re.compile(r"[^/_.][^/]*", re.DOTALL)

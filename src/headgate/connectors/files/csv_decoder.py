@@ -21,7 +21,7 @@ from headgate.common.errors import UsageError
 from headgate.connectors.files.bad_records import OnError, bad_record_error
 from headgate.connectors.files.json_decoder import is_named_tuple, named_tuple_maker, struct_like
 from headgate.connectors.files.text_cursor import RECORD_BYTES_MAX, Decoded
-from headgate.connectors.models import check_decodable, is_model, model_hook
+from headgate.connectors.pydantic_rows import check_decodable, is_model, model_hook
 
 _BAD: Final = (csv.Error, ValueError)
 

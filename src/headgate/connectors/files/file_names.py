@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headgate.common.durable import crc32, sha256
-from headgate.common.stored_paths import inside
+from headgate.common.files.durable import crc32, sha256
+from headgate.common.files.stored_paths import inside
 
 PENDING: Final = "_pending"
 """Below the output directory; readers of directories skip names that begin with ``_``."""

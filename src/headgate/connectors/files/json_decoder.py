@@ -17,7 +17,7 @@ from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
 from headgate.connectors.files.bad_records import OnError, bad_record_error
 from headgate.connectors.files.text_cursor import Decoded
-from headgate.connectors.models import check_decodable, model_hook
+from headgate.connectors.pydantic_rows import check_decodable, model_hook
 
 if TYPE_CHECKING:
     import pyarrow as pa

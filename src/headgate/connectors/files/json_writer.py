@@ -9,7 +9,7 @@ import msgspec
 from headgate.common.errors import UsageError
 from headgate.connectors.files.json_decoder import is_named_tuple
 from headgate.connectors.files.part_file import PartFile
-from headgate.connectors.models import is_model
+from headgate.connectors.pydantic_rows import is_model
 
 
 def _other(value: Any) -> Any:

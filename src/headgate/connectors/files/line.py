@@ -20,10 +20,10 @@ import msgspec
 
 from headgate.api.sink import Fork, SinkCommitterContext
 from headgate.common.decoders import json_decoder
-from headgate.common.durable import read_bytes
-from headgate.common.durable_file import create_new
 from headgate.common.errors import FencedError, OperatingError
-from headgate.connectors.files.names import TAKEN_BACK, origin_of, pending_folder, safe
+from headgate.common.files.durable import read_bytes
+from headgate.common.files.durable_file import create_new
+from headgate.connectors.files.file_names import TAKEN_BACK, origin_of, pending_folder, safe
 from headgate.connectors.files.part_file import storage_error
 
 _encoder: Final = msgspec.json.Encoder()

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.source import BadRecord, Plain
-from headgate.common.durable import crc32
 from headgate.common.errors import OperatingError, StorageError, UsageError
+from headgate.common.files.durable import crc32
 
 if TYPE_CHECKING:
     import pyarrow as pa

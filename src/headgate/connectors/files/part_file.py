@@ -7,13 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from headgate.common.children import OwnProcess, hide
-from headgate.common.durable import crc32 as crc32_of
-from headgate.common.durable import open_read, unlink
-from headgate.common.durable_file import Measured, NewFile, sync_names
 from headgate.common.errors import StorageError
-from headgate.common.limits import advice
-from headgate.common.permissions import Permissions
+from headgate.common.files.durable import crc32 as crc32_of
+from headgate.common.files.durable import open_read, unlink
+from headgate.common.files.durable_file import Measured, NewFile, sync_names
+from headgate.common.files.permissions import Permissions
+from headgate.common.process.children import OwnProcess, hide
+from headgate.common.process.limits import advice
 
 
 class PartFile(io.RawIOBase):

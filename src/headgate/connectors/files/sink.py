@@ -13,7 +13,7 @@ from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import Plain
 from headgate.common.errors import UsageError
 from headgate.connectors.files.committer import FilesCommitter
-from headgate.connectors.files.names import PENDING, final_name, part_name, pending_folder
+from headgate.connectors.files.file_names import PENDING, final_name, part_name, pending_folder
 from headgate.connectors.files.part_file import PartFile
 from headgate.connectors.files.paths import local_path
 

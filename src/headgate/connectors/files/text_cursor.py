@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from headgate.api.source import BadRecord, Plain
-from headgate.common.durable import crc32 as crc32_of
 from headgate.common.errors import BadRecordError, OperatingError
+from headgate.common.files.durable import crc32 as crc32_of
 from headgate.connectors.files.bytestreams import ByteStream
 
 BLOCK_BYTES: Final = 256 * 1024

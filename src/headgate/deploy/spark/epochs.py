@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from headgate.api.executor import JobSpec
-from headgate.common import options as o
+from headgate.api.jobs.executor_contract import JobSpec
 from headgate.common.errors import UsageError
+from headgate.common.settings import options as o
 from headgate.connectors.dataframe import DataFrameConnector
 from headgate.connectors.dataframe.staged_files import TO_SPARK
 from headgate.connectors.dataframe.to_spark import SparkSink

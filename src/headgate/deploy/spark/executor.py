@@ -6,10 +6,10 @@ import dataclasses
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
-from headgate.api.executor import JobResult, JobSpec
+from headgate.api.jobs.executor_contract import JobResult, JobSpec
 from headgate.checkpoint.storage.settings import storage_settings
-from headgate.common import options as o
-from headgate.common.permissions import permissions_of_job
+from headgate.common.files.permissions import permissions_of_job
+from headgate.common.settings import options as o
 from headgate.connectors.dataframe import DataFrameConnector
 from headgate.deploy.spark.epochs import check_epochs, epochs_ready
 from headgate.deploy.spark.gang import SparkGang
@@ -20,9 +20,9 @@ from headgate.deploy.spark.shipped_code import ship
 from headgate.deploy.spark.slots import Need, holding, wait_for_slots
 from headgate.deploy.spark.staging import check_restorable, connectors_of, staged
 from headgate.deploy.spark.streams import check_streams, streams_ready
-from headgate.runtime.driver import GangContext, run_job
-from headgate.runtime.events import JobListener
-from headgate.runtime.network.sockets import Endpoint, parse_address
+from headgate.runtime.driver.driver import GangContext, run_job
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.transport.sockets import Endpoint, parse_address
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -87,7 +87,7 @@ class SparkExecutor:
     def _listener_of(self, job: JobSpec) -> JobListener:
         if self._listener is not None:
             return self._listener
-        from headgate.runtime.progress import listener_for
+        from headgate.display.progress import listener_for
 
         return listener_for(job.config, job.name, job.plan)
 
@@ -107,7 +107,7 @@ def _begun(context: SparkContext, job: JobSpec, job_id: str, scope: ExitStack) -
     """The code of an isolated program, on its way; None where the program is plain."""
     if job.user_code is None:
         return None
-    from headgate.deploy.spark.user_code.beginning import begun
+    from headgate.deploy.spark.user_code.beginning_code import begun
 
     return begun(context, job.config, job.user_code, job_id, scope)
 

@@ -12,12 +12,12 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headgate.common.durable import clock
 from headgate.common.errors import OperatingError
+from headgate.common.files.durable import clock
 from headgate.deploy.spark.reasons import shortened
 from headgate.deploy.spark.slots import Hold, await_return, task_slots
 from headgate.deploy.spark.worker_main import gang_body, gang_function
-from headgate.runtime.driver import GangContext
+from headgate.runtime.driver.driver import GangContext
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -133,6 +133,6 @@ class SparkGang:
         rows = self._spark.parallelize(range(slots), slots).barrier()
         if self._code is None:
             return rows.mapPartitions(gang_function(worker, gang, several_hosts))
-        from headgate.deploy.spark.user_code.beginning import workers_with
+        from headgate.deploy.spark.user_code.beginning_code import workers_with
 
         return workers_with(self._code, rows, self._spark, gang_body(worker, gang, several_hosts))

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.common import options as o
-from headgate.common.children import at_exit
-from headgate.common.config import Config
 from headgate.common.errors import OperatingError, UsageError
-from headgate.common.loader_options import JVM_RESOLVE_ORDER, ResolveOrder
+from headgate.common.process.children import at_exit
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
+from headgate.common.settings.loader_options import JVM_RESOLVE_ORDER, ResolveOrder
 from headgate.deploy.spark.interrupts import deferring_interrupts
 from headgate.deploy.spark.java import check_java
 from headgate.deploy.spark.jvm_output import forwarded_output

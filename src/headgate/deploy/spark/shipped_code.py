@@ -17,10 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from headgate.common.durable import sha256
 from headgate.common.errors import UsageError
-from headgate.common.options import SHIP_CODE
-from headgate.usercode.bundle.program import program_files
+from headgate.common.files.durable import sha256
+from headgate.common.settings.options import SHIP_CODE
+from headgate.usercode.bundle.bundled_program import program_files
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

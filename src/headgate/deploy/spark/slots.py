@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headgate.common.durable import clock
 from headgate.common.errors import OperatingError, UsageError
-from headgate.common.options import RESERVED_SLOTS
+from headgate.common.files.durable import clock
+from headgate.common.settings.options import RESERVED_SLOTS
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
-from headgate.common.children import hide_open_sockets
 from headgate.common.errors import OperatingError
-from headgate.common.limits import changes, limits_of, put_back
+from headgate.common.process.children import hide_open_sockets
+from headgate.common.process.limits import changes, limits_of, put_back
 
 SPARKS_OWN: Final = "PYSPARK_EXECUTOR_MEMORY_MB"
 """Where this is set, Spark itself limits the memory of each worker."""

@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from headgate.api.executor import JobControl, JobSpec, JobStatus
+from headgate.api.jobs.executor_contract import JobControl, JobSpec, JobStatus
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.storage.settings import storage_settings
 from headgate.checkpoint.storage.uris import disks_with, local_path, scheme_of
-from headgate.common import options as o
-from headgate.common.children import at_exit
 from headgate.common.errors import FencedError, OperatingError, TerminatedError, UsageError
+from headgate.common.process.children import at_exit
+from headgate.common.settings import options as o
 from headgate.connectors.dataframe import DataFrameConnector, DataFrameSource
 from headgate.connectors.dataframe.source import Staged
 from headgate.connectors.dataframe.staged_files import STAGING
 from headgate.core.checkpoint.properties import JobEnd
 from headgate.deploy.spark.session import lend, sql_session
-from headgate.runtime.job_settings import job_settings
-from headgate.runtime.master_ports import RestorePoint
+from headgate.runtime.job.job_settings import job_settings
+from headgate.runtime.job.master_ports import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
 
 FOLDER: Final = STAGING

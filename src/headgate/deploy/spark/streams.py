@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from headgate.api.executor import JobSpec
-from headgate.common import options as o
+from headgate.api.jobs.executor_contract import JobSpec
 from headgate.common.errors import UsageError
+from headgate.common.settings import options as o
 from headgate.connectors.dataframe import DataFrameConnector, StreamSource
 from headgate.deploy.spark.session import sql_session
 from headgate.deploy.spark.staging import FOLDER, staging_root

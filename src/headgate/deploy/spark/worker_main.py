@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from headgate.common.ports import UserCode
-from headgate.common.same_interpreter import SAME_INTERPRETER
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.deploy.spark.spoiled import unspoiled
-from headgate.runtime.network.sockets import parse_address
-from headgate.runtime.worker_process import WorkerSpec, limit_threads, run_worker
+from headgate.runtime.transport.sockets import parse_address
+from headgate.runtime.worker.worker_process import WorkerSpec, limit_threads, run_worker
 
 if TYPE_CHECKING:
     from headgate.deploy.spark.user_code.tasks import Body

@@ -23,13 +23,13 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from headgate.checkpoint.storage.base import UnsureWriteError
-from headgate.checkpoint.store.base import CLAIMED, IDS_AHEAD, CommitPermit
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.checkpoint.store.entries import Completed, decode_entry, encode_entry
-from headgate.checkpoint.store.znodes import Change, Create, Delete, RejectedError, SetData, ZNodes
+from headgate.checkpoint.store.store_contract import CLAIMED, IDS_AHEAD, CommitPermit
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import FencedError, InternalError, StorageError
 from headgate.common.ids import CheckpointId, Generation
+from headgate.ha.zookeeper.znodes import Change, Create, Delete, RejectedError, SetData, ZNodes
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from headgate.checkpoint.storage.base import UnsureWriteError
-from headgate.checkpoint.store.znodes import Cause, Change, Create, RejectedError, SetData, ZNode
-from headgate.common.durable import clock
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.common.errors import ConfigError, StorageError
+from headgate.common.files.durable import clock
+from headgate.ha.zookeeper.znodes import Cause, Change, Create, RejectedError, SetData, ZNode
 
 T = TypeVar("T")
 

@@ -9,50 +9,50 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from headgate.api.executor import JobResult, JobSpec
+from headgate.api.jobs.executor_contract import JobResult, JobSpec
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage import reachability
-from headgate.checkpoint.storage.base import OfThisProcess
 from headgate.checkpoint.storage.settings import storage_settings
+from headgate.checkpoint.storage.storage_contract import OfThisProcess
 from headgate.checkpoint.storage.uris import disks_with
-from headgate.checkpoint.store.base import CommitPermit, CompletedCheckpointStore
-from headgate.common import options as o
-from headgate.common.children import OwnProcess
-from headgate.common.durable import clock
+from headgate.checkpoint.store.store_contract import CommitPermit, CompletedCheckpointStore
 from headgate.common.errors import JobCancelledError, TerminatedError
+from headgate.common.files.durable import clock
+from headgate.common.files.permissions import permissions_of_job
 from headgate.common.ids import JobId
-from headgate.common.permissions import permissions_of_job
 from headgate.common.ports import Disk, Gang, Link
-from headgate.common.same_interpreter import SAME_INTERPRETER
-from headgate.common.search_path import framework_path
+from headgate.common.process.children import OwnProcess
+from headgate.common.process.logs import logging_for
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
+from headgate.common.process.search_path import framework_path
+from headgate.common.process.system import BackgroundThread, Mailbox, SystemClock, SystemRandomness
+from headgate.common.settings import options as o
 from headgate.core.execution import JobState
+from headgate.display.printed import Prints, where_prints_show
+from headgate.display.statistics import JobStatistics
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.beginning import checks, with_stored_groups
-from headgate.runtime.claiming import check_claim, keeps, refuse_in_use, taken_over
-from headgate.runtime.control.server import ControlServer, WorkerKey
-from headgate.runtime.endpoint.served import ServedJob
-from headgate.runtime.endpoint.serving import Endpoint
-from headgate.runtime.endpoint.settings import endpoint_settings
-from headgate.runtime.events import JobListener
-from headgate.runtime.high_availability import HighAvailability, open_leadership, where_to_begin
-from headgate.runtime.interrupts import Interrupts
-from headgate.runtime.job_control import JobControl
-from headgate.runtime.job_master import JobMaster
-from headgate.runtime.job_settings import JobSettings, job_settings
-from headgate.runtime.logs import logging_for
-from headgate.runtime.master_ports import MasterPorts, RestorePoint
-from headgate.runtime.network.handshake import Hello
-from headgate.runtime.printed import Prints, where_prints_show
-from headgate.runtime.program import Program
-from headgate.runtime.queries.live_state import LiveState
-from headgate.runtime.replanning import replanner
-from headgate.runtime.restore import check_compatible
-from headgate.runtime.restored_elsewhere import Keeping
-from headgate.runtime.second_jobs import take_places
-from headgate.runtime.statistics import JobStatistics
-from headgate.runtime.system import BackgroundThread, Mailbox, SystemClock, SystemRandomness
-from headgate.runtime.worker_process import WorkerSpec, load_probe
+from headgate.ha.high_availability import HighAvailability, open_leadership, where_to_begin
+from headgate.restore.assignment import check_compatible
+from headgate.restore.claiming import check_claim, keeps, refuse_in_use, taken_over
+from headgate.restore.start_checks import checks, with_stored_groups
+from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
+from headgate.runtime.driver.endpoint.served import ServedJob
+from headgate.runtime.driver.endpoint.serving import Endpoint
+from headgate.runtime.driver.job_control import JobControl
+from headgate.runtime.driver.live_state import LiveState
+from headgate.runtime.driver.lost_interrupts import Interrupts
+from headgate.runtime.driver.restored_elsewhere import Keeping
+from headgate.runtime.driver.second_jobs import take_places
+from headgate.runtime.job.job_settings import JobSettings, job_settings
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.job.master_ports import MasterPorts, RestorePoint
+from headgate.runtime.job.replanning import replanner
+from headgate.runtime.job.shipped_program import Program
+from headgate.runtime.master.job_master import JobMaster
+from headgate.runtime.transport.control_server import ControlServer, WorkerKey
+from headgate.runtime.transport.handshake import Hello
+from headgate.runtime.worker.worker_process import WorkerSpec, load_probe
 
 SECRET_BYTES = 32
 CANCEL_GRACE_S = 20.0

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
 
-from headgate.api.executor import JobStatus, Then
+from headgate.api.jobs.executor_contract import JobStatus, Then
 from headgate.common.errors import HeadgateError, OperatingError
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.execution import JobState
-from headgate.runtime.job_master import JobMaster
-from headgate.runtime.job_status import status_of
-from headgate.runtime.savepoints import SavepointWish
+from headgate.runtime.master.checkpoints.running_savepoints import SavepointWish
+from headgate.runtime.master.job_master import JobMaster
+from headgate.runtime.master.job_status import status_of
 
 STATUS_WAIT_S: Final = 10.0
 
@@ -39,7 +39,7 @@ class JobControl:
         self._last: JobStatus | None = None
 
     def status(self) -> JobStatus:
-        """See :class:`headgate.api.executor.JobControl`."""
+        """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
         answer: Future[JobStatus] = Future()
 
         def then(status: Any, error: HeadgateError | None) -> None:
@@ -60,11 +60,11 @@ class JobControl:
             ) from None
 
     def checkpoint(self, then: Then) -> None:
-        """See :class:`headgate.api.executor.JobControl`."""
+        """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
         self._ask(self._master.checkpoints.requests.checkpoint, then)
 
     def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002 - users know it
-        """See :class:`headgate.api.executor.JobControl`."""
+        """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
         wish = SavepointWish(target, format)
         self._ask(lambda asker: request_savepoint(self._master, wish, asker), then)
 
@@ -75,16 +75,16 @@ class JobControl:
         drain: bool,
         then: Then,
     ) -> None:
-        """See :class:`headgate.api.executor.JobControl`."""
+        """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
         wish = SavepointWish(target, format, stop=True, drain=drain)
         self._ask(lambda asker: request_savepoint(self._master, wish, asker), then)
 
     def cancel(self, handed_over: bool = False) -> None:
-        """See :class:`headgate.api.executor.JobControl`."""
+        """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
         self._post(lambda: self._master.cancel(handed_over))
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
-        """See :class:`headgate.api.executor.JobControl`."""
+        """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
         self._ask(lambda asker: self._master.rescale(parallelism, from_last, asker), then)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from headgate.common.errors import HeadgateError, OperatingError
-from headgate.common.keygroups import shortened
+from headgate.common.keys.keygroups import shortened
 
 WAIT_MS: Final = 10_000
 

@@ -15,9 +15,9 @@ from typing import Final
 
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import UsageError
+from headgate.common.files.job_files import known_jobs
+from headgate.common.files.occupants import Occupancy, Occupant, occupants_of, this_driver_as
 from headgate.common.ids import JobId
-from headgate.common.job_files import known_jobs
-from headgate.common.occupants import Occupancy, Occupant, occupants_of, this_driver_as
 from headgate.common.ports import Disk
 from headgate.graph.logical import SinkNode
 from headgate.graph.physical import PhysicalPlan

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.checkpoint.storage.uris import scheme_of
-from headgate.common import options as o
-from headgate.common.config import Config, effective_restart_strategy
-from headgate.common.failure_options import SAME_FAILURE_ACTION, SameFailureAction
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config, effective_restart_strategy
+from headgate.common.settings.failure_options import SAME_FAILURE_ACTION, SameFailureAction
 from headgate.core import failover
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.checkpoint.properties import (
@@ -18,7 +18,7 @@ from headgate.core.checkpoint.properties import (
     RETAIN_ON_FAILURE,
 )
 from headgate.core.checkpoint.requests import CheckpointSettings
-from headgate.runtime.program import WorkerSettings
+from headgate.runtime.job.shipped_program import WorkerSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.api.executor import JobControl, RepeatingFailure
+from headgate.api.jobs.executor_contract import JobControl, RepeatingFailure
 from headgate.common.errors import HeadgateError
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.queries.live_state import LiveState
+from headgate.runtime.driver.live_state import LiveState
+from headgate.runtime.protocol.messages import Counters
 
 
 class JobListener:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.ports import Background, Clock, Disk, Gang, Probe, Randomness, UserCode
-from headgate.common.same_interpreter import SAME_INTERPRETER
-from headgate.runtime.events import JobListener
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
+from headgate.runtime.job.listener import JobListener
 from headgate.state.snapshots import CheckpointMetadata
 
 

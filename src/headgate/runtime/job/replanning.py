@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headgate.api.executor import JobSpec
+from headgate.api.jobs.executor_contract import JobSpec
 from headgate.common.ids import JobId
 from headgate.common.ports import UserCode
-from headgate.common.same_interpreter import SAME_INTERPRETER
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
 from headgate.graph.plan import edge_record_types, physical_plan
-from headgate.runtime.attempts import PlannedJob, Replan
-from headgate.runtime.program import Program, WorkerSettings
+from headgate.runtime.job.shipped_program import Program, WorkerSettings
+from headgate.runtime.master.attempts import PlannedJob, Replan
 
 
 def replanner(

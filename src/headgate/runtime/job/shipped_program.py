@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from headgate.common.ids import EdgeId
 from headgate.common.ports import UserCode
-from headgate.common.same_interpreter import SAME_INTERPRETER
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.graph.physical import PhysicalPlan
-from headgate.serde.shipping_pickler import shipping_pickler
+from headgate.serde.shipping.shipping_pickler import shipping_pickler
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ class Program:
     record_types: Mapping[EdgeId, Any]
 
     def to_bytes(self, code: UserCode = SAME_INTERPRETER) -> bytes:
-        """For :class:`headgate.runtime.control.messages.Deploy`."""
+        """For :class:`headgate.runtime.protocol.messages.Deploy`."""
         return shipped(self, code)
 
 

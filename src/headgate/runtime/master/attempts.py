@@ -11,15 +11,15 @@ from typing import Any
 
 from headgate.common.ids import JobId
 from headgate.common.ports import UserCode
-from headgate.common.same_interpreter import SAME_INTERPRETER
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.control import messages as m
-from headgate.runtime.deployment import Deployment, readers_of
-from headgate.runtime.enumerators import Enumerators
-from headgate.runtime.master_ports import RestorePoint
-from headgate.runtime.program import Program
-from headgate.runtime.queries.asking import StateQueries
-from headgate.runtime.roster import Member, Members
+from headgate.runtime.job.master_ports import RestorePoint
+from headgate.runtime.job.shipped_program import Program
+from headgate.runtime.master.deployment import Deployment, readers_of
+from headgate.runtime.master.enumerators import Enumerators
+from headgate.runtime.master.live_queries import StateQueries
+from headgate.runtime.master.members import Member, Members
+from headgate.runtime.protocol import messages as m
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.control import messages as m
-from headgate.runtime.in_flight.shares import assign_in_flight
-from headgate.runtime.master_ports import RestorePoint
-from headgate.runtime.restore import Restored, assign_finished, assign_state, without_committables
+from headgate.restore.assignment import Restored, assign_finished, assign_state, without_committables
+from headgate.restore.in_flight_shares import assign_in_flight
+from headgate.runtime.job.master_ports import RestorePoint
+from headgate.runtime.protocol import messages as m
 
 
 @dataclass(frozen=True, slots=True)

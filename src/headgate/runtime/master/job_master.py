@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headgate.api.executor import RepeatingFailure
+from headgate.api.jobs.executor_contract import RepeatingFailure
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.store.log import CommitPermit
 from headgate.common.errors import DamagedFileError, FencedError, HeadgateError, OperatingError
-from headgate.common.failure_options import SameFailureAction
 from headgate.common.ids import JobId
 from headgate.common.ports import Link
+from headgate.common.settings.failure_options import SameFailureAction
 from headgate.core.checkpoint.properties import JobEnd
 from headgate.core.execution import JobState
 from headgate.core.failover import restart_strategy
@@ -29,22 +29,22 @@ from headgate.core.job.machine import JobMachine
 from headgate.core.job.state import JobLimits, Storage
 from headgate.core.same_failures import SameFailures
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.attempts import Attempts, PlannedJob, Replan
-from headgate.runtime.checkpoint_master import CheckpointMaster
-from headgate.runtime.checkpoint_storing import make_coordinator
-from headgate.runtime.control import messages as m
-from headgate.runtime.enumerators import Enumerators
-from headgate.runtime.job_settings import JobSettings
-from headgate.runtime.losses import Losses
-from headgate.runtime.master_ports import MasterPorts, RestorePoint
-from headgate.runtime.outbox import Outbox, failure_of
-from headgate.runtime.program import Program
-from headgate.runtime.reports import Reports
-from headgate.runtime.rescaling import Rescaling, plan_of
-from headgate.runtime.roster import Members
-from headgate.runtime.same_failures import told
-from headgate.runtime.tickets import Then
-from headgate.runtime.worker import rebuild_error
+from headgate.runtime.job.job_settings import JobSettings
+from headgate.runtime.job.master_ports import MasterPorts, RestorePoint
+from headgate.runtime.job.shipped_program import Program
+from headgate.runtime.master.attempts import Attempts, PlannedJob, Replan
+from headgate.runtime.master.checkpoints.checkpoint_master import CheckpointMaster
+from headgate.runtime.master.checkpoints.storing import make_coordinator
+from headgate.runtime.master.enumerators import Enumerators
+from headgate.runtime.master.losses import Losses
+from headgate.runtime.master.members import Members
+from headgate.runtime.master.outbox import Outbox, failure_of
+from headgate.runtime.master.repeated_failures import told
+from headgate.runtime.master.reports import Reports
+from headgate.runtime.master.rescaling import Rescaling, plan_of
+from headgate.runtime.master.waiting_askers import Then
+from headgate.runtime.protocol import messages as m
+from headgate.runtime.worker.worker import rebuild_error
 
 
 class JobMaster:

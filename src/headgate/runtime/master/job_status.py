@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from headgate.api.executor import JobStatus, StuckCall, VertexStatus
+from headgate.api.jobs.executor_contract import JobStatus, StuckCall, VertexStatus
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.graph.physical import Vertex
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.job_master import JobMaster
+from headgate.runtime.master.job_master import JobMaster
+from headgate.runtime.protocol.messages import Counters
 
 
 @runtime_checkable

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
-from headgate.api.state import StateDescriptor, StateKind, declared_state
+from headgate.api.declared.keyed_states import StateDescriptor, StateKind, declared_state
 from headgate.common.errors import HeadgateError, NoEntryError, OperatingError, UsageError
-from headgate.common.key_types import DeclaredKeys, fits, hint_words, shape_of, shape_words
-from headgate.common.keygroups import key_group, operator_index_for_key_group, shortened
+from headgate.common.keys.key_types import DeclaredKeys, fits, hint_words, shape_of, shape_words
+from headgate.common.keys.keygroups import key_group, operator_index_for_key_group, shortened
 from headgate.graph.logical import KeyedProcessNode
 from headgate.graph.physical import PhysicalPlan, Vertex
-from headgate.runtime.control import messages as m
-from headgate.runtime.queries.live_state import Then
-from headgate.runtime.worker import rebuild_error
+from headgate.runtime.driver.live_state import Then
+from headgate.runtime.protocol import messages as m
+from headgate.runtime.worker.worker import rebuild_error
 from headgate.state.backend import StoredValue
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.peek import value_of

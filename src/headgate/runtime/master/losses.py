@@ -5,10 +5,10 @@ from __future__ import annotations
 from headgate.common.errors import HeadgateError, OperatingError
 from headgate.core.job.state import Failure, Loss, LossKind
 from headgate.core.same_failures import Fingerprint
-from headgate.runtime.deaths import Deaths
-from headgate.runtime.job_settings import JobSettings
-from headgate.runtime.roster import Members
-from headgate.runtime.same_failures import fingerprint_of
+from headgate.runtime.job.job_settings import JobSettings
+from headgate.runtime.master.deaths import Deaths
+from headgate.runtime.master.members import Members
+from headgate.runtime.master.repeated_failures import fingerprint_of
 
 
 class Losses:

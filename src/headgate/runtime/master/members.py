@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from headgate.common.ports import Link
-from headgate.runtime.control import messages as m
+from headgate.runtime.protocol import messages as m
 
 
 @dataclass(slots=True)

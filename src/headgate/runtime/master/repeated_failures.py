@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from headgate.api.executor import RepeatingFailure
+from headgate.api.jobs.executor_contract import RepeatingFailure
 from headgate.common.errors import (
     BadRecordError,
     FencedError,
@@ -15,9 +15,9 @@ from headgate.common.errors import (
     ProtocolError,
     UserFunctionError,
 )
-from headgate.common.failure_options import SAME_FAILURE_ACTION, SameFailureAction
+from headgate.common.settings.failure_options import SAME_FAILURE_ACTION, SameFailureAction
 from headgate.core.same_failures import Fingerprint, SameFailure
-from headgate.runtime.deaths import ENDED_WHERE
+from headgate.runtime.master.deaths import ENDED_WHERE
 
 _NUMBERS: Final = re.compile(r"\d+")
 

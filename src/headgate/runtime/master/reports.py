@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from headgate.core.job import effects as e
 from headgate.core.job.state import Failure
-from headgate.runtime.checkpoint_history import CheckpointHistory
-from headgate.runtime.events import JobListener
-from headgate.runtime.job_settings import JobSettings
-from headgate.runtime.losses import Losses
-from headgate.runtime.same_failures import told
+from headgate.runtime.job.job_settings import JobSettings
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.master.checkpoints.recording import CheckpointHistory
+from headgate.runtime.master.losses import Losses
+from headgate.runtime.master.repeated_failures import told
 
 
 class Reports:

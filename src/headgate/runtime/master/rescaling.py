@@ -8,19 +8,19 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from headgate.common.errors import ConfigError, HeadgateError, OperatingError, UsageError
-from headgate.common.options import CHECKPOINTING_INTERVAL
 from headgate.common.ports import Gang
+from headgate.common.settings.options import CHECKPOINTING_INTERVAL
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.execution import JobState
 from headgate.core.job import effects as e
 from headgate.core.job import events as v
 from headgate.core.job.state import Failure, Plan
-from headgate.runtime.attempts import Attempts, PlannedJob, Replan
-from headgate.runtime.checkpoint_master import CheckpointMaster
-from headgate.runtime.master_ports import MasterPorts
-from headgate.runtime.outbox import Outbox, failure_of
-from headgate.runtime.restore import check_compatible
-from headgate.runtime.tickets import Then, Tickets
+from headgate.restore.assignment import check_compatible
+from headgate.runtime.job.master_ports import MasterPorts
+from headgate.runtime.master.attempts import Attempts, PlannedJob, Replan
+from headgate.runtime.master.checkpoints.checkpoint_master import CheckpointMaster
+from headgate.runtime.master.outbox import Outbox, failure_of
+from headgate.runtime.master.waiting_askers import Then, Tickets
 
 
 @runtime_checkable

@@ -17,16 +17,16 @@ import pyarrow as pa
 
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import ProtocolError, UsageError
-from headgate.common.interruptions import let_pass
+from headgate.common.process.interruptions import let_pass
 from headgate.core.alignment.barriers import Alignment, SavepointOrder
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Event, Idle, Watermark
-from headgate.runtime.network.frames import FrameKind, Part
-from headgate.runtime.undeclared_rows import UndeclaredRows
-from headgate.serde.dynamic import DynamicSerializer, NotPlainError
-from headgate.serde.field_rows import field_rows
+from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Event, Idle, Watermark
+from headgate.runtime.protocol.frames import FrameKind, Part
+from headgate.runtime.protocol.undeclared_rows import UndeclaredRows
+from headgate.serde.codecs.dynamic import DynamicSerializer, NotPlainError
+from headgate.serde.codecs.field_rows import field_rows
 from headgate.serde.resolve import composite_serializer, record_serializer
 from headgate.serde.serializer import TypeSerializer
 

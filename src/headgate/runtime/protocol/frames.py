@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from headgate.common.durable import crc32
 from headgate.common.errors import InternalError, ProtocolError
+from headgate.common.files.durable import crc32
 
 Part = bytes | bytearray | memoryview
 """A piece of a payload; nobody may change its bytes after it was handed over for sending."""

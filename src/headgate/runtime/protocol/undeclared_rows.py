@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from headgate.common.errors import UsageError
 from headgate.common.ports import UserCode
-from headgate.common.same_interpreter import SAME_INTERPRETER
-from headgate.serde.field_rows import FieldRows, field_rows
-from headgate.serde.pickled import (
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
+from headgate.serde.codecs.field_rows import FieldRows, field_rows
+from headgate.serde.codecs.pickled import (
     ClassNames,
     ShippedClasses,
     decode_class,

@@ -12,8 +12,8 @@ import msgspec
 
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import InternalError, ProtocolError
-from headgate.runtime.control.messages import FromWorker, ToWorker
-from headgate.runtime.network.frames import Frame, FrameKind, Part
+from headgate.runtime.protocol.frames import Frame, FrameKind, Part
+from headgate.runtime.protocol.messages import FromWorker, ToWorker
 
 MESSAGE_SIZE_MAX: Final = 320 * 1024 * 1024
 """Bytes of the largest control message: a program of 256 MiB with its state handles."""
@@ -30,7 +30,7 @@ def encode_message(message: FromWorker | ToWorker) -> bytes:
         InternalError: a value inside cannot travel, or the message is too large.
 
     Example:
-        >>> from headgate.runtime.control.messages import Trigger
+        >>> from headgate.runtime.protocol.messages import Trigger
         >>> decode_to_worker(encode_message(Trigger(attempt=1, checkpoint=7, trigger_ms=0))).checkpoint
         7
     """

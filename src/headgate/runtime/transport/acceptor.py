@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headgate.common.children import hide
-from headgate.common.durable import clock
 from headgate.common.errors import OperatingError
-from headgate.runtime.network.handshake import NONCE_SIZE, Hello, Refusal, ServerHandshake
-from headgate.runtime.network.sockets import Listener, tune
+from headgate.common.files.durable import clock
+from headgate.common.process.children import hide
+from headgate.runtime.transport.handshake import NONCE_SIZE, Hello, Refusal, ServerHandshake
+from headgate.runtime.transport.sockets import Listener, tune
 
 HANDSHAKE_TIMEOUT_MS: Final = 1_000
 PENDING_MAX: Final = 256

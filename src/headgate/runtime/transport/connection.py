@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from headgate.common.durable import clock
 from headgate.common.errors import OperatingError
-from headgate.runtime.network.frames import Frame, Part, encode_header
-from headgate.runtime.network.handshake import NONCE_SIZE, Hello, greet
-from headgate.runtime.network.sockets import connect, send_parts
+from headgate.common.files.durable import clock
+from headgate.runtime.protocol.frames import Frame, Part, encode_header
+from headgate.runtime.transport.handshake import NONCE_SIZE, Hello, greet
+from headgate.runtime.transport.sockets import connect, send_parts
 
 DIAL_TIMEOUT_MS: Final = 10_000
 _HANDSHAKE_TRIES: Final = 3

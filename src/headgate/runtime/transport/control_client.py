@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.common.errors import ProtocolError
-from headgate.runtime.control.link import LinkEvents, SocketLink
-from headgate.runtime.control.wire import decode_to_worker
-from headgate.runtime.network.connection import DIAL_TIMEOUT_MS, dial
-from headgate.runtime.network.handshake import Hello, judge_hello
+from headgate.runtime.protocol.wire import decode_to_worker
+from headgate.runtime.transport.connection import DIAL_TIMEOUT_MS, dial
+from headgate.runtime.transport.control_link import LinkEvents, SocketLink
+from headgate.runtime.transport.handshake import Hello, judge_hello
 
 
 def connect_control(

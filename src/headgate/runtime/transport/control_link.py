@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.common.durable import clock
 from headgate.common.errors import ProtocolError
-from headgate.runtime.control.wire import MESSAGE_SIZE_MAX, control_frame, encode_message
-from headgate.runtime.network.connection import Connection, FrameSender
-from headgate.runtime.network.frames import FrameKind, Part
-from headgate.runtime.network.sockets import FrameReceiver
+from headgate.common.files.durable import clock
+from headgate.runtime.protocol.frames import FrameKind, Part
+from headgate.runtime.protocol.wire import MESSAGE_SIZE_MAX, control_frame, encode_message
+from headgate.runtime.transport.connection import Connection, FrameSender
+from headgate.runtime.transport.sockets import FrameReceiver
 
 LINGER_S: Final = 1.0
 """How long a closed link waits for the peer to take what was sent."""

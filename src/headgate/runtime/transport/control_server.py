@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from headgate.common.durable import clock
 from headgate.common.errors import ProtocolError
-from headgate.runtime.control.link import LINGER_S, LinkEvents, SocketLink
-from headgate.runtime.control.wire import decode_from_worker
-from headgate.runtime.network.acceptor import HANDSHAKE_TIMEOUT_MS, Acceptor, AcceptorStatistics
-from headgate.runtime.network.connection import Connection
-from headgate.runtime.network.handshake import Hello, Refusal, Verdict, judge_hello
-from headgate.runtime.network.sockets import listen
+from headgate.common.files.durable import clock
+from headgate.runtime.protocol.wire import decode_from_worker
+from headgate.runtime.transport.acceptor import HANDSHAKE_TIMEOUT_MS, Acceptor, AcceptorStatistics
+from headgate.runtime.transport.connection import Connection
+from headgate.runtime.transport.control_link import LINGER_S, LinkEvents, SocketLink
+from headgate.runtime.transport.handshake import Hello, Refusal, Verdict, judge_hello
+from headgate.runtime.transport.sockets import listen
 
 PURPOSE: Final = "control"
 

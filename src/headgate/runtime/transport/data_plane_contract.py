@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from headgate.common.ids import Fence
-from headgate.runtime.network.frames import Frame
+from headgate.runtime.protocol.frames import Frame
 
 
 class DataPlane(Protocol):

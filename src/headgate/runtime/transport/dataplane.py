@@ -17,14 +17,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from headgate.common.durable import clock
 from headgate.common.errors import FencedError, InternalError, OperatingError, ProtocolError
+from headgate.common.files.durable import clock
 from headgate.common.ids import AttemptId, Fence, Generation, JobId
-from headgate.runtime.network.acceptor import HANDSHAKE_TIMEOUT_MS, Acceptor, AcceptorStatistics
-from headgate.runtime.network.connection import Connection, FrameSender, dial
-from headgate.runtime.network.frames import FRAME_SIZE_MAX_DEFAULT, Frame, FrameHeader
-from headgate.runtime.network.handshake import Hello, Refusal, Verdict, judge_hello
-from headgate.runtime.network.sockets import FrameReceiver, listen
+from headgate.runtime.protocol.frames import FRAME_SIZE_MAX_DEFAULT, Frame, FrameHeader
+from headgate.runtime.transport.acceptor import HANDSHAKE_TIMEOUT_MS, Acceptor, AcceptorStatistics
+from headgate.runtime.transport.connection import Connection, FrameSender, dial
+from headgate.runtime.transport.handshake import Hello, Refusal, Verdict, judge_hello
+from headgate.runtime.transport.sockets import FrameReceiver, listen
 
 PURPOSE: Final = "data"
 HELD_MAX: Final = 1024

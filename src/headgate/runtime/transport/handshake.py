@@ -25,9 +25,9 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from headgate.common.decoders import msgpack_decoder
-from headgate.common.durable import clock
-from headgate.common.durable import sha256 as sha256_of
 from headgate.common.errors import FencedError, InternalError, OperatingError, ProtocolError
+from headgate.common.files.durable import clock
+from headgate.common.files.durable import sha256 as sha256_of
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 

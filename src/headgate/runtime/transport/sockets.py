@@ -30,10 +30,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from headgate.common.children import hide
-from headgate.common.durable import read_bytes
 from headgate.common.errors import ConfigError, ProtocolError
-from headgate.runtime.network.frames import Frame, FrameHeader, FrameReader, Part
+from headgate.common.files.durable import read_bytes
+from headgate.common.process.children import hide
+from headgate.runtime.protocol.frames import Frame, FrameHeader, FrameReader, Part
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 """Socket buffers asked for; the system may grant less."""

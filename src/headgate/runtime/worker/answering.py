@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from headgate.common.errors import InternalError, UsageError
-from headgate.common.interruptions import let_pass
-from headgate.runtime.control import messages as m
-from headgate.runtime.operators.base import Operator
-from headgate.runtime.task import Task
+from headgate.common.process.interruptions import let_pass
+from headgate.runtime.protocol import messages as m
+from headgate.runtime.worker.operators.operator_contract import Operator
+from headgate.runtime.worker.task.task import Task
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 
 VALUE_BYTES_MAX: Final = 16 << 20

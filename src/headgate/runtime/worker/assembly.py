@@ -19,25 +19,25 @@ from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.records.batch import Batch
 from headgate.records.detach import detached
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.beside import AtOnce, Beside, Collected, Runner
-from headgate.runtime.chain import build_chain
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.control.messages import Deploy, Told
-from headgate.runtime.elements import Event
-from headgate.runtime.gate_task import GateTask, InputChannel
-from headgate.runtime.in_flight.catalog import StreamCatalog
-from headgate.runtime.in_flight.prefetch import PrefetchedParts
-from headgate.runtime.in_flight.recovered import RecoveredInput
-from headgate.runtime.network.frames import Frame, FrameKind
-from headgate.runtime.operators.base import OperatorContext, Receiver
-from headgate.runtime.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
-from headgate.runtime.pace import Pace
-from headgate.runtime.program import Program
-from headgate.runtime.remote_lane import Between, RemoteLane
-from headgate.runtime.source_task import SourceTask
-from headgate.runtime.state_backends import ChangelogBackends, StateBackends, backends_for
-from headgate.runtime.task import Task
-from headgate.runtime.undeclared_rows import UndeclaredRows
+from headgate.runtime.job.shipped_program import Program
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.elements import Event
+from headgate.runtime.protocol.frames import Frame, FrameKind
+from headgate.runtime.protocol.messages import Deploy, Told
+from headgate.runtime.protocol.undeclared_rows import UndeclaredRows
+from headgate.runtime.worker.exchange.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
+from headgate.runtime.worker.exchange.remote_channel import Between, RemoteLane
+from headgate.runtime.worker.in_flight.catalog import StreamCatalog
+from headgate.runtime.worker.in_flight.prefetch import PrefetchedParts
+from headgate.runtime.worker.in_flight.recovered import RecoveredInput
+from headgate.runtime.worker.operators.operator_chain import build_chain
+from headgate.runtime.worker.operators.operator_contract import OperatorContext, Receiver
+from headgate.runtime.worker.task.blocking_thread import AtOnce, Beside, Collected, Runner
+from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
+from headgate.runtime.worker.task.source_task import SourceTask
+from headgate.runtime.worker.task.step_budget import Pace
+from headgate.runtime.worker.task.task import Task
+from headgate.state.backends import ChangelogBackends, StateBackends, backends_for
 from headgate.state.snapshots import InFlightShare, OperatorSubtaskState
 
 _CREDIT = struct.Struct("<I")

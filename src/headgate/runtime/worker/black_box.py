@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.common.children import OwnProcess
-from headgate.common.durable import clock, open_read, unlink
-from headgate.common.processes import process_lives
-from headgate.common.users_frames import is_users_file
+from headgate.common.files.durable import clock, open_read, unlink
+from headgate.common.process.children import OwnProcess
+from headgate.common.process.processes import process_lives
+from headgate.common.refusals.users_frames import is_users_file
 
 PREFIX: Final = "headgate-box-"
 LINES_MAX: Final = 10

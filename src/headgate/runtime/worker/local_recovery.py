@@ -16,7 +16,7 @@ from headgate.checkpoint.local_copies import LocalCopies
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Background, Disk
-from headgate.runtime.program import WorkerSettings
+from headgate.runtime.job.shipped_program import WorkerSettings
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """What user code prints in a worker: whole lines, each with the operator and subtask that printed it.
 
 Within :func:`printing_to`, `sys.stdout` is one that knows who prints. Lines of worker threads go, whole, to
-the job's driver, which shows them (`runtime/printed.py`), or into the log. What other threads of the process
+the job's driver, which shows them (`display/printed.py`), or into the log. What other threads of the process
 print passes unchanged. A process that user code forked prints as if nothing of this were there.
 """
 
@@ -22,8 +22,8 @@ from typing import Any, Final, Protocol, TextIO
 
 from typing_extensions import override
 
+from headgate.common.process.logs import TaskContext, task_context
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.logs import TaskContext, task_context
 
 LINE_LENGTH_MAX: Final = 4_000
 LINES_MAX: Final = 1_000

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Final
 
-from headgate.common.users_frames import is_users_file
-from headgate.runtime.control import messages as m
-from headgate.runtime.operators.base import Operator, OperatorContext
-from headgate.runtime.task import Task
+from headgate.common.refusals.users_frames import is_users_file
+from headgate.runtime.protocol import messages as m
+from headgate.runtime.worker.operators.operator_contract import Operator, OperatorContext
+from headgate.runtime.worker.task.task import Task
 
 STILL_MS: Final = 1_000
 """A call is reported that has lasted this long."""

@@ -25,35 +25,35 @@ from typing import Any
 from headgate.api.source import Split
 from headgate.checkpoint.storage.reachability import NotSharedError, check_marker
 from headgate.common import errors
-from headgate.common.children import OwnProcess
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
-from headgate.common.interruptions import let_pass
-from headgate.common.limits import changes, limits_of
 from headgate.common.ports import Background, Clock, Disk, Link, Probe, UserCode
-from headgate.common.same_interpreter import SAME_INTERPRETER
-from headgate.common.texts import shortened
+from headgate.common.process.children import OwnProcess
+from headgate.common.process.interruptions import let_pass
+from headgate.common.process.limits import changes, limits_of
+from headgate.common.process.logs import TaskContext, clear_task_context, use_task_context
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
+from headgate.common.refusals.texts import shortened
 from headgate.core.alignment.barriers import Alignment
-from headgate.runtime.assembly import Assembly, assemble
-from headgate.runtime.beside import SideThread
-from headgate.runtime.black_box import BlackBox
-from headgate.runtime.control import messages as m
-from headgate.runtime.drawing import DrawnSnapshot
-from headgate.runtime.elements import Barrier
-from headgate.runtime.finishing import Finishing
-from headgate.runtime.in_flight.capture import CaptureLimits, InFlightCapture
-from headgate.runtime.in_flight.catalog import StreamCatalog
-from headgate.runtime.in_flight.elements import NotStorableError
-from headgate.runtime.local_recovery import LocalRecovery
-from headgate.runtime.logs import TaskContext, clear_task_context, use_task_context
-from headgate.runtime.network.base import DataPlane
-from headgate.runtime.operators.base import NoRecord, user_error
-from headgate.runtime.printing import learn_functions
-from headgate.runtime.program import program_from_bytes
-from headgate.runtime.queries.answering import answer
-from headgate.runtime.snapshots import SnapshotWriter
-from headgate.runtime.source_task import SourceTask
-from headgate.runtime.standstill import STILL_MS, standstill_of
-from headgate.runtime.task import Task
+from headgate.runtime.job.shipped_program import program_from_bytes
+from headgate.runtime.protocol import messages as m
+from headgate.runtime.protocol.elements import Barrier
+from headgate.runtime.transport.data_plane_contract import DataPlane
+from headgate.runtime.worker.answering import answer
+from headgate.runtime.worker.assembly import Assembly, assemble
+from headgate.runtime.worker.black_box import BlackBox
+from headgate.runtime.worker.in_flight.catalog import StreamCatalog
+from headgate.runtime.worker.in_flight.gathering import CaptureLimits, InFlightCapture
+from headgate.runtime.worker.in_flight.stored_parts import NotStorableError
+from headgate.runtime.worker.local_recovery import LocalRecovery
+from headgate.runtime.worker.operators.operator_contract import NoRecord, user_error
+from headgate.runtime.worker.printing import learn_functions
+from headgate.runtime.worker.snapshot.finishing import Finishing
+from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
+from headgate.runtime.worker.snapshot.subtask_checkpoint import DrawnSnapshot
+from headgate.runtime.worker.standstill import STILL_MS, standstill_of
+from headgate.runtime.worker.task.blocking_thread import SideThread
+from headgate.runtime.worker.task.source_task import SourceTask
+from headgate.runtime.worker.task.task import Task
 from headgate.state.snapshots import SubtaskSnapshot
 
 _LOG = logging.getLogger(__name__)

@@ -18,23 +18,23 @@ from dataclasses import dataclass, field
 
 from headgate.checkpoint.storage.settings import StorageSettings, use_storage_settings
 from headgate.checkpoint.storage.uris import disks_with
-from headgate.common.children import closed_behind_us
 from headgate.common.ids import JobId
 from headgate.common.ports import NoProbe, Probe, UserCode
-from headgate.common.same_interpreter import SAME_INTERPRETER
+from headgate.common.process.children import closed_behind_us
+from headgate.common.process.logs import set_up_logging
+from headgate.common.process.memory_facts import resident_bytes
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
+from headgate.common.process.system import BackgroundThread, Mailbox, SystemClock
 from headgate.core.liveness import Lease
-from headgate.runtime.beside import UserThread
-from headgate.runtime.black_box import BlackBox, black_box
-from headgate.runtime.control import messages as m
-from headgate.runtime.control.client import connect_control
-from headgate.runtime.control.link import SocketLink
-from headgate.runtime.logs import set_up_logging
-from headgate.runtime.memory_facts import resident_bytes
-from headgate.runtime.network.dataplane import SocketDataPlane
-from headgate.runtime.network.handshake import Hello
-from headgate.runtime.printing import LogOutlet, PrintOutlet, TellingOutlet, printing_to
-from headgate.runtime.system import BackgroundThread, Mailbox, SystemClock
-from headgate.runtime.worker import Worker, WorkerPorts, WorkerState
+from headgate.runtime.protocol import messages as m
+from headgate.runtime.transport.control_client import connect_control
+from headgate.runtime.transport.control_link import SocketLink
+from headgate.runtime.transport.dataplane import SocketDataPlane
+from headgate.runtime.transport.handshake import Hello
+from headgate.runtime.worker.black_box import BlackBox, black_box
+from headgate.runtime.worker.printing import LogOutlet, PrintOutlet, TellingOutlet, printing_to
+from headgate.runtime.worker.task.blocking_thread import UserThread
+from headgate.runtime.worker.worker import Worker, WorkerPorts, WorkerState
 
 LINGER_S = 2.0
 """How long the last messages may take to leave."""

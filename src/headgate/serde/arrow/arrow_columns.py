@@ -14,11 +14,8 @@ import msgspec
 import pyarrow as pa
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.arrow_types import codec_of
-from headgate.serde.dynamic import decode_tagged, encode_tagged
-from headgate.serde.judging import reader_for
-from headgate.serde.serializer import TypeSerializer
-from headgate.serde.stored_values import (
+from headgate.serde.arrow.arrow_types import codec_of
+from headgate.serde.arrow.stored_values import (
     MODE_TAGGED,
     MODE_TYPED,
     Beyond,
@@ -29,6 +26,9 @@ from headgate.serde.stored_values import (
     settling,
     unpack,
 )
+from headgate.serde.codecs.dynamic import decode_tagged, encode_tagged
+from headgate.serde.evolution.judging_types import reader_for
+from headgate.serde.serializer import TypeSerializer
 
 RAW: Final = "_raw"
 """What the name of the column of bytes ends with."""

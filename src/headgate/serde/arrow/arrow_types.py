@@ -9,10 +9,19 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headgate.serde.arrow_codec import NAME, SINGLE, STRING, Codec, Plain, nulls, numpy_codec, struct_codec
-from headgate.serde.containers import DIRECT_KEYS
+from headgate.serde.arrow.arrow_codec import (
+    NAME,
+    SINGLE,
+    STRING,
+    Codec,
+    Plain,
+    nulls,
+    numpy_codec,
+    struct_codec,
+)
+from headgate.serde.arrow.stored_values import ROWS, Description, nullable, optional_of, pack, unpack
+from headgate.serde.codecs.containers import DIRECT_KEYS
 from headgate.serde.serializer import TypeSerializer
-from headgate.serde.stored_values import ROWS, Description, nullable, optional_of, pack, unpack
 
 _ABSENT: Final = object()
 

@@ -15,10 +15,10 @@ import msgspec
 
 from headgate.common.decoders import UNDECODABLE
 from headgate.common.errors import StorageError
-from headgate.serde.containers import DIRECT_KEYS
-from headgate.serde.dynamic import decode_tagged, encode_tagged, to_tagged
-from headgate.serde.forms import Convert
-from headgate.serde.unions import DIRECT
+from headgate.serde.codecs.containers import DIRECT_KEYS
+from headgate.serde.codecs.dynamic import decode_tagged, encode_tagged, to_tagged
+from headgate.serde.codecs.type_codec import Convert
+from headgate.serde.codecs.unions import DIRECT
 
 MODE_TYPED: Final = b"\x00"
 MODE_TAGGED: Final = b"\x01"

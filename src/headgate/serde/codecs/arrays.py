@@ -12,10 +12,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, get_args, get_origin
 
-from headgate.common.durable import crc32
 from headgate.common.errors import UsageError
-from headgate.serde.forms import Convert, Form, copier, describe
-from headgate.serde.primitives import exactly
+from headgate.common.files.durable import crc32
+from headgate.serde.codecs.primitives import exactly
+from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
 
 _BYTES_MAX: Final = 2**32 - 1
 """What msgpack can hold in one piece."""

@@ -14,8 +14,17 @@ from typing import Any, Final, Union, get_origin, is_typeddict
 from uuid import UUID
 
 from headgate.common.errors import UsageError
-from headgate.serde.avro_schemas import canonical, expanded, hinted, kind_of, logical_of, name_of, read, write
-from headgate.serde.forms import Form, copier, describe
+from headgate.serde.codecs.avro_schemas import (
+    canonical,
+    expanded,
+    hinted,
+    kind_of,
+    logical_of,
+    name_of,
+    read,
+    write,
+)
+from headgate.serde.codecs.type_codec import Form, copier, describe
 
 _CLASSES: Final[dict[str, type]] = {
     "null": type(None),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from headgate.serde.forms import Convert, Form, copier, describe
-from headgate.serde.primitives import exactly
+from headgate.serde.codecs.primitives import exactly
+from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
 
 DIRECT_KEYS: Final = frozenset({"str", "int", "bytes"})
 """Kinds of keys that a msgpack map holds; other dicts are stored as pairs."""

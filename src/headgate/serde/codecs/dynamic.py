@@ -24,7 +24,7 @@ import msgspec
 
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde import temporal
+from headgate.serde.codecs import temporal
 from headgate.serde.described_snapshot import DescribedSnapshot
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 

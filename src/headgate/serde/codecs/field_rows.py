@@ -12,7 +12,7 @@ from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
-from headgate.serde.dynamic import DynamicSerializer
+from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.serializer import Buffer
 
 _codec = DynamicSerializer()

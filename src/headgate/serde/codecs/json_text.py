@@ -18,12 +18,17 @@ import msgspec
 
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
-from headgate.serde.dynamic import untag
-from headgate.serde.evolved_unions import nullable
-from headgate.serde.forms import Convert, Form, describe, keep
-from headgate.serde.reading import Reading, Refused
-from headgate.serde.temporal import datetime_from_plain, datetime_to_plain, time_from_plain, time_to_plain
-from headgate.serde.unions import DIRECT
+from headgate.serde.codecs.dynamic import untag
+from headgate.serde.codecs.temporal import (
+    datetime_from_plain,
+    datetime_to_plain,
+    time_from_plain,
+    time_to_plain,
+)
+from headgate.serde.codecs.type_codec import Convert, Form, describe, keep
+from headgate.serde.codecs.unions import DIRECT
+from headgate.serde.evolution.evolved_unions import nullable
+from headgate.serde.evolution.readings import Reading, Refused
 
 JSON: Final = "json"
 """The kind in descriptions."""
@@ -182,7 +187,7 @@ def _dict(description: Mapping[str, Any]) -> _Shape:
 
 
 def _union(description: Mapping[str, Any]) -> _Shape:
-    """Mirrors how :func:`headgate.serde.unions.union_form` chooses among its three layouts."""
+    """Mirrors how :func:`headgate.serde.codecs.unions.union_form` chooses among its three layouts."""
     members = description["of"]
     kinds = [member["kind"] for member in members]
     if set(kinds) <= DIRECT:

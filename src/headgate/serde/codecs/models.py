@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.common.errors import UsageError
-from headgate.serde.containers import row_converter
-from headgate.serde.forms import Convert, Form, copier, describe
-from headgate.serde.primitives import exactly
-from headgate.serde.records import logical_name
+from headgate.serde.codecs.containers import row_converter
+from headgate.serde.codecs.primitives import exactly
+from headgate.serde.codecs.record_classes import logical_name
+from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
 
 
 def model_form(cls: Any, resolve: Callable[[Any], Form]) -> Form | None:

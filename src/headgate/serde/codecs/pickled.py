@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
 from headgate.common.errors import UsageError
-from headgate.common.interruptions import let_pass
-from headgate.common.users_frames import told_with_line
+from headgate.common.process.interruptions import let_pass
+from headgate.common.refusals.users_frames import told_with_line
 from headgate.serde.logical_names import generic_model
 
 _PROTOCOL: Final = 5

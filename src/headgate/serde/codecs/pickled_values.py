@@ -7,13 +7,13 @@ import types
 from collections.abc import Mapping
 from typing import Any, Final, get_origin
 
-from headgate.common.durable import crc32
 from headgate.common.errors import UsageError
+from headgate.common.files.durable import crc32
+from headgate.serde.codecs.pickled import dump_value, load_value
+from headgate.serde.codecs.record_classes import logical_name
+from headgate.serde.codecs.type_codec import Form, copier, describe
 from headgate.serde.descriptions import kinds_in
-from headgate.serde.forms import Form, copier, describe
-from headgate.serde.pickled import dump_value, load_value
-from headgate.serde.reading import Reading, Refused
-from headgate.serde.records import logical_name
+from headgate.serde.evolution.readings import Reading, Refused
 
 PICKLE: Final = "pickle"
 """The kind in descriptions."""

@@ -11,9 +11,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from headgate.common.errors import UsageError
-from headgate.serde import temporal
-from headgate.serde.dynamic import to_tagged
-from headgate.serde.forms import Convert, Form, copier, describe
+from headgate.serde.codecs import temporal
+from headgate.serde.codecs.dynamic import to_tagged
+from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
 
 
 def exactly(cls: type, convert: Convert) -> Convert:

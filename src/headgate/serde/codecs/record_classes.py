@@ -24,11 +24,11 @@ from typing import (
 
 from headgate.common.errors import UsageError
 from headgate.common.former_names import Alias, former_names
-from headgate.serde.containers import row_converter
-from headgate.serde.defaults import NO_DEFAULT, Factory, defaults_of
-from headgate.serde.forms import Constant, Convert, Field, Form, Record, copier, describe
+from headgate.serde.codecs.containers import row_converter
+from headgate.serde.codecs.defaults import NO_DEFAULT, Factory, defaults_of
+from headgate.serde.codecs.primitives import exactly
+from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, Record, copier, describe
 from headgate.serde.logical_names import logical_name as logical_name
-from headgate.serde.primitives import exactly
 
 Resolve = Callable[[Any], Form]
 

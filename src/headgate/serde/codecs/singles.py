@@ -13,10 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
-from headgate.serde.dynamic import untag
-from headgate.serde.forms import FormSerializer
+from headgate.serde.arrow.stored_values import MODE_TYPED
+from headgate.serde.codecs.dynamic import untag
+from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.serde.serializer import TypeSerializer
-from headgate.serde.stored_values import MODE_TYPED
 
 _ONE: Final = MODE_TYPED + b"\x91"  # msgpack's head of a list of one
 _mode_of: Final = itemgetter(0)

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.described_snapshot import DescribedSnapshot
-from headgate.serde.dynamic import (
+from headgate.serde.codecs.dynamic import (
     NotPlainError,
     as_plain,
     decode_tagged,
@@ -18,6 +17,7 @@ from headgate.serde.dynamic import (
     untag,
     with_mode,
 )
+from headgate.serde.described_snapshot import DescribedSnapshot
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 
 _MODE_TYPED: Final = 0

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.common.errors import UsageError
-from headgate.serde.forms import Convert, Form, copier, describe
+from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
 
 DIRECT: Final = frozenset({"none", "bool", "int", "float", "str"})
 """Kinds that msgpack itself tells apart."""

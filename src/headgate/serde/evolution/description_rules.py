@@ -8,10 +8,10 @@ from operator import or_
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
+from headgate.serde.codecs.primitives import BY_KIND
 from headgate.serde.compatibility import Compatibility
-from headgate.serde.evolution import judge_description, reading_serializer
+from headgate.serde.evolution.older_shapes import judge_description, reading_serializer
 from headgate.serde.logical_names import class_named
-from headgate.serde.primitives import BY_KIND
 from headgate.serde.serializer import TypeSerializer
 
 

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
-from headgate.serde.avro_schemas import (
+from headgate.serde.codecs.avro_schemas import (
     NAMED,
     Schema,
     expanded,
@@ -25,9 +25,9 @@ from headgate.serde.avro_schemas import (
     without_logical,
     write,
 )
+from headgate.serde.codecs.type_codec import Convert, Form
 from headgate.serde.compatibility import AfterMigration, Reconfigured
-from headgate.serde.forms import Convert, Form
-from headgate.serde.reading import PartRefused, Reading, Refused
+from headgate.serde.evolution.readings import PartRefused, Reading, Refused
 
 _PROMOTED: Final[Mapping[str, tuple[str, ...]]] = {
     "int": ("int", "long", "float", "double"),

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from headgate.common.former_names import former_names
+from headgate.serde.codecs.protobuf import reader
+from headgate.serde.codecs.type_codec import Form
 from headgate.serde.compatibility import AfterMigration, Reconfigured
-from headgate.serde.forms import Form
-from headgate.serde.protobuf import reader
-from headgate.serde.reading import PartRefused, Reading, Refused
+from headgate.serde.evolution.readings import PartRefused, Reading, Refused
 
 _INTEGERS: Final = frozenset({"int64", "uint64", "int32", "uint32"})
 _WIDER: Final[Mapping[str, frozenset[str]]] = {

@@ -13,11 +13,11 @@ from typing import Any, Final, NotRequired, TypedDict
 import msgspec
 
 from headgate.common.errors import UsageError
+from headgate.serde.codecs.primitives import ANY
+from headgate.serde.codecs.record_classes import absent, dict_builder
+from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, FormSerializer, Record
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, combined
-from headgate.serde.forms import Constant, Convert, Field, Form, FormSerializer, Record
-from headgate.serde.primitives import ANY
-from headgate.serde.reading import PartRefused, Reading, Refused, prefixed
-from headgate.serde.records import absent, dict_builder
+from headgate.serde.evolution.readings import PartRefused, Reading, Refused, prefixed
 
 RECORDS: Final = frozenset({"dataclass", "attrs", "struct", "namedtuple", "typeddict"})
 

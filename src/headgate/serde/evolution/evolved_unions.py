@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
-from headgate.serde.forms import Convert
-from headgate.serde.primitives import BY_KIND
-from headgate.serde.reading import Reading
-from headgate.serde.unions import DIRECT, optional_wire, skip_none, tagged_reading
+from headgate.serde.codecs.primitives import BY_KIND
+from headgate.serde.codecs.type_codec import Convert
+from headgate.serde.codecs.unions import DIRECT, optional_wire, skip_none, tagged_reading
+from headgate.serde.evolution.readings import Reading
 
 
 def union_reading(
@@ -16,7 +16,7 @@ def union_reading(
 ) -> tuple[Any, Convert | None]:
     """What msgspec decodes for a stored union, and what is made of it.
 
-    Mirrors how :func:`headgate.serde.unions.union_form` chooses among its three layouts.
+    Mirrors how :func:`headgate.serde.codecs.unions.union_form` chooses among its three layouts.
     """
     kinds = [member["kind"] for member in members]
     if set(kinds) <= DIRECT:

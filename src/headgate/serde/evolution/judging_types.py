@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headgate.serde.codecs.dynamic import DynamicSerializer
+from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.serde.compatibility import Compatibility
-from headgate.serde.dynamic import DynamicSerializer
-from headgate.serde.evolution import Reader, holds_custom, judge_description, reading_serializer
-from headgate.serde.forms import FormSerializer
+from headgate.serde.evolution.older_shapes import Reader, holds_custom, judge_description, reading_serializer
+from headgate.serde.evolution.snapshot_judgement import judge_stored, reader_of_stored
+from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import TypeSerializer
-from headgate.serde.snapshot_judgement import judge_stored, reader_of_stored
-from headgate.serde.undecodable import stored_description
 
 
 @stored_description()

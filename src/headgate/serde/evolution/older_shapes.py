@@ -12,6 +12,12 @@ from typing import Any, Final
 
 from headgate.common.errors import UsageError
 from headgate.common.former_names import former_names
+from headgate.serde.codecs.containers import DIRECT_KEYS, dict_wire, each, row_converter_or_none
+from headgate.serde.codecs.json_text import evolve_json
+from headgate.serde.codecs.pickled_values import evolve_pickled
+from headgate.serde.codecs.primitives import ANY, BY_KIND
+from headgate.serde.codecs.record_classes import logical_name
+from headgate.serde.codecs.type_codec import Convert, Form, FormSerializer
 from headgate.serde.compatibility import (
     AfterMigration,
     AsIs,
@@ -21,19 +27,13 @@ from headgate.serde.compatibility import (
     combined,
     compare,
 )
-from headgate.serde.containers import DIRECT_KEYS, dict_wire, each, row_converter_or_none
-from headgate.serde.evolved_avro import evolve_avro
-from headgate.serde.evolved_protobuf import evolve_message
-from headgate.serde.evolved_records import RECORDS, evolve_record
-from headgate.serde.evolved_unions import union_reading
-from headgate.serde.forms import Convert, Form, FormSerializer
-from headgate.serde.json_text import evolve_json
-from headgate.serde.pickled_values import evolve_pickled
-from headgate.serde.primitives import ANY, BY_KIND
-from headgate.serde.reading import PartRefused, Reading, Refused, changed, prefixed
-from headgate.serde.records import logical_name
+from headgate.serde.evolution.evolved_avro import evolve_avro
+from headgate.serde.evolution.evolved_protobuf import evolve_message
+from headgate.serde.evolution.evolved_records import RECORDS, evolve_record
+from headgate.serde.evolution.evolved_unions import union_reading
+from headgate.serde.evolution.readings import PartRefused, Reading, Refused, changed, prefixed
+from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import Buffer, TypeSerializer
-from headgate.serde.undecodable import stored_description
 
 Reader = Callable[[Buffer, int], list[Any]]
 

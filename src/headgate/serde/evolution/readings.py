@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from headgate.serde.codecs.type_codec import Convert
 from headgate.serde.compatibility import AfterMigration, Compatibility, Reconfigured, combined
-from headgate.serde.forms import Convert
 
 
 class Reading(NamedTuple):

@@ -7,20 +7,20 @@ from typing import Any, Final
 
 import headgate.serde.resolve  # noqa: F401 - registers the rules that described snapshots ask for
 from headgate.common.errors import HeadgateError, StorageError, UsageError
-from headgate.common.interruptions import let_pass
-from headgate.common.users_frames import told_with_line
+from headgate.common.process.interruptions import let_pass
+from headgate.common.refusals.users_frames import told_with_line
 from headgate.serde.compatibility import Incompatible
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.composites import ListSerializerSnapshot, MapSerializerSnapshot
 from headgate.serde.described_snapshot import DescribedSnapshot
-from headgate.serde.evolution import Reader, holds_custom
+from headgate.serde.evolution.older_shapes import Reader, holds_custom
 from headgate.serde.logical_names import logical_name
 from headgate.serde.serializer import (
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from headgate.serde.snapshot_wire import SnapshotClass, snapshot_from_bytes
+from headgate.serde.snapshots.snapshot_wire import SnapshotClass, snapshot_from_bytes
 
 Snapshot = TypeSerializerSnapshot[Any]
 

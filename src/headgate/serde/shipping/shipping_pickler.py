@@ -19,8 +19,8 @@ import weakref
 from typing import Any, Final, ForwardRef, NewType, TypedDict, get_type_hints, is_typeddict
 
 from headgate.serde.logical_names import generic_model, note_logical_name
-from headgate.serde.shipped_enums import MSGSPEC_CACHE, enum_reduction
-from headgate.serde.shipped_structs import is_struct, struct_reduction
+from headgate.serde.shipping.shipped_enums import MSGSPEC_CACHE, enum_reduction
+from headgate.serde.shipping.shipped_structs import is_struct, struct_reduction
 
 _creating: Final = threading.RLock()
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headgate.common.errors import HeadgateError, UsageError
-from headgate.common.interruptions import let_pass
-from headgate.common.users_frames import told_with_line
+from headgate.common.process.interruptions import let_pass
+from headgate.common.refusals.users_frames import told_with_line
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.logical_names import logical_name
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import TypeSerializer, TypeSerializerSnapshot
-from headgate.serde.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
+from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
 
 _PAIRS = (("encode", "decode"), ("encode_many", "decode_many"))
 

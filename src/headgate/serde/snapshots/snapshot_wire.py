@@ -11,14 +11,14 @@ from typing import Any
 
 from headgate.common.errors import HeadgateError, StorageError, UsageError
 from headgate.common.former_names import former_names
-from headgate.common.interruptions import let_pass
-from headgate.common.users_frames import told_with_line
+from headgate.common.process.interruptions import let_pass
+from headgate.common.refusals.users_frames import told_with_line
 from headgate.serde.logical_names import class_named, logical_name
 from headgate.serde.serializer import TypeSerializerSnapshot
-from headgate.serde.snapshot_views import DataInputView
-from headgate.serde.snapshot_writing import FORM_VERSION
-from headgate.serde.snapshot_writing import snapshot_to_bytes as snapshot_to_bytes
-from headgate.serde.snapshot_writing import write_versioned as write_versioned
+from headgate.serde.snapshots.snapshot_views import DataInputView
+from headgate.serde.snapshots.snapshot_writing import FORM_VERSION
+from headgate.serde.snapshots.snapshot_writing import snapshot_to_bytes as snapshot_to_bytes
+from headgate.serde.snapshots.snapshot_writing import write_versioned as write_versioned
 
 SnapshotClass = type[TypeSerializerSnapshot[Any]]
 

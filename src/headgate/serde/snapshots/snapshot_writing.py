@@ -10,10 +10,10 @@ import re
 from typing import Final, Protocol
 
 from headgate.common.errors import HeadgateError, UsageError
-from headgate.common.interruptions import let_pass
-from headgate.common.users_frames import told_with_line
+from headgate.common.process.interruptions import let_pass
+from headgate.common.refusals.users_frames import told_with_line
 from headgate.serde.logical_names import logical_name
-from headgate.serde.snapshot_views import DataOutputView
+from headgate.serde.snapshots.snapshot_views import DataOutputView
 
 FORM_VERSION: Final = 2
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headgate.common.durable import crc32
 from headgate.common.errors import StorageError
+from headgate.common.files.durable import crc32
 from headgate.state.backend import BlobReader
 from headgate.state.canonical.reader import OpenTable, SubtaskTables, check_tables
-from headgate.state.heap.blob import Chunk, Header, Section, preamble_and_header
+from headgate.state.heap.heap_blob import Chunk, Header, Section, preamble_and_header
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.rocksdb.local_files import Spool
 

@@ -15,14 +15,14 @@ from uuid import UUID
 import pyarrow as pa
 
 from headgate.common.errors import StorageError
-from headgate.common.key_types import Shape, shape_of
-from headgate.serde.arrow_columns import RAW, ArrowColumn
-from headgate.serde.arrow_types import codec_of
-from headgate.serde.containers import tuple_form
-from headgate.serde.dynamic import DynamicSerializer, to_tagged
-from headgate.serde.forms import Form, FormSerializer
-from headgate.serde.primitives import BY_KIND, PRIMITIVES
-from headgate.serde.stored_values import Beyond, Description, close_batch, open_batch
+from headgate.common.keys.key_types import Shape, shape_of
+from headgate.serde.arrow.arrow_columns import RAW, ArrowColumn
+from headgate.serde.arrow.arrow_types import codec_of
+from headgate.serde.arrow.stored_values import Beyond, Description, close_batch, open_batch
+from headgate.serde.codecs.containers import tuple_form
+from headgate.serde.codecs.dynamic import DynamicSerializer, to_tagged
+from headgate.serde.codecs.primitives import BY_KIND, PRIMITIVES
+from headgate.serde.codecs.type_codec import Form, FormSerializer
 
 KEY: Final = "key"
 _DYNAMIC: Final = DynamicSerializer()

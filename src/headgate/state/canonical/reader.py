@@ -16,15 +16,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.common.durable import crc32
 from headgate.common.errors import StorageError, UsageError
-from headgate.common.keygroups import key_groups_of_keys, shortened
-from headgate.serde.stored_values import close_batch
-from headgate.serde.undecodable import stored_description
+from headgate.common.files.durable import crc32
+from headgate.common.keys.keygroups import key_groups_of_keys, shortened
+from headgate.serde.arrow.stored_values import close_batch
+from headgate.serde.evolution.undecodable import stored_description
 from headgate.state.backend import BlobReader
-from headgate.state.canonical.layout import BYTES, TIMER, TIMER_SECTIONS, TableInfo, stored_type, table_info
-from headgate.state.canonical.rows import TableRows
-from headgate.state.heap.blob import BytesBlob, Chunk, Header, Section, chunk_bytes, preamble_and_header
+from headgate.state.canonical.table_layout import (
+    BYTES,
+    TIMER,
+    TIMER_SECTIONS,
+    TableInfo,
+    stored_type,
+    table_info,
+)
+from headgate.state.canonical.table_rows import TableRows
+from headgate.state.heap.heap_blob import BytesBlob, Chunk, Header, Section, chunk_bytes, preamble_and_header
 from headgate.state.heap.restore import restored_sections
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.targets import Target

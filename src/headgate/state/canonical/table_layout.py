@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.api.state import StateKind
+from headgate.api.declared.keyed_states import StateKind
 from headgate.common.decoders import UNDECODABLE, converter
-from headgate.common.durable import json_dumps, json_loads
 from headgate.common.errors import StorageError
-from headgate.serde.forms import describe
-from headgate.serde.stored_values import Description, is_open
+from headgate.common.files.durable import json_dumps, json_loads
+from headgate.serde.arrow.stored_values import Description, is_open
+from headgate.serde.codecs.type_codec import describe
 
 VERSION: Final = 1
 METADATA_KEY: Final = "headgate.state"

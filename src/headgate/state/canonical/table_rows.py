@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.errors import StorageError
-from headgate.state.canonical.keys import KeyColumns
-from headgate.state.canonical.layout import TableInfo
-from headgate.state.canonical.values import values_of
+from headgate.state.canonical.key_columns import KeyColumns
+from headgate.state.canonical.table_layout import TableInfo
+from headgate.state.canonical.value_columns import values_of
 
 
 class TableRows:

@@ -2,7 +2,7 @@
 
 A list is one row for each element, a map one for each entry, with its place in the order; one that is empty
 is a row without a place. Values are plain ones, or marked as beyond what msgpack holds; see
-:mod:`headgate.serde.stored_values`.
+:mod:`headgate.serde.arrow.stored_values`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.errors import StorageError
-from headgate.serde.arrow_columns import RAW, ArrowColumn
-from headgate.serde.containers import DIRECT_KEYS
-from headgate.serde.forms import Convert
-from headgate.serde.stored_values import Beyond, Description, settling, within
-from headgate.state.canonical.layout import BYTES, ELEMENT, ENTRY, TIMER
+from headgate.serde.arrow.arrow_columns import RAW, ArrowColumn
+from headgate.serde.arrow.stored_values import Beyond, Description, settling, within
+from headgate.serde.codecs.containers import DIRECT_KEYS
+from headgate.serde.codecs.type_codec import Convert
+from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY, TIMER
 
 Columns = Mapping[str, Any]
 

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.common.durable import crc32
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.files.durable import crc32
+from headgate.serde.arrow.stored_values import open_batch
 from headgate.serde.compatibility import AsIs, compare
-from headgate.serde.stored_values import open_batch
 from headgate.state.backend import BlobReader
-from headgate.state.canonical.keys import key_description
-from headgate.state.canonical.layout import (
+from headgate.state.canonical.key_columns import key_description
+from headgate.state.canonical.table_layout import (
     BYTES,
     METADATA_KEY,
     TIMER_SECTIONS,
@@ -30,8 +30,8 @@ from headgate.state.canonical.layout import (
     row_of,
     stored_type,
 )
-from headgate.state.canonical.rows import TableRows
-from headgate.state.heap.blob import Chunk, Header, Section, read_chunks, read_header, split_chunk
+from headgate.state.canonical.table_rows import TableRows
+from headgate.state.heap.heap_blob import Chunk, Header, Section, read_chunks, read_header, split_chunk
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.targets import Target
 

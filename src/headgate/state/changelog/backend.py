@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from headgate.api.state import StateDescriptor
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.core.timers import TimerQueue
 from headgate.state.backend import (
     BlobReader,
@@ -14,8 +14,7 @@ from headgate.state.backend import (
     StoredValue,
     TableBackend,
 )
-from headgate.state.changelog.chain import Chain, Stored
-from headgate.state.changelog.epochs import Epochs, Waste
+from headgate.state.changelog.changelog_epochs import Epochs, Waste
 from headgate.state.changelog.noting import (
     Changes,
     NotedStore,
@@ -26,6 +25,7 @@ from headgate.state.changelog.noting import (
 )
 from headgate.state.changelog.replay import LoggedState
 from headgate.state.changelog.segment import Freezer, PendingSegment, PendingWhole
+from headgate.state.changelog.segment_chain import Chain, Stored
 from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, SETTLED_PER_CALL, Handle
 from headgate.state.snapshots import NativeFiles
 from headgate.state.targets import Target

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from headgate.api.state import StateDescriptor, StateKind
+from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.core.timers import TimerQueue
 from headgate.serde.serializer import TypeSerializer
 from headgate.state.backend import StateTable
@@ -20,7 +20,7 @@ from headgate.state.heap.handles import (
     ImmutableReducingState,
     ImmutableValueState,
 )
-from headgate.state.heap.tables import MISSING, HeapTable
+from headgate.state.heap.live_tables import MISSING, HeapTable
 
 K = TypeVar("K", bound=Hashable)
 

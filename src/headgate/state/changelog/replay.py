@@ -14,7 +14,7 @@ from headgate.common.errors import StorageError
 from headgate.core.timers import TimerQueue
 from headgate.state.backend import BlobReader, StateTable
 from headgate.state.changelog.sections import REMOVED_STATE, changed_name
-from headgate.state.heap.blob import BytesBlob, Header, read_header
+from headgate.state.heap.heap_blob import BytesBlob, Header, read_header
 from headgate.state.heap.restore import readers_of, restored_sections
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.targets import Target

@@ -14,11 +14,11 @@ from typing import Any
 from headgate.common.errors import InternalError, StorageError
 from headgate.core.timers import TimerQueue
 from headgate.state.backend import EntryFilter, PendingSnapshot, StateFiles, StateTable
-from headgate.state.changelog.chain import Stored
 from headgate.state.changelog.noting import Changes
 from headgate.state.changelog.sections import REMOVED_STATE, removed
+from headgate.state.changelog.segment_chain import Stored
+from headgate.state.heap.live_tables import MISSING
 from headgate.state.heap.snapshot import SLICE_ENTRIES, FrozenState, PendingHeapSnapshot
-from headgate.state.heap.tables import MISSING
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.targets import Target
 

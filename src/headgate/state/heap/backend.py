@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from headgate.api.state import StateDescriptor, StateKind
+from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.common.errors import InternalError
 from headgate.core.timers import TimerQueue
 from headgate.serde.serializer import TypeSerializer
@@ -22,9 +22,9 @@ from headgate.state.heap.handles import (
     MutableReducingState,
     MutableValueState,
 )
+from headgate.state.heap.live_tables import MISSING, HeapTable
 from headgate.state.heap.restore import restored_sections
 from headgate.state.heap.snapshot import FrozenState, FrozenTimers, PendingHeapSnapshot
-from headgate.state.heap.tables import MISSING, HeapTable
 from headgate.state.peek import stored_value
 from headgate.state.targets import Target, target_of, timers_target
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from headgate.api.state import AggregateFunction
-from headgate.state.heap.tables import MISSING, HeapTable
+from headgate.api.declared.keyed_states import AggregateFunction
+from headgate.state.heap.live_tables import MISSING, HeapTable
 from headgate.state.subscripts import Subscripts
 
 _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})

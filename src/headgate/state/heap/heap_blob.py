@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
-from headgate.common.durable import crc32
-from headgate.common.envelope import Envelope
 from headgate.common.errors import StorageError
+from headgate.common.files.durable import crc32
+from headgate.common.files.envelope import Envelope
 from headgate.state.backend import BlobReader
 
 MAGIC: Final = b"HGKEYED\n"

@@ -6,19 +6,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from headgate.api.state import StateKind
+from headgate.api.declared.keyed_states import StateKind
 from headgate.common.errors import InternalError, StorageError, UsageError
-from headgate.common.options import IGNORE_UNCLAIMED_STATE
+from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
+from headgate.serde.codecs.type_codec import FormSerializer, describe
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, compare
-from headgate.serde.evolution import Reader
-from headgate.serde.forms import FormSerializer, describe
-from headgate.serde.judging import judge
+from headgate.serde.evolution.judging_types import judge
+from headgate.serde.evolution.older_shapes import Reader
+from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import TypeSerializer
-from headgate.serde.undecodable import stored_description
 from headgate.state.backend import BlobReader
-from headgate.state.heap.blob import Chunk, Header, Section, place_in, read_chunks, read_header, split_chunk
+from headgate.state.heap.heap_blob import (
+    Chunk,
+    Header,
+    Section,
+    place_in,
+    read_chunks,
+    read_header,
+    split_chunk,
+)
 from headgate.state.heap.snapshot import KEY_SERIALIZER
-from headgate.state.names import is_stamps
+from headgate.state.state_names import is_stamps
 from headgate.state.targets import DeclaredSerializer, map_key_serializer, stored_reader
 from headgate.state.targets import Target as Target
 

@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from headgate.common.durable import crc32
 from headgate.common.errors import InternalError, UsageError
-from headgate.common.keygroups import key_groups_of_keys, shortened
+from headgate.common.files.durable import crc32
+from headgate.common.keys.keygroups import key_groups_of_keys, shortened
 from headgate.common.layered import Layers, slices_of
 from headgate.core.timers import TimersAtCut
-from headgate.serde.dynamic import DynamicSerializer
+from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.serializer import TypeSerializer
 from headgate.state.backend import EntryFilter, StateFiles, store_blob
-from headgate.state.heap.blob import Chunk, Header, Section, chunk_bytes, preamble_and_header
+from headgate.state.heap.heap_blob import Chunk, Header, Section, chunk_bytes, preamble_and_header
 from headgate.state.snapshots import KeyedStateHandle
 
 KEY_SERIALIZER = DynamicSerializer()

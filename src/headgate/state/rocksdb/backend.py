@@ -9,9 +9,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, cast
 
-from headgate.api.state import StateDescriptor
-from headgate.common.children import OwnProcess
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import InternalError, StorageError
+from headgate.common.process.children import OwnProcess
 from headgate.core.timers import TimerQueue
 from headgate.state.backend import (
     BlobReader,
@@ -23,23 +23,23 @@ from headgate.state.backend import (
 )
 from headgate.state.changelog.replay import Replay
 from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, SETTLED_PER_CALL, Handle, handle_of
+from headgate.state.heap.live_tables import MISSING, HeapTable
 from headgate.state.heap.restore import Target, restored_sections
 from headgate.state.heap.snapshot import FrozenTimers
-from headgate.state.heap.tables import MISSING, HeapTable
 from headgate.state.peek import stored_value
 from headgate.state.rocksdb.canonical import check_nothing_outside
 from headgate.state.rocksdb.database import Database, remove_tree
-from headgate.state.rocksdb.formats import layout_of
+from headgate.state.rocksdb.layout_versions import layout_of
 from headgate.state.rocksdb.map_handle import RocksMapState
 from headgate.state.rocksdb.map_layout import MapEntries
 from headgate.state.rocksdb.map_table import RocksMapTable
-from headgate.state.rocksdb.memory import RocksMemory
 from headgate.state.rocksdb.migration import Migration
 from headgate.state.rocksdb.native_files import Uploads
 from headgate.state.rocksdb.native_restore import NativeRestore, sources_of
 from headgate.state.rocksdb.native_snapshot import PendingNativeSnapshot
+from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 from headgate.state.rocksdb.snapshot import Cut, FailedSnapshot, PendingRocksSnapshot
-from headgate.state.rocksdb.table import RocksTable
+from headgate.state.rocksdb.state_table import RocksTable
 from headgate.state.rocksdb.timer_queue import BEYOND_ALL_TIMERS, RocksTimerQueue, timer_of
 from headgate.state.rocksdb.timer_sections import timers_of
 from headgate.state.targets import target_of, timers_target

@@ -12,16 +12,23 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.common.durable import crc32
 from headgate.common.errors import InternalError
+from headgate.common.files.durable import crc32
 from headgate.state.backend import BlobReader, EntryFilter
-from headgate.state.heap.blob import Chunk, Header, Section, chunk_bytes, preamble_and_header, read_header
+from headgate.state.heap.heap_blob import (
+    Chunk,
+    Header,
+    Section,
+    chunk_bytes,
+    preamble_and_header,
+    read_header,
+)
 from headgate.state.heap.restore import Target
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.keys import group_of, groups_range, key_of
-from headgate.state.rocksdb.layout import Row
+from headgate.state.rocksdb.key_bytes import group_of, groups_range, key_of
 from headgate.state.rocksdb.local_files import Spool
+from headgate.state.rocksdb.value_layout import Row
 
 CHUNK_ENTRIES: Final = 10_000
 """A key group with more entries of one state takes several chunks."""

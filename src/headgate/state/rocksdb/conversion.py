@@ -11,8 +11,8 @@ from headgate.state.heap.restore import Target
 from headgate.state.rocksdb.canonical import CanonicalBlob, chunks_of
 from headgate.state.rocksdb.database import Access, Database, remove_tree
 from headgate.state.rocksdb.local_files import Spool
-from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
 from headgate.state.rocksdb.native_restore import Source, readable, readable_timers, sources_of
+from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 from headgate.state.rocksdb.timer_sections import timer_chunks
 from headgate.state.targets import timers_target
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 from rocksdict import AccessType, Checkpoint, Rdict, ReadOptions, WriteBatch, WriteOptions
 
 from headgate.common.errors import StorageError
-from headgate.state.rocksdb.memory import RocksMemory
+from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 
 R = TypeVar("R")
 

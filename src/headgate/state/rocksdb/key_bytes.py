@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from headgate.common.decoders import UNDECODABLE
 from headgate.common.errors import StorageError
-from headgate.common.keygroups import key_group, key_groups_of_keys
-from headgate.serde.dynamic import decode_tagged, encode_tagged, encode_tagged_each
+from headgate.common.keys.keygroups import key_group, key_groups_of_keys
+from headgate.serde.codecs.dynamic import decode_tagged, encode_tagged, encode_tagged_each
 
 _HEAD: Final = struct.Struct(">HI")
 _pack: Final = _HEAD.pack

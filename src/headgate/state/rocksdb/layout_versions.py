@@ -7,8 +7,9 @@ from typing import Final
 
 from headgate.state.heap.restore import Target
 from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.keys import groups_range
-from headgate.state.rocksdb.layout import (
+from headgate.state.rocksdb.key_bytes import groups_range
+from headgate.state.rocksdb.map_layout import MAP_ENTRIES, MapEntries, has_entries_apart
+from headgate.state.rocksdb.value_layout import (
     PLAIN_VALUES,
     VERSIONED_VALUES,
     Entries,
@@ -16,8 +17,7 @@ from headgate.state.rocksdb.layout import (
     PlainValues,
     VersionedValues,
 )
-from headgate.state.rocksdb.map_layout import MAP_ENTRIES, MapEntries, has_entries_apart
-from headgate.state.rocksdb.versions import Versions
+from headgate.state.rocksdb.value_versions import Versions
 
 LAYOUTS: Final[dict[int, Callable[[Versions], VersionedValues]]] = {
     PLAIN_VALUES: PlainValues,

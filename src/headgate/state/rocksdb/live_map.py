@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.state.heap.tables import MISSING
+from headgate.state.heap.live_tables import MISSING
 from headgate.state.rocksdb.map_layout import SMALL_MAX, StoredMap
 
 

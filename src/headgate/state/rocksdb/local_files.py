@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from headgate.common.children import hide, when_forgotten
-from headgate.common.durable import open_nameless, open_read, system
 from headgate.common.errors import StorageError
-from headgate.common.limits import advice
+from headgate.common.files.durable import open_nameless, open_read, system
+from headgate.common.process.children import hide, when_forgotten
+from headgate.common.process.limits import advice
 
 _PIECE_BYTES: Final = 1 << 20
 

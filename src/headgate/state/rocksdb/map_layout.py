@@ -14,17 +14,17 @@ from numbers import Number
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from headgate.api.state import StateKind
+from headgate.api.declared.keyed_states import StateKind
 from headgate.common.errors import StorageError, UsageError
+from headgate.serde.codecs.dynamic import encode_tagged
+from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.serde.composites import MapSerializer
-from headgate.serde.dynamic import encode_tagged
-from headgate.serde.forms import FormSerializer
 from headgate.serde.serializer import TypeSerializer
 from headgate.state.heap.restore import Target
 from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.keys import groups_range, one_form, prefix_length, whole_number
-from headgate.state.rocksdb.layout import Entries, Row, VersionedValues, where
-from headgate.state.rocksdb.versions import decoded
+from headgate.state.rocksdb.key_bytes import groups_range, one_form, prefix_length, whole_number
+from headgate.state.rocksdb.value_layout import Entries, Row, VersionedValues, where
+from headgate.state.rocksdb.value_versions import decoded
 from headgate.state.targets import DeclaredSerializer
 
 MAP_ENTRIES: Final = 3
@@ -72,7 +72,7 @@ class MapEntries(VersionedValues):
     format = MAP_ENTRIES
 
     def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """See :class:`~headgate.state.rocksdb.layout.Layout`."""
+        """See :class:`~headgate.state.rocksdb.value_layout.Layout`."""
         low, high = groups_range(*groups)
         yield from self.maps(store, low, high)
 
@@ -111,7 +111,7 @@ class MapEntries(VersionedValues):
                 return
 
     def entries(self, stored: bytes, value: Any) -> Entries:
-        """See :class:`~headgate.state.rocksdb.layout.Layout`."""
+        """See :class:`~headgate.state.rocksdb.value_layout.Layout`."""
         if len(value) <= SMALL_MAX:
             yield stored, whole(self.versions.encode([value])[0])
             return
@@ -121,7 +121,7 @@ class MapEntries(VersionedValues):
             yield stored + suffix(key), entry(place, data)
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """See :class:`~headgate.state.rocksdb.layout.Layout`."""
+        """See :class:`~headgate.state.rocksdb.value_layout.Layout`."""
         encode = self.versions.encode
         if len(stored) != prefix_length(stored):
             ((place, key, value),) = self.read_entries([stored], [data])

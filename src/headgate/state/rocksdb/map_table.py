@@ -7,10 +7,10 @@ from itertools import islice
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
-from headgate.serde.dynamic import NotPlainError
-from headgate.state.heap.tables import MISSING
+from headgate.serde.codecs.dynamic import NotPlainError
+from headgate.state.heap.live_tables import MISSING
 from headgate.state.rocksdb.database import BEYOND_ALL_KEYS, ColumnStore
-from headgate.state.rocksdb.keys import key_of, storage_key, storage_keys
+from headgate.state.rocksdb.key_bytes import key_of, storage_key, storage_keys
 from headgate.state.rocksdb.live_map import LiveEntry, LiveMap, parts_of
 from headgate.state.rocksdb.map_layout import (
     SMALL_MAX,

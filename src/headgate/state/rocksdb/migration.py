@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from headgate.common.durable import clock
+from headgate.common.files.durable import clock
 from headgate.state.backend import MigrationProgress
 from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.layout import Layout
+from headgate.state.rocksdb.value_layout import Layout
 
 SLICE_S: Final = 0.001
 """How long the operator's loop is held up at a time; a single large value may take longer."""

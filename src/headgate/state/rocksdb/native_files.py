@@ -11,10 +11,10 @@ import msgspec
 
 from headgate.common.decoders import converter
 from headgate.common.errors import StorageError
-from headgate.state.rocksdb.formats import LAYOUTS
-from headgate.state.rocksdb.layout import Layout
+from headgate.state.rocksdb.layout_versions import LAYOUTS
 from headgate.state.rocksdb.timer_sections import TIMERS
-from headgate.state.rocksdb.versions import StoredVersions
+from headgate.state.rocksdb.value_layout import Layout
+from headgate.state.rocksdb.value_versions import StoredVersions
 from headgate.state.snapshots import NativeFiles, StateHandle
 
 ROCKSDB: Final = "rocksdb"

@@ -17,22 +17,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.common.durable import clock, rename
 from headgate.common.errors import StorageError, UsageError
-from headgate.common.stored_paths import inside
+from headgate.common.files.durable import clock, rename
+from headgate.common.files.stored_paths import inside
 from headgate.state.backend import NativeState
-from headgate.state.heap.blob import Header, Section, read_header
+from headgate.state.heap.heap_blob import Header, Section, read_header
 from headgate.state.heap.restore import Target, readers_of
 from headgate.state.rocksdb.database import BEYOND_ALL_KEYS, Access, ColumnStore, Database, remove_tree
-from headgate.state.rocksdb.formats import LAYOUTS, transferred
-from headgate.state.rocksdb.keys import groups_range
-from headgate.state.rocksdb.layout import Entries, VersionedValues
+from headgate.state.rocksdb.key_bytes import groups_range
+from headgate.state.rocksdb.layout_versions import LAYOUTS, transferred
 from headgate.state.rocksdb.local_files import local_error
-from headgate.state.rocksdb.memory import RocksMemory
 from headgate.state.rocksdb.migration import BATCH_BYTES, BATCH_ENTRIES, REPORT_EVERY_S
 from headgate.state.rocksdb.native_files import Details, details_of
+from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 from headgate.state.rocksdb.timer_sections import TIMERS, keep_only, timers_of
-from headgate.state.rocksdb.versions import StoredVersions, Versions
+from headgate.state.rocksdb.value_layout import Entries, VersionedValues
+from headgate.state.rocksdb.value_versions import StoredVersions, Versions
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from headgate.common.errors import StorageError
 from headgate.state.backend import Part, StateFiles, size_of
-from headgate.state.heap.blob import Section, preamble_and_header, read_header
+from headgate.state.heap.heap_blob import Section, preamble_and_header, read_header
 from headgate.state.rocksdb.local_files import FileParts, local_error
 from headgate.state.rocksdb.native_files import Uploads, native_files, tables_and_small
 from headgate.state.rocksdb.snapshot import Cut, PendingRocksSnapshot

@@ -9,15 +9,15 @@ from typing import NoReturn
 
 from headgate.common.errors import StorageError
 from headgate.state.backend import EntryFilter, StateFiles, store_blob
-from headgate.state.heap.blob import BytesBlob
+from headgate.state.heap.heap_blob import BytesBlob
 from headgate.state.heap.restore import Target
 from headgate.state.heap.snapshot import FrozenTimers, PendingHeapSnapshot
 from headgate.state.rocksdb.canonical import CanonicalBlob, check_nothing_outside, chunks_of
 from headgate.state.rocksdb.database import Access, Database, remove_tree
-from headgate.state.rocksdb.layout import Layout
 from headgate.state.rocksdb.local_files import Spool
-from headgate.state.rocksdb.memory import RocksMemory
+from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 from headgate.state.rocksdb.timer_sections import timer_chunks
+from headgate.state.rocksdb.value_layout import Layout
 from headgate.state.snapshots import KeyedStateHandle
 
 

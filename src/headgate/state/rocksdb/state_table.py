@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.state.heap.tables import MISSING
+from headgate.state.heap.live_tables import MISSING
 from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.keys import key_of, storage_key, storage_keys
-from headgate.state.rocksdb.layout import VersionedValues
+from headgate.state.rocksdb.key_bytes import key_of, storage_key, storage_keys
 from headgate.state.rocksdb.read_ahead import ReadAhead
-from headgate.state.rocksdb.versions import decoded
+from headgate.state.rocksdb.value_layout import VersionedValues
+from headgate.state.rocksdb.value_versions import decoded
 
 _UNKNOWN: Final = object()
 _PORTION_ENTRIES: Final = 256

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from headgate.common.decoders import UNDECODABLE
 from headgate.common.errors import StorageError
-from headgate.common.keygroups import key_group
+from headgate.common.keys.keygroups import key_group
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.timers import check_timestamp
-from headgate.serde.dynamic import decode_tagged, encode_tagged
+from headgate.serde.codecs.dynamic import decode_tagged, encode_tagged
 from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.keys import one_form, whole_number
+from headgate.state.rocksdb.key_bytes import one_form, whole_number
 
 HEAD_ENTRIES: Final = 8_192
 """Timers that are read ahead; twice as many are kept at most."""

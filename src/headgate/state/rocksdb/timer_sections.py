@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any, Final
 
 from headgate.common.errors import InternalError
-from headgate.common.keygroups import shortened
+from headgate.common.keys.keygroups import shortened
 from headgate.state.rocksdb.canonical import CHUNK_ENTRIES
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.timer_queue import BEYOND_ALL_TIMERS, group_of_timer, timer_of

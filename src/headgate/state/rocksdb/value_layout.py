@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.keys import group_of, groups_range
-from headgate.state.rocksdb.versions import Versions, decoded
+from headgate.state.rocksdb.key_bytes import group_of, groups_range
+from headgate.state.rocksdb.value_versions import Versions, decoded
 
 Entries = Iterator[tuple[bytes, bytes]]
 """What is put into a column family."""
@@ -20,7 +20,7 @@ class Row(NamedTuple):
     """What one state holds under one key.
 
     Attributes:
-        stored: the key's bytes, as :func:`~headgate.state.rocksdb.keys.storage_key` gives them.
+        stored: the key's bytes, as :func:`~headgate.state.rocksdb.key_bytes.storage_key` gives them.
         value: of the declared type.
         weight: how many things are in it, to bound what is held at a time.
     """

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from headgate.common.errors import StorageError, UsageError
+from headgate.serde.codecs.singles import Singles
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Reconfigured, compare
-from headgate.serde.evolution import Reader
-from headgate.serde.singles import Singles
-from headgate.state.heap.blob import Section
+from headgate.serde.evolution.older_shapes import Reader
+from headgate.state.heap.heap_blob import Section
 from headgate.state.heap.restore import Target, value_reader, value_verdict
 
 NUMBERS: Final = 256

@@ -8,9 +8,9 @@ from typing import Final
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.state.backend import BlobReader
-from headgate.state.canonical.layout import TIMER_SECTIONS
+from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.changelog.sections import changed_name
-from headgate.state.heap.blob import Chunk, Section, place_in, read_chunks, read_header, split_chunk
+from headgate.state.heap.heap_blob import Chunk, Section, place_in, read_chunks, read_header, split_chunk
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.stored.contract import TIMER_CODEC, Found, OpenSection, SectionCodec, ValueCodec
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from headgate.serde.evolution import Reader
+from headgate.serde.evolution.older_shapes import Reader
 from headgate.state.backend import BlobReader, NativeState
-from headgate.state.heap.blob import Chunk as BlobChunk
-from headgate.state.heap.blob import Section
+from headgate.state.heap.heap_blob import Chunk as BlobChunk
+from headgate.state.heap.heap_blob import Section
 from headgate.state.snapshots import KeyedStateHandle, StateHandle
 from headgate.state.targets import Target, timers_target
 

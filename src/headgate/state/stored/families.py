@@ -127,7 +127,7 @@ def opened_database(source: Any, folder: Path) -> Iterator[Any]:
         StorageError: a file is missing or damaged, or the local disk does not take it.
     """
     from headgate.state.rocksdb.database import Access, Database
-    from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+    from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 
     source.fetch(folder)
     database = Database(folder, (), RocksMemory(LIMIT_MIN), Access.READ_ONLY)

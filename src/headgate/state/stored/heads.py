@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headgate.common.errors import StorageError
-from headgate.common.key_types import KEYS_READ, Shape, shapes_of
-from headgate.serde.arrow_columns import RAW
+from headgate.common.keys.key_types import KEYS_READ, Shape, shapes_of
+from headgate.serde.arrow.arrow_columns import RAW
 from headgate.state.backend import BlobReader
-from headgate.state.canonical.keys import KEY, KeyColumns
-from headgate.state.canonical.layout import TIMER, TIMER_SECTIONS, TIMERS, TableInfo, table_info
+from headgate.state.canonical.key_columns import KEY, KeyColumns
 from headgate.state.canonical.reader import BlobFile
-from headgate.state.canonical.values import TIME_DOMAIN
+from headgate.state.canonical.table_layout import TIMER, TIMER_SECTIONS, TIMERS, TableInfo, table_info
+from headgate.state.canonical.value_columns import TIME_DOMAIN
 from headgate.state.changelog.sections import changed_name
-from headgate.state.heap.blob import Section, read_chunks, read_header, split_chunk
+from headgate.state.heap.heap_blob import Section, read_chunks, read_header, split_chunk
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.snapshots import FileRange, KeyedStateHandle, NativeFiles
 from headgate.state.stored.contract import StoredFiles
@@ -174,7 +174,7 @@ def _keys_of_section(blob: BlobReader, body: int, section: Section) -> Iterator[
 
 
 def _native_keys(store: Any, timers: bool) -> Iterator[Sequence[Any]]:
-    from headgate.state.rocksdb.keys import key_of, prefix_length
+    from headgate.state.rocksdb.key_bytes import key_of, prefix_length
     from headgate.state.rocksdb.timer_queue import timer_of
 
     entries = iter(store.items())

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from headgate.state.backend import BlobReader
-from headgate.state.canonical.layout import TIMER_SECTIONS
+from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.snapshots import KeyedStateHandle, StateHandle
 from headgate.state.stored.blob import StoredBlob
 from headgate.state.stored.contract import Chunk, Found, OpenSection, StoredFiles, StoredForm, ValueCodec

@@ -9,11 +9,11 @@ from operator import itemgetter
 from typing import Any, Final
 
 from headgate.common.errors import StorageError
-from headgate.serde.stored_values import close_batch
+from headgate.serde.arrow.stored_values import close_batch
 from headgate.state.backend import BlobReader
-from headgate.state.canonical.layout import BYTES, TIMER_SECTIONS, TIMERS, TableInfo, stored_type
 from headgate.state.canonical.reader import OpenTable, StoredTable, SubtaskTables, check_tables
-from headgate.state.heap.blob import BytesBlob
+from headgate.state.canonical.table_layout import BYTES, TIMER_SECTIONS, TIMERS, TableInfo, stored_type
+from headgate.state.heap.heap_blob import BytesBlob
 from headgate.state.snapshots import KeyedStateHandle, StateTable
 from headgate.state.stored.contract import (
     TIMER_CODEC,

@@ -14,15 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.common.errors import UsageError
-from headgate.serde.containers import DIRECT_KEYS
-from headgate.serde.serializer import (
-    Buffer,
-    TypeSerializer,
-    TypeSerializerSchemaCompatibility,
-    TypeSerializerSnapshot,
-)
-from headgate.serde.simple_snapshot import SimpleTypeSerializerSnapshot
-from headgate.serde.stored_values import (
+from headgate.serde.arrow.stored_values import (
     Beyond,
     Description,
     close_batch,
@@ -31,10 +23,18 @@ from headgate.serde.stored_values import (
     settling,
     within,
 )
-from headgate.state.canonical.layout import BYTES, ENTRY, TIMER_SECTIONS, row_of, stored_type
-from headgate.state.heap.blob import Section
+from headgate.serde.codecs.containers import DIRECT_KEYS
+from headgate.serde.serializer import (
+    Buffer,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
+from headgate.serde.simple_snapshot import SimpleTypeSerializerSnapshot
+from headgate.state.canonical.table_layout import BYTES, ENTRY, TIMER_SECTIONS, row_of, stored_type
+from headgate.state.heap.heap_blob import Section
 from headgate.state.heap.restore import value_reader
-from headgate.state.names import is_stamps
+from headgate.state.state_names import is_stamps
 from headgate.state.stored.contract import SectionCodec
 from headgate.state.targets import Target
 

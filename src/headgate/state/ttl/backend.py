@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from headgate.api.state import StateDescriptor, StateKind, StateTtl
+from headgate.api.declared.keyed_states import StateDescriptor, StateKind, StateTtl
 from headgate.core.timers import TimerQueue
 from headgate.state.backend import BlobReader, KeyedBackend, MigrationProgress, PendingSnapshot, StoredValue
 from headgate.state.peek import stored_value

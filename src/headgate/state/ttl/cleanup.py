@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headgate.api.state import StateKind
+from headgate.api.declared.keyed_states import StateKind
 from headgate.state.ttl.expiry import Expiry
 
 Columns = tuple[list[Any], list[Any]]

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from headgate.api.state import AggregateFunction, StateDescriptor, StateKind, StateTtl
-from headgate.state.names import STAMPS
+from headgate.api.declared.keyed_states import AggregateFunction, StateDescriptor, StateKind, StateTtl
+from headgate.state.state_names import STAMPS
 
 ABSENT: Final = bytes(bytearray(b"no entry"))
 """What values read as where there are none; told by identity. A plain value, so that no handle stores it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 
-from headgate.api.state import StateTtl
+from headgate.api.declared.keyed_states import StateTtl
 from headgate.common.time import WATERMARK_MIN
 
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Final
 
-from headgate.api.state import AggregateFunction
+from headgate.api.declared.keyed_states import AggregateFunction
 from headgate.common.time import WATERMARK_MIN
 from headgate.state.ttl.declared import ABSENT
 from headgate.state.ttl.expiry import Counts, Expiry

@@ -10,18 +10,18 @@ from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
 from headgate.common.ports import Disk
 from headgate.offline.words import OPERATOR_STATE, state_words
-from headgate.state.canonical.keys import key_description
-from headgate.state.canonical.layout import TIMER_SECTIONS, TIMERS
+from headgate.state.canonical.key_columns import key_description
+from headgate.state.canonical.table_layout import TIMER_SECTIONS, TIMERS
 from headgate.state.changelog.sections import removed
-from headgate.state.names import STAMPS, is_stamps
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
+from headgate.state.state_names import STAMPS, is_stamps
 from headgate.state.stored.blob import StoredBlob
 from headgate.state.stored.heads import sections_of
-from headgate.state.stored.state import StoredState
+from headgate.state.stored.subtask_state import StoredState
 from headgate.state.stored.tables import head_of_table
 from headgate.state.stored.values import TAKE_CANONICAL, PlainValues
-from headgate.stateprocessor.reading_options import IN_FLIGHT, Asked
-from headgate.stateprocessor.reading_shape import Shape, timers_shape
+from headgate.stateprocessor.reading.reading_options import IN_FLIGHT, Asked
+from headgate.stateprocessor.reading.reading_shape import Shape, timers_shape
 
 # -- what there is
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.common.keygroups import key_groups_of_keys
+from headgate.common.keys.keygroups import key_groups_of_keys
 
 KEY_GROUP: Final = "key_group"
 KEY: Final = "key"

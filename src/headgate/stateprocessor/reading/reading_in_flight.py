@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from headgate.common.ports import Disk
 from headgate.offline.under_way import Described, Records, records_in_flight
-from headgate.serde.arrow_columns import ArrowColumn
-from headgate.serde.stored_values import Beyond, is_open
+from headgate.serde.arrow.arrow_columns import ArrowColumn
+from headgate.serde.arrow.stored_values import Beyond, is_open
 from headgate.state.snapshots import InFlightStream
 
 RECORD: Final = "record"

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.ports import Disk
-from headgate.state.canonical.layout import TIMER_SECTIONS
+from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.snapshots import KeyedStateHandle
-from headgate.state.stored.state import Merged, StoredState
+from headgate.state.stored.subtask_state import Merged, StoredState
 from headgate.state.stored.values import TAKE_CANONICAL, PlainValues
-from headgate.stateprocessor.reading_shape import Shape
-from headgate.stateprocessor.reading_stamps import stamps_of
+from headgate.stateprocessor.reading.reading_shape import Shape
+from headgate.stateprocessor.reading.reading_stamps import stamps_of
 
 ROWS: Final = 65_536
 """About so many rows are in a batch."""

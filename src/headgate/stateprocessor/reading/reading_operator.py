@@ -11,9 +11,9 @@ import pyarrow as pa
 from headgate.checkpoint.data_files import read_handle
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.ports import Disk
-from headgate.serde.arrow_columns import ArrowColumn
-from headgate.serde.stored_values import is_open, open_batch
-from headgate.state.canonical.values import MAP_KEY, POSITION, VALUE
+from headgate.serde.arrow.arrow_columns import ArrowColumn
+from headgate.serde.arrow.stored_values import is_open, open_batch
+from headgate.state.canonical.value_columns import MAP_KEY, POSITION, VALUE
 from headgate.state.operator_blob import read_columns
 from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle
 

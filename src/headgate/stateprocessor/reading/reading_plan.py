@@ -16,16 +16,16 @@ from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import StorageError
 from headgate.common.ports import Disk
 from headgate.offline.storages import storage_options
-from headgate.state.canonical.layout import TIMER_SECTIONS
+from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle, StateTable
 from headgate.state.stored.blob import StoredBlob
 from headgate.state.stored.tables import head_of_table, open_table
-from headgate.stateprocessor.reading_contents import keyed_shape, nothing_chosen
-from headgate.stateprocessor.reading_in_flight import InFlightPiece, in_flight_columns
-from headgate.stateprocessor.reading_keyed import batches
-from headgate.stateprocessor.reading_operator import OperatorPiece, operator_columns, operator_handles
-from headgate.stateprocessor.reading_options import IN_FLIGHT, Asked
-from headgate.stateprocessor.reading_shape import Shape
+from headgate.stateprocessor.reading.reading_contents import keyed_shape, nothing_chosen
+from headgate.stateprocessor.reading.reading_in_flight import InFlightPiece, in_flight_columns
+from headgate.stateprocessor.reading.reading_keyed import batches
+from headgate.stateprocessor.reading.reading_operator import OperatorPiece, operator_columns, operator_handles
+from headgate.stateprocessor.reading.reading_options import IN_FLIGHT, Asked
+from headgate.stateprocessor.reading.reading_shape import Shape
 
 PIECE_BYTES: Final = 128 << 20
 """A table that is larger is read in pieces, of whole row groups; each piece verifies the whole file first."""

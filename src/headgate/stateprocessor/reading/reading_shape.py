@@ -9,8 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headgate.common.errors import UsageError
-from headgate.state.canonical.layout import TIMER, TIMERS, VERSION, TableInfo, row_of
-from headgate.state.canonical.rows import TableRows
+from headgate.state.canonical.table_layout import TIMER, TIMERS, VERSION, TableInfo, row_of
+from headgate.state.canonical.table_rows import TableRows
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.targets import timers_target
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.serde.stored_values import Beyond
-from headgate.state.canonical.layout import BYTES, ELEMENT, ENTRY
-from headgate.stateprocessor.reading_shape import Shape
+from headgate.serde.arrow.stored_values import Beyond
+from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY
+from headgate.stateprocessor.reading.reading_shape import Shape
 
 
 def stamps_of(shape: Shape, keys: Sequence[Any], values: Sequence[Any], told: Mapping[Any, Any]) -> pa.Array:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.common.errors import UsageError
-from headgate.common.keygroups import check_parallelism
-from headgate.state.canonical.layout import TIMERS
+from headgate.common.keys.keygroups import check_parallelism
+from headgate.state.canonical.table_layout import TIMERS
 from headgate.stateprocessor.ranges import quoted
-from headgate.stateprocessor.writing_declared import check_keys, descriptor_of, outputs_of, shipped
-from headgate.stateprocessor.writing_rows import Convert, KeyRows, TimerColumn
-from headgate.stateprocessor.writing_tables import RowColumn
-from headgate.stateprocessor.writing_transforms import Transform
+from headgate.stateprocessor.writing.writing_declared import check_keys, descriptor_of, outputs_of, shipped
+from headgate.stateprocessor.writing.writing_rows import Convert, KeyRows, TimerColumn
+from headgate.stateprocessor.writing.writing_tables import RowColumn
+from headgate.stateprocessor.writing.writing_transforms import Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -271,7 +271,7 @@ class SavepointWriter:
             StorageError: the existing snapshot is damaged, or a storage refused.
             OperatingError: Spark failed.
         """
-        from headgate.stateprocessor.writing_run import run
+        from headgate.stateprocessor.writing.writing_run import run
 
         return run(self, uri)
 

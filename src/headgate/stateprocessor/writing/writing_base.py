@@ -14,7 +14,6 @@ from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import UsageError
 from headgate.common.ports import Disk
 from headgate.offline.reslicing import reslice
-from headgate.state.names import STAMPS
 from headgate.state.snapshots import (
     CheckpointMetadata,
     FileRange,
@@ -24,6 +23,7 @@ from headgate.state.snapshots import (
     OperatorSubtaskState,
     StateTable,
 )
+from headgate.state.state_names import STAMPS
 
 
 def opened_as_tables(uri: str, work: str) -> tuple[Disk, CheckpointMetadata]:

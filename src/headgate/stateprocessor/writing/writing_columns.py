@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.common.errors import UsageError
-from headgate.serde.arrow_types import arrow_type, codec_of
-from headgate.serde.stored_values import ROWS, Description, optional_of
+from headgate.serde.arrow.arrow_types import arrow_type, codec_of
+from headgate.serde.arrow.stored_values import ROWS, Description, optional_of
 
 Fit = Callable[[Any], Any]
 """An array of the DataFrame's type to one of the table's.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, get_origin
 
-from headgate.api.inference import keys_of_function
-from headgate.api.state import (
+from headgate.api.checking.inference import keys_of_function
+from headgate.api.declared.keyed_states import (
     ListState,
     MapState,
     StateDescriptor,
@@ -17,13 +17,13 @@ from headgate.api.state import (
     map_state,
     value_state,
 )
-from headgate.common.durable import clock
 from headgate.common.errors import UsageError
-from headgate.common.key_types import Shape, fits, hint_words, shape_words
+from headgate.common.files.durable import clock
+from headgate.common.keys.key_types import Shape, fits, hint_words, shape_words
 from headgate.state.targets import target_of
 from headgate.state.ttl.declared import stamps_name, with_stamps
-from headgate.stateprocessor.writing_rows import Convert, StampColumn, ValueColumn
-from headgate.stateprocessor.writing_tables import RowColumn
+from headgate.stateprocessor.writing.writing_rows import Convert, StampColumn, ValueColumn
+from headgate.stateprocessor.writing.writing_tables import RowColumn
 
 _HANDLES: Final[Mapping[Any, Callable[[], Any]]] = {
     ValueState: value_state,

@@ -14,17 +14,17 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from headgate.api.state import StateDescriptor
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import UsageError
-from headgate.common.key_types import shape_of
-from headgate.common.keygroups import ALLOWED_KEYS, key_groups_of_arrow
-from headgate.serde.arrow_columns import ArrowColumn
-from headgate.serde.stored_values import open_batch
-from headgate.state.canonical.keys import KEY, key_description
-from headgate.state.canonical.layout import BYTES, ELEMENT, ENTRY, TIMER, row_of, stored_type
-from headgate.state.canonical.values import MAP_KEY, VALUE, values_of
+from headgate.common.keys.key_types import shape_of
+from headgate.common.keys.keygroups import ALLOWED_KEYS, key_groups_of_arrow
+from headgate.serde.arrow.arrow_columns import ArrowColumn
+from headgate.serde.arrow.stored_values import open_batch
+from headgate.state.canonical.key_columns import KEY, key_description
+from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY, TIMER, row_of, stored_type
+from headgate.state.canonical.value_columns import MAP_KEY, VALUE, values_of
 from headgate.state.targets import target_of
-from headgate.stateprocessor.writing_columns import fit_of, lengths_of, parts_of_map
+from headgate.stateprocessor.writing.writing_columns import fit_of, lengths_of, parts_of_map
 
 Convert = Callable[[Any], Any]
 

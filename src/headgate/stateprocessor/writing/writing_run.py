@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headgate.checkpoint.layout import METADATA
-from headgate.checkpoint.metadata.registry import encode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.opening import referenced_ranges
 from headgate.checkpoint.storage.settings import storage_settings_in_use
 from headgate.checkpoint.storage.uris import open_disk, refuse_fleeting
 from headgate.common import errors
-from headgate.common.durable import clock
 from headgate.common.errors import HeadgateError, OperatingError, StorageError, UsageError
+from headgate.common.files.durable import clock
 from headgate.common.format_config import fingerprint
-from headgate.common.keygroups import check_parallelism, key_group_range
+from headgate.common.keys.keygroups import check_parallelism, key_group_range
 from headgate.common.ports import Disk
 from headgate.offline.storages import storage_options
-from headgate.state.canonical.layout import TIMERS
-from headgate.state.names import is_stamps
+from headgate.state.canonical.table_layout import TIMERS
 from headgate.state.snapshots import (
     CheckpointMetadata,
     Inline,
@@ -31,10 +30,11 @@ from headgate.state.snapshots import (
     OperatorSubtaskState,
     StateTable,
 )
+from headgate.state.state_names import is_stamps
 from headgate.state.targets import target_of
 from headgate.stateprocessor.ranges import GROUP, in_ranges
 from headgate.stateprocessor.spark_errors import told
-from headgate.stateprocessor.writing_base import (
+from headgate.stateprocessor.writing.writing_base import (
     Kept,
     check_there,
     is_of,
@@ -43,21 +43,21 @@ from headgate.stateprocessor.writing_base import (
     with_tables,
     without,
 )
-from headgate.stateprocessor.writing_tables import RESULT, Place, TableTask
-from headgate.stateprocessor.writing_transforms import Transform, TransformTask
+from headgate.stateprocessor.writing.writing_tables import RESULT, Place, TableTask
+from headgate.stateprocessor.writing.writing_transforms import Transform, TransformTask
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame
 
-    from headgate.stateprocessor.writing import NewState, SavepointWriter, WrittenSavepoint
+    from headgate.stateprocessor.writing.savepoint_writer import NewState, SavepointWriter, WrittenSavepoint
 
 _SLOTS_EACH = 2
 """Ranges of key groups for each of Spark's slots, so that one large range does not hold up all."""
 
 
 def run(writer: SavepointWriter, uri: str) -> WrittenSavepoint:
-    """See :meth:`headgate.stateprocessor.writing.SavepointWriter.write`."""
+    """See :meth:`headgate.stateprocessor.writing.savepoint_writer.SavepointWriter.write`."""
     refuse_fleeting(uri)
     with storage_options(writer.options) if writer.options else nullcontext():
         to = open_disk(uri)
@@ -91,7 +91,7 @@ class _Writing:
         return base
 
     def run(self) -> WrittenSavepoint:
-        from headgate.stateprocessor.writing import WrittenSavepoint
+        from headgate.stateprocessor.writing.savepoint_writer import WrittenSavepoint
 
         made = self._with_new(self._kept())
         # Spark may have tried a task more than once, and each attempt has written a file.

@@ -23,12 +23,12 @@ from headgate.checkpoint.layout import table_name
 from headgate.checkpoint.storage.settings import StorageSettings
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.errors import HeadgateError, InternalError, UsageError
-from headgate.common.keygroups import key_group_range, operator_index_for_key_group, shortened
-from headgate.state.canonical.layout import TIMERS, VERSION, TableInfo, row_of
+from headgate.common.keys.keygroups import key_group_range, operator_index_for_key_group, shortened
+from headgate.state.canonical.table_layout import TIMERS, VERSION, TableInfo, row_of
 from headgate.state.canonical.writer import TableWriter
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.rocksdb.local_files import FileParts
-from headgate.stateprocessor.writing_rows import KeyRows, ValueRows
+from headgate.stateprocessor.writing.writing_rows import KeyRows, ValueRows
 
 RESULT: Final = (
     "index int, state string, file string, length long, crc32 long, entries long, error string, text string"

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.api.state import StateDescriptor
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
-from headgate.common.keygroups import key_group, shortened
-from headgate.serde.stored_values import open_batch
-from headgate.state.canonical.keys import key_description
-from headgate.state.canonical.layout import BYTES, row_of, stored_type
+from headgate.common.keys.keygroups import key_group, shortened
+from headgate.serde.arrow.stored_values import open_batch
+from headgate.state.canonical.key_columns import key_description
+from headgate.state.canonical.table_layout import BYTES, row_of, stored_type
 from headgate.state.canonical.writer import Part
 from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
-from headgate.state.stored.state import stored_chunks
+from headgate.state.stored.subtask_state import stored_chunks
 from headgate.state.stored.values import DeclaredValues
 from headgate.state.targets import Target, target_of
-from headgate.stateprocessor.writing_tables import Place, TableFile, result_of, table_info_of
+from headgate.stateprocessor.writing.writing_tables import Place, TableFile, result_of, table_info_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import re
 from collections import OrderedDict
 from typing import Any, Final
 
-from headgate.runtime.control import messages as m
+from headgate.runtime.protocol import messages as m
 
 KEPT: Final = 6
 """Checkpoints whose story is kept."""

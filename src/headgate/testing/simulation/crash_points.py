@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from headgate.testing.simulation.processes import Process, WorkerProcess
+from headgate.testing.simulation.simulated_processes import Process, WorkerProcess
 
 if TYPE_CHECKING:
     from headgate.testing.simulation.drivers import DriverProcess

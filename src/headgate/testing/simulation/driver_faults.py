@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from headgate.api.executor import JobControl
+from headgate.api.jobs.executor_contract import JobControl
 from headgate.common.errors import HeadgateError
-from headgate.testing.simulation.disk import URI
 from headgate.testing.simulation.drivers import DriverProcess
 from headgate.testing.simulation.fault_kinds import DRIVER_PLACES
-from headgate.testing.simulation.processes import Process, ProcessKilled
+from headgate.testing.simulation.simulated_processes import Process, ProcessKilled
 from headgate.testing.simulation.striking import Striking
+from headgate.testing.simulation.virtual_disk import URI
 
 SAVEPOINTS: Final = f"{URI}/savepoints"
 WIDTHS: Final = (1, 2, 3, 4)

@@ -13,29 +13,29 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.api.executor import JobSpec
+from headgate.api.jobs.executor_contract import JobSpec
 from headgate.checkpoint.layout import log_folder
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage import reachability
-from headgate.checkpoint.store.base import CompletedCheckpointStore
 from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.checkpoint.store.store_contract import CompletedCheckpointStore
 from headgate.common.errors import FencedError, HeadgateError, StorageError
 from headgate.common.ids import JobId
-from headgate.runtime.control import messages as m
-from headgate.runtime.driver import adopt_key_groups
-from headgate.runtime.elections import FileElection
-from headgate.runtime.high_availability import where_to_begin
-from headgate.runtime.job_control import JobControl
-from headgate.runtime.job_master import JobMaster
-from headgate.runtime.leadership import LedStore
-from headgate.runtime.master_ports import MasterPorts, RestorePoint
-from headgate.runtime.program import Program
-from headgate.runtime.replanning import replanner
+from headgate.ha.elections import FileElection
+from headgate.ha.high_availability import where_to_begin
+from headgate.ha.leading import LedStore
+from headgate.runtime.driver.driver import adopt_key_groups
+from headgate.runtime.driver.job_control import JobControl
+from headgate.runtime.job.master_ports import MasterPorts, RestorePoint
+from headgate.runtime.job.replanning import replanner
+from headgate.runtime.job.shipped_program import Program
+from headgate.runtime.master.job_master import JobMaster
+from headgate.runtime.protocol import messages as m
 from headgate.testing.simulation.clock import SimRandom
 from headgate.testing.simulation.gang import SimGang
-from headgate.testing.simulation.leadership import SimLeadership
 from headgate.testing.simulation.links import SimLink
-from headgate.testing.simulation.processes import Process, ProcessKilled, WorkerProcess
+from headgate.testing.simulation.simulated_leadership import SimLeadership
+from headgate.testing.simulation.simulated_processes import Process, ProcessKilled, WorkerProcess
 
 if TYPE_CHECKING:
     from headgate.testing.simulation.world import World

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from headgate.common.errors import OperatingError
-from headgate.runtime.control import messages as m
-from headgate.testing.simulation.disk import Verdict
+from headgate.runtime.protocol import messages as m
 from headgate.testing.simulation.links import Tamper, Wire
-from headgate.testing.simulation.processes import Process, ProcessKilled, WorkerProcess
+from headgate.testing.simulation.simulated_processes import Process, ProcessKilled, WorkerProcess
 from headgate.testing.simulation.striking import Striking
+from headgate.testing.simulation.virtual_disk import Verdict
 
 WORKER_PLACES: Final = ("snapshot.drawn", "ack.before", "ack.after")
 DRIVER_PLACES: Final = (

@@ -10,12 +10,12 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from headgate.testing.simulation.disk import Verdict
 from headgate.testing.simulation.driver_faults import DriverFaults, Wishes
 from headgate.testing.simulation.drivers import DriverProcess
 from headgate.testing.simulation.fault_kinds import DRIVER_PLACES, MessageFaults, StorageFaults, WorkerFaults
-from headgate.testing.simulation.processes import Process, WorkerProcess
+from headgate.testing.simulation.simulated_processes import Process, WorkerProcess
 from headgate.testing.simulation.striking import FaultMix
+from headgate.testing.simulation.virtual_disk import Verdict
 
 if TYPE_CHECKING:
     from headgate.testing.simulation.world import World

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headgate.checkpoint.layout import METADATA, checkpoint_of
-from headgate.checkpoint.metadata.registry import decode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
 from headgate.checkpoint.opening import referenced_ranges, verify_files
 from headgate.checkpoint.store.entries import Claim, Completed, Entry, decode_entry, digest
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId
-from headgate.common.interruptions import PastAllHandlers
-from headgate.runtime.elections import ENDED
+from headgate.common.process.interruptions import PastAllHandlers
+from headgate.ha.elections import ENDED
 from headgate.state.snapshots import CheckpointMetadata
-from headgate.testing.simulation.disk import URI, SimDisk, SimFiles
+from headgate.testing.simulation.virtual_disk import URI, SimDisk, SimFiles
 
 if TYPE_CHECKING:
-    from headgate.testing.simulation.processes import Process
+    from headgate.testing.simulation.simulated_processes import Process
 
 
 class Violation(PastAllHandlers):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headgate.testing.simulation.processes import WorkerProcess
+from headgate.testing.simulation.simulated_processes import WorkerProcess
 
 if TYPE_CHECKING:
     from headgate.testing.simulation.drivers import DriverProcess

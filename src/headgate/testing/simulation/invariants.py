@@ -11,15 +11,15 @@ from headgate.common.errors import FencedError, HeadgateError, InternalError, Us
 from headgate.common.ids import JobId
 from headgate.core.execution import JobState
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.events import JobListener
-from headgate.runtime.network.frames import Frame, FrameKind
-from headgate.testing.simulation.disk import SimDisk, SimFiles
-from headgate.testing.simulation.stored_files import StoredFiles, Violation
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.protocol.frames import Frame, FrameKind
+from headgate.testing.simulation.file_invariants import StoredFiles, Violation
+from headgate.testing.simulation.virtual_disk import SimDisk, SimFiles
 
 if TYPE_CHECKING:
     from headgate.testing.simulation.drivers import DriverProcess
     from headgate.testing.simulation.network import Lane
-    from headgate.testing.simulation.processes import Process
+    from headgate.testing.simulation.simulated_processes import Process
     from headgate.testing.simulation.world import World
 
 __all__ = ["Checks", "Violation"]

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from headgate.runtime.control.wire import decode_from_worker, decode_to_worker, encode_message
+from headgate.runtime.protocol.wire import decode_from_worker, decode_to_worker, encode_message
 
 Tamper = Callable[[Any, bytes], str]
 """(message, its bytes) -> "lost" or anything else; may have the message repeated."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from headgate.common.errors import InternalError
 from headgate.common.ids import Fence
-from headgate.runtime.network.frames import Frame, FrameReader, encode_header
+from headgate.runtime.protocol.frames import Frame, FrameReader, encode_header
 
 Item = tuple[int, bytes | str]
 """Attempt, and a frame's bytes or why the connection ended."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from headgate.api.environment import Environment
-from headgate.api.executor import JobResult, JobSpec
+from headgate.api.jobs.executor_contract import JobResult, JobSpec
 from headgate.common.errors import PlanError
 
 SETTINGS: Final[Mapping[str, Any]] = {

@@ -7,8 +7,8 @@ from typing_extensions import override
 from headgate.common.errors import FencedError
 from headgate.common.ports import Clock
 from headgate.core.leadership import LeadershipState
-from headgate.runtime.elections import Candidacy, Election
-from headgate.runtime.leadership import PROOFS_PER_LEASE, Leadership
+from headgate.ha.elections import Candidacy, Election
+from headgate.ha.leading import PROOFS_PER_LEASE, Leadership
 
 
 class SimLeadership(Leadership):

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headgate.common.ids import JobId
-from headgate.common.interruptions import PastAllHandlers
+from headgate.common.process.interruptions import PastAllHandlers
 from headgate.core.liveness import Lease
-from headgate.runtime.control import messages as m
-from headgate.runtime.worker import Worker, WorkerPorts, WorkerState
-from headgate.testing.simulation.disk import URI, SimDisk
+from headgate.runtime.protocol import messages as m
+from headgate.runtime.worker.worker import Worker, WorkerPorts, WorkerState
 from headgate.testing.simulation.links import make_link
+from headgate.testing.simulation.virtual_disk import URI, SimDisk
 
 if TYPE_CHECKING:
     from headgate.testing.simulation.drivers import DriverProcess

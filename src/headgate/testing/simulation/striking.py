@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headgate.testing.simulation.disk import Verdict
 from headgate.testing.simulation.drivers import DriverProcess
-from headgate.testing.simulation.processes import Process, WorkerProcess
+from headgate.testing.simulation.simulated_processes import Process, WorkerProcess
+from headgate.testing.simulation.virtual_disk import Verdict
 
 if TYPE_CHECKING:
     from headgate.testing.simulation.world import World

@@ -9,9 +9,9 @@ from headgate.checkpoint.opening import load_metadata
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import UsageError
 from headgate.common.ids import JobId
-from headgate.runtime.master_ports import RestorePoint
-from headgate.testing.simulation.disk import URI, SimDisk
+from headgate.runtime.job.master_ports import RestorePoint
 from headgate.testing.simulation.drivers import DriverProcess, Submission, again
+from headgate.testing.simulation.virtual_disk import URI, SimDisk
 
 if TYPE_CHECKING:
     from headgate.testing.simulation.world import World

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal
 
-from headgate.checkpoint.storage.base import UnsureWriteError
-from headgate.common.durable_file import TEMPORARY_PREFIX
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.common.errors import StorageError
+from headgate.common.files.durable_file import TEMPORARY_PREFIX
 
 Verdict = Literal["works", "fails", "full", "unsure"]
 Gate = Callable[[str, str], Verdict]

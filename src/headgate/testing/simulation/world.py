@@ -8,25 +8,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from headgate.api.executor import JobSpec
+from headgate.api.jobs.executor_contract import JobSpec
 from headgate.checkpoint.storage import reachability
 from headgate.common.ports import Probe
-from headgate.runtime.job_master import JobMaster
-from headgate.runtime.job_settings import job_settings
-from headgate.runtime.network.frames import Frame
+from headgate.runtime.job.job_settings import job_settings
+from headgate.runtime.master.job_master import JobMaster
+from headgate.runtime.protocol.frames import Frame
 from headgate.testing.simulation.agenda import Agenda
-from headgate.testing.simulation.checks import Checks, Violation
 from headgate.testing.simulation.chronicle import Chronicle
 from headgate.testing.simulation.clock import SimClock, Timeline
 from headgate.testing.simulation.crash_points import CrashPoints
-from headgate.testing.simulation.disk import SimFiles, Verdict
 from headgate.testing.simulation.drivers import DriverProcess, Submission
 from headgate.testing.simulation.faults import NO_FAULTS, FaultMix, Faults
+from headgate.testing.simulation.invariants import Checks, Violation
 from headgate.testing.simulation.links import Wire
 from headgate.testing.simulation.network import Lane, Network
-from headgate.testing.simulation.processes import Process, WorkerProcess
+from headgate.testing.simulation.simulated_processes import Process, WorkerProcess
 from headgate.testing.simulation.supervisor import Supervisor
 from headgate.testing.simulation.trace import Trace
+from headgate.testing.simulation.virtual_disk import SimFiles, Verdict
 
 JOB_ID = "simulated"
 SLACK_MS = 8

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from headgate.checkpoint.storage.base import KeepsTemporaries, RandomAccess
 from headgate.checkpoint.storage.reachability import probe
+from headgate.checkpoint.storage.storage_contract import KeepsTemporaries, RandomAccess
 from headgate.common.errors import StorageError
 
 if TYPE_CHECKING:  # the contract of disks is internal, and no part of what the test kit offers

@@ -15,9 +15,9 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from headgate.common.children import at_exit
 from headgate.common.decoders import msgpack_decoder
-from headgate.runtime.program import received, shipped
+from headgate.common.process.children import at_exit
+from headgate.runtime.job.shipped_program import received, shipped
 from headgate.serde.serializer import TypeSerializer
 
 _LENGTH: Final = struct.Struct(">Q")

@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.api.shipping import shipping_error
+from headgate.api.checking.shipping_check import shipping_error
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.compatibility import AsIs
-from headgate.serde.judging import judge
+from headgate.serde.evolution.judging_types import judge
+from headgate.serde.evolution.snapshot_judgement import stored_snapshot
 from headgate.serde.serializer import Buffer, TypeSerializer
-from headgate.serde.snapshot_judgement import stored_snapshot
-from headgate.serde.snapshot_rules import SerializerRegistry
-from headgate.serde.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
+from headgate.serde.snapshots.snapshot_rules import SerializerRegistry
+from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
 from headgate.testing.suites.change_in_place import change_in_place
 from headgate.testing.suites.damage import COUNT_LIE, cut_short, with_a_flipped_bit, with_large_sizes
 from headgate.testing.suites.other_process import other_process

@@ -12,12 +12,12 @@ from typing import Any, Final
 import pytest
 
 from headgate.common.errors import UsageError
-from headgate.runtime.state_backends import HASHMAP, ROCKSDB, backends_for
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
-from headgate.serde.judging import judge, reader_for
+from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.serializer import TypeSerializer
 from headgate.state.backend import KeyedBackend
-from headgate.state.heap.blob import BytesBlob, read_header
+from headgate.state.backends import HASHMAP, ROCKSDB, backends_for
+from headgate.state.heap.heap_blob import BytesBlob, read_header
 from headgate.testing.suites.same_values import check_same, same
 from headgate.testing.suites.stored_state import STATE, blob_of, declared, held, kinds_of, replace
 from headgate.testing.suites.stored_values import StoredValues, Verdict

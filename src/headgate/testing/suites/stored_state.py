@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 from zlib import crc32
 
-from headgate.api.state import StateDescriptor, StateKind
+from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.common.errors import InternalError
 from headgate.serde.composites import ListSerializer, MapSerializer
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
-from headgate.state.heap.blob import Chunk, Header, Section, chunk_bytes, preamble_and_header
+from headgate.state.heap.heap_blob import Chunk, Header, Section, chunk_bytes, preamble_and_header
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.testing.suites.stored_values import StoredValues
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from headgate.common.durable import sha256
+from headgate.common.files.durable import sha256
+from headgate.usercode.bundle.bundle_contents import hash_of
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
-from headgate.usercode.bundle.contents import hash_of
-from headgate.usercode.bundle.environments import inside_of_folder, inside_of_names
+from headgate.usercode.bundle.packed_environments import inside_of_folder, inside_of_names
 from headgate.usercode.bundle.packing import packed_folder
 from headgate.usercode.bundle.unpacking import is_archive, names_of, unpack
 from headgate.usercode.bundle.wheels import check_platform, check_wheel

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headgate.usercode.bundle.contents import SKIPPED, files_of
+from headgate.usercode.bundle.bundle_contents import SKIPPED, files_of
 
 PROGRAM_BYTES_MAX: Final = 64 << 20
 ENTRIES_MAX: Final = 20_000

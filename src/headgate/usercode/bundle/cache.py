@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-from headgate.common.children import hide
-from headgate.common.durable import clock
+from headgate.common.files.durable import clock
+from headgate.common.process.children import hide
 from headgate.usercode.bundle.unpacking import remove
 from headgate.usercode.errors import UserCodeLoadError
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from headgate.common.durable_file import made_beside
-from headgate.usercode.bundle.contents import files_of, hash_of
-from headgate.usercode.bundle.program import PROGRAM_BYTES_MAX, program_files
+from headgate.common.files.durable_file import made_beside
+from headgate.usercode.bundle.bundle_contents import files_of, hash_of
+from headgate.usercode.bundle.bundled_program import PROGRAM_BYTES_MAX, program_files
 from headgate.usercode.errors import UserCodeLoadError
 
 PACKED: Final = ".zip"

@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from headgate.common.config import Config
-from headgate.common.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
+from headgate.common.settings.config import Config
+from headgate.common.settings.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
 from headgate.usercode.bundle.artifacts import inside_of, key_of_folder
+from headgate.usercode.bundle.bundle_contents import hash_of
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
-from headgate.usercode.bundle.contents import hash_of
 from headgate.usercode.bundle.packing import packed_program
 from headgate.usercode.bundle.pth import searched
 from headgate.usercode.bundle.requirements import wheels_of

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.usercode.bundle.artifacts import abi_of_this
-from headgate.usercode.bundle.contents import hash_of_file
+from headgate.usercode.bundle.bundle_contents import hash_of_file
 from headgate.usercode.errors import UserCodeLoadError
 
 TIMEOUT_S: Final = 900

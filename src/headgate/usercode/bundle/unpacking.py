@@ -30,7 +30,7 @@ from headgate.usercode.bundle.bounds import (
     refused,
     zipped_link,
 )
-from headgate.usercode.bundle.environments import inside_of_names, parts_of
+from headgate.usercode.bundle.packed_environments import inside_of_names, parts_of
 from headgate.usercode.errors import UserCodeLoadError
 
 ZIPS: Final = (".zip", ".whl", ".egg", ".pyz")

@@ -8,7 +8,7 @@ from functools import cache
 from packaging.tags import Tag, platform_tags, sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from headgate.usercode.bundle.environments import version_of_this
+from headgate.usercode.bundle.packed_environments import version_of_this
 from headgate.usercode.errors import UserCodeLoadError
 
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.common.loader_options import ResolveOrder
-from headgate.common.search_path import framework_path
+from headgate.common.process.search_path import framework_path
+from headgate.common.settings.loader_options import ResolveOrder
 from headgate.usercode.namespaces import context
 from headgate.usercode.namespaces.closed import ClosedNamespace
 from headgate.usercode.namespaces.context import enter, leave
@@ -30,7 +30,7 @@ from headgate.usercode.namespaces.imports import import_of_namespace
 from headgate.usercode.namespaces.kept import restore_containers
 from headgate.usercode.namespaces.native import NATIVE_MODULES, Loaded
 from headgate.usercode.namespaces.places import Places
-from headgate.usercode.namespaces.process import install
+from headgate.usercode.namespaces.process_setup import install
 from headgate.usercode.patterns import ParentFirst, parent_first
 from headgate.usercode.resolution import Decision, Origin, Resolver
 

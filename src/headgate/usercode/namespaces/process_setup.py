@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from headgate.usercode import release
+from headgate.usercode import code_release as release
 from headgate.usercode.namespaces import context, interpreter
 from headgate.usercode.namespaces.dispatch import DispatchingList, ModuleTable
 from headgate.usercode.namespaces.imports import import_module_of_caller, import_of_framework

@@ -10,7 +10,7 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Final
 
-from headgate.common.durable import sha256
+from headgate.common.files.durable import sha256
 from headgate.usercode.native.elf import soname
 
 EXTENSIONS: Final = tuple(importlib.machinery.EXTENSION_SUFFIXES)

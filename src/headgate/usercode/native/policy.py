@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from headgate.common.loader_options import DATA_PLANE, DependencyLayer, NativeModules
+from headgate.common.settings.loader_options import DATA_PLANE, DependencyLayer, NativeModules
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import Installed
 from headgate.usercode.native.elf import are_equal

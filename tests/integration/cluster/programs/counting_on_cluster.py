@@ -17,7 +17,7 @@ from pyspark import SparkContext
 
 import headgate as hg
 from headgate.deploy.spark.executor import SparkExecutor
-from headgate.runtime.events import JobListener
+from headgate.runtime.job.listener import JobListener
 
 KEYS = 7
 

@@ -11,7 +11,7 @@ from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.storage.memory import MemoryDisk
 from headgate.checkpoint.storage.objects import ObjectDisk
 from headgate.common.ports import Disk
-from headgate.testing.simulation.disk import SimDisk, SimFiles
+from headgate.testing.simulation.virtual_disk import SimDisk, SimFiles
 from headgate.testing.suites.disk import DiskSuite
 
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from headgate.checkpoint.storage.base import UnsureWriteError
 from headgate.checkpoint.storage.local import LocalDisk
-from headgate.common import durable
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.common.errors import StorageError
-from headgate.common.permissions import Permissions
+from headgate.common.files import durable
+from headgate.common.files.permissions import Permissions
 
 SRC = Path(__file__).parents[4] / "src"
 NOBODY = 65534

@@ -11,9 +11,9 @@ import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError, PermissionDeniedError
 from obstore.store import MemoryStore
 
-from headgate.checkpoint.storage.base import TellsAge, UnsureWriteError
 from headgate.checkpoint.storage.objects import CREATE_ATTEMPTS, ObjectDisk
 from headgate.checkpoint.storage.reachability import NotExclusiveError, probe
+from headgate.checkpoint.storage.storage_contract import TellsAge, UnsureWriteError
 from headgate.common.errors import StorageError
 
 REFUSED = "Error performing PUT x - HTTP error\n retries: 0,\n kind: Connect,"

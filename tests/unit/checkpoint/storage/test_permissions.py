@@ -19,10 +19,10 @@ import headgate as hg
 from headgate.checkpoint.local_copies import LocalCopies, remove_abandoned_copies
 from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
 from headgate.checkpoint.storage.uris import open_disk
-from headgate.common.config import Config
+from headgate.common.files.job_files import JobFile, PublishedJob
+from headgate.common.files.permissions import Permissions, make_folder, own_folder, use_permissions
 from headgate.common.ids import JobId
-from headgate.common.job_files import JobFile, PublishedJob
-from headgate.common.permissions import Permissions, make_folder, own_folder, use_permissions
+from headgate.common.settings.config import Config
 from headgate.connectors.dataframe.to_spark_journal import GoesOn
 from headgate.connectors.dataframe.to_spark_log import Log
 from headgate.testing import PAUSE, MiniCluster, TestSource
@@ -169,7 +169,7 @@ import json, os, sys
 user, group, path, option, name = json.loads(sys.argv[1])
 from headgate.checkpoint.storage.settings import storage_settings
 from headgate.checkpoint.storage.uris import open_disk
-from headgate.common.config import Config
+from headgate.common.settings.config import Config
 os.umask(0o022)
 os.setgroups([]); os.setgid(group); os.setuid(user)
 disk = open_disk(path, storage_settings(Config().with_program({"headgate.storage.permissions": option})))

@@ -17,8 +17,8 @@ from headgate.checkpoint.storage.settings import (
 )
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.storage.webhdfs import WebHdfsDisk
-from headgate.common.config import Config
 from headgate.common.errors import ConfigError
+from headgate.common.settings.config import Config
 
 SECRET = "wJalrXUtnFEMI"
 

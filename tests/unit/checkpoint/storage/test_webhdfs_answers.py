@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from headgate.checkpoint.storage.base import TellsAge, UnsureWriteError
+from headgate.checkpoint.storage.storage_contract import TellsAge, UnsureWriteError
 from headgate.checkpoint.storage.webhdfs import WebHdfsDisk
 from headgate.checkpoint.storage.webhdfs_client import WebHdfsClient
 from headgate.common.errors import StorageError

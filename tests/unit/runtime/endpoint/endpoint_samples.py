@@ -11,14 +11,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import headgate as hg
-from headgate.api.executor import JobStatus, Then, VertexStatus
-from headgate.api.remote_job import RemoteJob, connect
-from headgate.common.config import Config
-from headgate.common.job_files import JobFile, known_jobs
-from headgate.runtime.endpoint.served import ServedJob
-from headgate.runtime.endpoint.serving import Endpoint
-from headgate.runtime.endpoint.settings import endpoint_settings
-from headgate.runtime.queries.live_state import LiveState
+from headgate.api.jobs.executor_contract import JobStatus, Then, VertexStatus
+from headgate.api.jobs.remote_job import RemoteJob, connect
+from headgate.common.files.job_files import JobFile, known_jobs
+from headgate.common.settings.config import Config
+from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
+from headgate.runtime.driver.endpoint.served import ServedJob
+from headgate.runtime.driver.endpoint.serving import Endpoint
+from headgate.runtime.driver.live_state import LiveState
 
 PATIENCE_S = 20
 ID = "words-1"

@@ -13,13 +13,13 @@ import pytest
 from endpoint_samples import ID, PATIENCE_S, Answering, answering, status_of_sample
 
 import headgate as hg
-from headgate.common.config import Config
-from headgate.common.job_files import known_jobs
-from headgate.runtime.endpoint.guard import BODY_BYTES_MAX
-from headgate.runtime.endpoint.http import CONNECTIONS_MAX
-from headgate.runtime.endpoint.operations import UNDER_WAY_MAX
-from headgate.runtime.endpoint.serving import Endpoint
-from headgate.runtime.endpoint.settings import endpoint_settings
+from headgate.common.files.job_files import known_jobs
+from headgate.common.settings.config import Config
+from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
+from headgate.runtime.driver.endpoint.guard import BODY_BYTES_MAX
+from headgate.runtime.driver.endpoint.http_server import CONNECTIONS_MAX
+from headgate.runtime.driver.endpoint.operations import UNDER_WAY_MAX
+from headgate.runtime.driver.endpoint.serving import Endpoint
 
 HERE = Path(__file__).parent
 TLS = {
@@ -247,7 +247,7 @@ def test_without_a_folder_for_its_file_a_job_runs_unless_it_was_to_be_reachable(
 def test_the_page_lists_every_route_and_limit() -> None:
     """What is said of the endpoint is what there is."""
     page = (HERE.parents[3] / "docs" / "control.md").read_text()
-    source = (HERE.parents[3] / "src/headgate/runtime/endpoint/app.py").read_text()
+    source = (HERE.parents[3] / "src/headgate/runtime/driver/endpoint/app.py").read_text()
     routes = re.findall(r'\("(GET|POST)", "(/v1/[a-z]+)', source)
     assert len(routes) == 10
     assert [route for route in routes if f"`{' '.join(route)}" not in page] == []

@@ -14,10 +14,10 @@ from endpoint_samples import ID, Answering
 from typer.testing import CliRunner
 
 import headgate as hg
-from headgate.api.remote_job import RemoteJob
+from headgate.api.jobs.remote_job import RemoteJob
 from headgate.cli.control import key_typed
 from headgate.cli.main import app
-from headgate.common.job_files import known_jobs
+from headgate.common.files.job_files import known_jobs
 
 
 def headgate(*arguments: str) -> tuple[int, str, str]:

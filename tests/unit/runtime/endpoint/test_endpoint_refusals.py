@@ -12,8 +12,13 @@ from pathlib import Path
 import pytest
 from endpoint_samples import Answering, answering
 
-from headgate.runtime.endpoint.guard import BODY_BYTES_MAX, Guard
-from headgate.runtime.endpoint.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_WAIT_S, PatientProtocol
+from headgate.runtime.driver.endpoint.guard import BODY_BYTES_MAX, Guard
+from headgate.runtime.driver.endpoint.http_server import (
+    CONNECTIONS_MAX,
+    HEAD_BYTES_MAX,
+    HEAD_WAIT_S,
+    PatientProtocol,
+)
 
 HERE = Path(__file__).parent
 TLS = {

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from headgate.common.ids import EdgeId, VertexId
-from headgate.common.keygroups import key_group, key_group_range
+from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.graph.logical import KeyedProcessNode, MapNode, Node
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Partitioner, Rebalance
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.elements import Idle, Watermark
-from headgate.runtime.in_flight.capture import StreamKey
-from headgate.runtime.in_flight.elements import encode_elements
-from headgate.runtime.in_flight.recovered import RecoveredInput
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.elements import Idle, Watermark
+from headgate.runtime.worker.in_flight.gathering import StreamKey
+from headgate.runtime.worker.in_flight.recovered import RecoveredInput
+from headgate.runtime.worker.in_flight.stored_parts import encode_elements
 from headgate.state.snapshots import CheckpointMetadata, InFlightPart, InFlightShare, InFlightStream, Inline
 
 GROUPS = 16

@@ -24,18 +24,18 @@ from headgate.checkpoint.storage import local
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import InternalError, StorageError
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
+from headgate.common.process.system import BackgroundThread
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.elements import Barrier, Idle, Watermark
-from headgate.runtime.in_flight.capture import (
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.elements import Barrier, Idle, Watermark
+from headgate.runtime.worker.in_flight.gathering import (
     CaptureLimits,
     InFlightCapture,
     StreamKey,
     TooMuchInFlightError,
 )
-from headgate.runtime.in_flight.elements import NotStorableError, decode_elements
-from headgate.runtime.snapshots import SnapshotWriter
-from headgate.runtime.system import BackgroundThread
+from headgate.runtime.worker.in_flight.stored_parts import NotStorableError, decode_elements
+from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
 from headgate.state.snapshots import FileRange, InFlightStream, Inline, StateHandle
 
 TASK = SubtaskId(VertexId(2), SubtaskIndex(1))

@@ -18,9 +18,9 @@ from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.row import Row
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
-from headgate.runtime.in_flight.elements import (
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
+from headgate.runtime.worker.in_flight.stored_parts import (
     NotStorableError,
     check_records,
     decode_elements,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.common.errors import StorageError
-from headgate.runtime.in_flight.prefetch import PrefetchedParts
+from headgate.runtime.worker.in_flight.prefetch import PrefetchedParts
 from headgate.state.snapshots import (
     FileRange,
     InFlightPart,

@@ -10,8 +10,8 @@ from restore_samples import Seen, batch, recovered, stream
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.time import WATERMARK_MIN
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.elements import Idle, Watermark
-from headgate.runtime.in_flight.capture import StreamKey
+from headgate.runtime.protocol.elements import Idle, Watermark
+from headgate.runtime.worker.in_flight.gathering import StreamKey
 from headgate.state.snapshots import InFlightShare, InFlightStream
 
 

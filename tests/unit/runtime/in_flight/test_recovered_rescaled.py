@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from restore_samples import Seen, batch, checkpoint, owner, plan, recovered, stream
 
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.elements import Idle, Watermark
-from headgate.runtime.in_flight.capture import StreamKey
-from headgate.runtime.in_flight.shares import assign_in_flight
+from headgate.restore.in_flight_shares import assign_in_flight
+from headgate.runtime.protocol.elements import Idle, Watermark
+from headgate.runtime.worker.in_flight.gathering import StreamKey
 
 Chooser = Any
 

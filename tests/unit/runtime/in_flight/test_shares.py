@@ -13,14 +13,14 @@ from headgate.common.time import WATERMARK_MIN
 from headgate.graph.logical import MapNode
 from headgate.graph.partitioners import Forward, Rebalance
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
-from headgate.runtime.in_flight.capture import StreamKey
-from headgate.runtime.in_flight.shares import (
+from headgate.restore.in_flight_shares import (
     SEVERAL,
     SEVERAL_CONTINUED,
     assign_in_flight,
     check_receivers,
     old_parallelism,
 )
+from headgate.runtime.worker.in_flight.gathering import StreamKey
 from headgate.state.snapshots import CheckpointMetadata, InFlightShare, InFlightStream
 
 ONE = batch(("x", 1, 10, 0))

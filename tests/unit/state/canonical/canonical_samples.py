@@ -14,13 +14,13 @@ from zlib import crc32
 from hypothesis import strategies as st
 
 import headgate as hg
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
 from headgate.serde.resolve import serializer_for
-from headgate.state.canonical.layout import TableInfo
 from headgate.state.canonical.reader import StoredTable, SubtaskTables, restored_tables
+from headgate.state.canonical.table_layout import TableInfo
 from headgate.state.canonical.writer import write_tables
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.heap.blob import BytesBlob, read_header
+from headgate.state.heap.heap_blob import BytesBlob, read_header
 from headgate.state.targets import Target, target_of
 
 GROUPS = 16

@@ -29,10 +29,10 @@ from canonical_samples import (
 )
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.common.keygroups import key_group
+from headgate.common.keys.keygroups import key_group
 from headgate.state.canonical.reader import StoredTable, SubtaskTables, restored_tables, verify
 from headgate.state.canonical.writer import write_tables
-from headgate.state.heap.blob import BytesBlob
+from headgate.state.heap.heap_blob import BytesBlob
 
 ENTRIES: list[Entry] = [
     ("total", "a", 5),
@@ -267,7 +267,7 @@ def test_a_damaged_blob_writes_no_table() -> None:
 
 def test_a_value_that_no_cell_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parquet has a limit per cell; the state is named, and what was begun is let go of."""
-    monkeypatch.setattr("headgate.serde.arrow_columns._CELL_MAX", 20)
+    monkeypatch.setattr("headgate.serde.arrow.arrow_columns._CELL_MAX", 20)
     blob = blob_of(heap([("free", 1, "x"), ("free", 2, "x" * 30)]))
     with pytest.raises(
         UsageError, match=r"state 'free' cannot be written as a table: a value takes 3. bytes"

@@ -28,14 +28,14 @@ from canonical_samples import (
 from hypothesis import given, settings
 
 import headgate as hg
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
 from headgate.common.errors import InternalError, UsageError
-from headgate.common.keygroups import key_group, key_group_range
+from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.state.canonical.reader import SubtaskTables, restored_tables
-from headgate.state.heap.blob import BytesBlob
+from headgate.state.heap.heap_blob import BytesBlob
 from headgate.state.heap.restore import restored_sections
 from headgate.state.rocksdb.backend import RocksKeyedBackend
-from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 
 MANY: list[Entry] = [
     *(("total", key, key * 3) for key in range(200)),

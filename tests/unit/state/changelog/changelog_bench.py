@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headgate.api.state import (
+from headgate.api.declared.keyed_states import (
     ListState,
     MapState,
     ReducingState,
@@ -32,14 +32,14 @@ from headgate.common.ids import (
     SubtaskIndex,
     VertexId,
 )
-from headgate.common.keygroups import key_group, key_group_range
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.drawing import BarrierMetrics, DrawnSnapshot
-from headgate.runtime.operators.base import OperatorContext
-from headgate.runtime.operators.keyed_state import PendingKeyedState, open_backend
-from headgate.runtime.restore import share_operator
-from headgate.runtime.snapshots import SnapshotWriter
-from headgate.runtime.state_backends import ChangelogBackends, HeapBackends, RocksBackends
+from headgate.common.keys.keygroups import key_group, key_group_range
+from headgate.restore.assignment import share_operator
+from headgate.runtime.protocol.messages import Counters
+from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, open_backend
+from headgate.runtime.worker.operators.operator_contract import OperatorContext
+from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
+from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
+from headgate.state.backends import ChangelogBackends, HeapBackends, RocksBackends
 from headgate.state.snapshots import (
     CheckpointMetadata,
     KeyedStateHandle,
@@ -47,7 +47,7 @@ from headgate.state.snapshots import (
     SubtaskSnapshot,
 )
 from headgate.testing.manual_clock import ManualClock
-from headgate.testing.simulation.disk import SimDisk, SimFiles
+from headgate.testing.simulation.virtual_disk import SimDisk, SimFiles
 
 GROUPS = 8
 INTERVAL_MS = 1_000

@@ -10,14 +10,14 @@ import pytest
 from changelog_bench import GROUPS, INTERVAL_MS, ChangelogBench, put
 
 import headgate as hg
-from headgate.api.state import ListState, ValueState, declared_state, list_state, value_state
+from headgate.api.declared.keyed_states import ListState, ValueState, declared_state, list_state, value_state
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.operators.base import OperatorContext
-from headgate.runtime.operators.keyed import KeyedProcessOperator
-from headgate.runtime.operators.keyed_state import open_backend
-from headgate.runtime.state_backends import ChangelogBackends, HeapBackends
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.keyed_state import open_backend
+from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.state.backend import size_of
+from headgate.state.backends import ChangelogBackends, HeapBackends
 from headgate.state.changelog import backend
 from headgate.state.changelog.replay import LoggedState
 from headgate.state.heap.backend import HeapKeyedBackend

@@ -7,19 +7,19 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from headgate.api.state import StateDescriptor
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
-from headgate.common.keygroups import key_group_range
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.drawing import BarrierMetrics, DrawnSnapshot
-from headgate.runtime.operators.keyed_state import PendingKeyedState
-from headgate.runtime.operators.stored_state import stored_state
-from headgate.runtime.snapshots import SnapshotWriter
-from headgate.runtime.state_backends import HeapBackends
+from headgate.common.keys.keygroups import key_group_range
+from headgate.runtime.protocol.messages import Counters
+from headgate.runtime.worker.operators.keyed_state import PendingKeyedState
+from headgate.runtime.worker.operators.restored_files import stored_state
+from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
+from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
+from headgate.state.backends import HeapBackends
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
-from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 from headgate.state.snapshots import FileRange, KeyedStateHandle, SubtaskSnapshot
 from headgate.testing.manual_clock import ManualClock
 

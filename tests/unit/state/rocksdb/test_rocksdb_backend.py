@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.state import (
+from headgate.api.declared.keyed_states import (
     ListState,
     MapState,
     ValueState,
@@ -26,7 +26,7 @@ from headgate.api.state import (
 from headgate.common.errors import ConfigError
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
-from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 
 GROUPS = 16
 MEMORY = RocksMemory(LIMIT_MIN)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from headgate.api.state import StateDescriptor
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import StorageError
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.database import Database
-from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 
 GROUPS = 16
 MEMORY = RocksMemory(LIMIT_MIN)

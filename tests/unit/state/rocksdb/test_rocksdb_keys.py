@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.common.keygroups import key_group
-from headgate.state.rocksdb.keys import group_of, key_of, storage_key, storage_keys
+from headgate.common.keys.keygroups import key_group
+from headgate.state.rocksdb.key_bytes import group_of, key_of, storage_key, storage_keys
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NEW_YORK = ZoneInfo("America/New_York")

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from native_bench import GROUPS, STATES, NativeBench, bound, contents, keyed, maps, put
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.common.keygroups import key_group
-from headgate.state.heap.tables import MISSING
+from headgate.common.keys.keygroups import key_group
+from headgate.state.heap.live_tables import MISSING
 from headgate.state.rocksdb import live_map, map_layout, map_table, migration
 from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.keys import storage_key
-from headgate.state.rocksdb.layout import PLAIN_VALUES, VERSIONED_VALUES
+from headgate.state.rocksdb.key_bytes import storage_key
 from headgate.state.rocksdb.map_layout import MAP_ENTRIES
 from headgate.state.rocksdb.native_files import details_of
+from headgate.state.rocksdb.value_layout import PLAIN_VALUES, VERSIONED_VALUES
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from native_bench import GROUPS, Backend, NativeBench, keyed, tables
 
 import headgate as hg
-from headgate.api.state import StateDescriptor
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import StorageError, UsageError
-from headgate.common.keygroups import key_group
+from headgate.common.keys.keygroups import key_group
 from headgate.state.rocksdb import migration
-from headgate.state.rocksdb.layout import PLAIN_VALUES
 from headgate.state.rocksdb.migration import Migration
 from headgate.state.rocksdb.native_files import details_of
 from headgate.state.rocksdb.native_restore import Source
+from headgate.state.rocksdb.value_layout import PLAIN_VALUES
 
 NAME = "shop.Visit"
 IN_ORDER: dict[str, Any] = {

@@ -13,9 +13,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from native_bench import GROUPS, STATES, Backend, NativeBench, keyed, put, read, tables
 
-from headgate.api.state import StateDescriptor
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import StorageError, UsageError
-from headgate.common.keygroups import key_group
+from headgate.common.keys.keygroups import key_group
 from headgate.state.rocksdb import native_snapshot
 from headgate.state.rocksdb.native_restore import Progress
 from headgate.state.snapshots import FileRange, Inline

@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headgate as hg
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
+from headgate.common.process.system import SystemClock
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.operators.base import OperatorContext
-from headgate.runtime.operators.keyed import KeyedProcessOperator
-from headgate.runtime.state_backends import RocksBackends
-from headgate.runtime.system import SystemClock
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.operator_contract import OperatorContext
+from headgate.state.backends import RocksBackends
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.database import ColumnStore, Database
-from headgate.state.rocksdb.keys import storage_key, storage_keys
-from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+from headgate.state.rocksdb.key_bytes import storage_key, storage_keys
 from headgate.state.rocksdb.read_ahead import PROBED_EVERY, ReadAhead
+from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 
 GROUPS = 16
 MEMORY = RocksMemory(LIMIT_MIN)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from native_bench import STATES, NativeBench, keyed, put, read
 
-from headgate.api.state_ttl import StateTtl, TtlCleanup
-from headgate.runtime.operators.stored_state import stored_state
+from headgate.api.declared.state_ttl import StateTtl, TtlCleanup
+from headgate.runtime.worker.operators.restored_files import stored_state
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps
 

@@ -21,8 +21,8 @@ from ttl_samples import (
 )
 
 import headgate as hg
-from headgate.api.state import StateDescriptor, StateKind
-from headgate.api.state_ttl import StateTtl, TtlUpdate, TtlVisibility
+from headgate.api.declared.keyed_states import StateDescriptor, StateKind
+from headgate.api.declared.state_ttl import StateTtl, TtlUpdate, TtlVisibility
 from headgate.common.errors import UsageError
 from headgate.state.peek import value_of
 from headgate.state.targets import target_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import headgate as hg
-from headgate.api.state import StateDescriptor, StateKind
+from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps

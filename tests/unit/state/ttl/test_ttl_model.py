@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ttl_samples import HEAP, ROCKS, Workbench, blob_of, states, workbench
 
-from headgate.api.state_ttl import StateTtl, TtlCleanup, TtlTime, TtlUpdate, TtlVisibility
+from headgate.api.declared.state_ttl import StateTtl, TtlCleanup, TtlTime, TtlUpdate, TtlVisibility
 
 DURATION = 10
 ABSENT = object()

@@ -10,9 +10,9 @@ from typing import Any
 from ttl_samples import GROUPS, HEAP, blob_of, states, workbench, write
 
 import headgate as hg
-from headgate.api.state_ttl import StateTtl, TtlCleanup
+from headgate.api.declared.state_ttl import StateTtl, TtlCleanup
 from headgate.state.rocksdb.backend import RocksKeyedBackend
-from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 from headgate.state.ttl.declared import with_stamps
 from headgate.testing import ManualClock, OperatorHarness
 

@@ -22,8 +22,8 @@ from ttl_samples import (
     write,
 )
 
-from headgate.api.state import StateDescriptor, StateKind
-from headgate.api.state_ttl import StateTtl, TtlCleanup, TtlVisibility
+from headgate.api.declared.keyed_states import StateDescriptor, StateKind
+from headgate.api.declared.state_ttl import StateTtl, TtlCleanup, TtlVisibility
 from headgate.common.errors import UsageError
 from headgate.common.time import WATERMARK_MIN
 

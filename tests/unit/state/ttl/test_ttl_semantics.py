@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from ttl_samples import EMPTY, HEAP, KINDS, ROCKS, Workbench, blob_of, full, read, states, workbench, write
 
-from headgate.api.state_ttl import StateTtl, TtlCleanup, TtlUpdate, TtlVisibility
+from headgate.api.declared.state_ttl import StateTtl, TtlCleanup, TtlUpdate, TtlVisibility
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.state.ttl.expiry import TtlStatistics
 

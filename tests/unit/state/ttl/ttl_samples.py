@@ -10,7 +10,7 @@ from itertools import count as numbered
 from pathlib import Path
 from typing import Any
 
-from headgate.api.state import (
+from headgate.api.declared.keyed_states import (
     AggregatingState,
     ListState,
     MapState,
@@ -24,12 +24,12 @@ from headgate.api.state import (
     reducing_state,
     value_state,
 )
-from headgate.api.state_ttl import StateTtl
+from headgate.api.declared.state_ttl import StateTtl
 from headgate.state.backend import KeyedBackend, TableBackend
 from headgate.state.changelog.backend import ChangelogBackend
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
-from headgate.state.rocksdb.memory import LIMIT_MIN, RocksMemory
+from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 from headgate.state.snapshots import Inline
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps

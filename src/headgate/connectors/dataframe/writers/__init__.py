@@ -1,10 +1,10 @@
 """Writers for `stream.to_spark()` that repeat a write without harm."""
 
-from headgate.connectors.dataframe.writers.base import EpochWriter, FunctionWriter, SparkEpoch
 from headgate.connectors.dataframe.writers.delta import DeltaWriter, delta
 from headgate.connectors.dataframe.writers.iceberg import IcebergWriter, iceberg
 from headgate.connectors.dataframe.writers.jdbc import JdbcWriter, jdbc
 from headgate.connectors.dataframe.writers.parquet import ParquetWriter, parquet
+from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, FunctionWriter, SparkEpoch
 
 __all__ = [
     "DeltaWriter",

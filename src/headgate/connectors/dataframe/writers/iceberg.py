@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from typing_extensions import override
 
 from headgate.common.errors import UsageError
-from headgate.connectors.dataframe.writers.base import EpochWriter, SparkEpoch
+from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, SparkEpoch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
-from headgate.common.durable import crc32
 from headgate.common.errors import OperatingError, UsageError
-from headgate.connectors.dataframe.writers.base import EpochWriter, SparkEpoch
+from headgate.common.files.durable import crc32
+from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, SparkEpoch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,10 +21,10 @@ from urllib.parse import quote, unquote, urlsplit
 
 from typing_extensions import override
 
-from headgate.common.durable import remove_folder, rename, sync, touch, unlink
-from headgate.common.durable_file import sync_tree
 from headgate.common.errors import FencedError, UsageError
-from headgate.connectors.dataframe.writers.base import EpochWriter, SparkEpoch
+from headgate.common.files.durable import remove_folder, rename, sync, touch, unlink
+from headgate.common.files.durable_file import sync_tree
+from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, SparkEpoch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,13 +6,13 @@ import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from headgate.common.config import Config
 from headgate.common.ports import IsolatedCode
-from headgate.deploy.spark.user_code.environments import in_workers_of
-from headgate.deploy.spark.user_code.jobs import jobs_of
+from headgate.common.settings.config import Config
 from headgate.deploy.spark.user_code.orders import ShippedCode, options_of
+from headgate.deploy.spark.user_code.own_workers import in_workers_of
+from headgate.deploy.spark.user_code.running_jobs import jobs_of
 from headgate.deploy.spark.user_code.tasks import Body, task_function
-from headgate.usercode.namespaces.process import is_installed
+from headgate.usercode.namespaces.process_setup import is_installed
 from headgate.usercode.settings import UserCodeSettings
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headgate.common.same_interpreter import SameInterpreter
-from headgate.common.search_path import framework_path
+from headgate.common.process.same_interpreter import SameInterpreter
+from headgate.common.process.search_path import framework_path
 from headgate.deploy.spark.user_code import own_process
 from headgate.deploy.spark.user_code.arriving import Arrived, arrived, cache_of_executor, check_framework
 from headgate.deploy.spark.user_code.layers import Layers
@@ -27,7 +27,7 @@ from headgate.usercode.leaked_modules import LeakedModules
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
 from headgate.usercode.namespaces.code import NamespaceCode
 from headgate.usercode.namespaces.loader import Namespace
-from headgate.usercode.namespaces.process import install
+from headgate.usercode.namespaces.process_setup import install
 
 T = TypeVar("T")
 

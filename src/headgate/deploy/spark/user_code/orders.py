@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from headgate.common.loader_options import DATA_PLANE, DependencyLayer, NativeModules
+from headgate.common.settings.loader_options import DATA_PLANE, DependencyLayer, NativeModules
 from headgate.usercode.bundle.artifacts import UserBundle
 from headgate.usercode.exhaustion import LoaderBounds
 from headgate.usercode.namespaces.loader import NamespaceSettings

@@ -21,12 +21,12 @@ from pathlib import Path
 
 from headgate.common.errors import InternalError
 from headgate.deploy.spark.user_code.arriving import Arrived
-from headgate.deploy.spark.user_code.environments import VARIABLE
 from headgate.deploy.spark.user_code.orders import ProcessEnvironment
+from headgate.deploy.spark.user_code.own_workers import VARIABLE
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
 from headgate.usercode.errors import NativeModuleConflictError
 from headgate.usercode.namespaces.loader import NamespaceSettings
-from headgate.usercode.process import ProcessOrder, behind_standard_library
+from headgate.usercode.program_process import ProcessOrder, behind_standard_library
 
 _log = logging.getLogger("headgate.usercode")
 _entered: dict[str, tuple[Leased | None, Arrived]] = {}

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from headgate.common.durable import sha256
 from headgate.common.errors import UsageError
-from headgate.common.loader_options import DependencyLayer, NativeModules
-from headgate.common.search_path import framework_path
+from headgate.common.files.durable import sha256
+from headgate.common.process.search_path import framework_path
+from headgate.common.settings.loader_options import DependencyLayer, NativeModules
 from headgate.deploy.spark.user_code.orders import (
     FrameworkPackage,
     Linked,

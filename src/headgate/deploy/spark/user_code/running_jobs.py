@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headgate.common.durable import sha256
 from headgate.common.errors import UsageError
+from headgate.common.files.durable import sha256
 from headgate.deploy.spark.user_code.orders import (
     LiveJobs,
     ProcessEnvironment,
@@ -18,7 +18,7 @@ from headgate.deploy.spark.user_code.orders import (
     live_jobs,
 )
 from headgate.deploy.spark.user_code.planning import UserCodePlan, planned
-from headgate.deploy.spark.user_code.shipping import folder_of, ship_files
+from headgate.deploy.spark.user_code.shipped_files import folder_of, ship_files
 from headgate.usercode.bundle.artifacts import UserBundle, made_from, unpacked
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.errors import DifferentUserCodeError

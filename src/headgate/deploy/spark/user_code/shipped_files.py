@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headgate.common.durable_file import made_beside
+from headgate.common.files.durable_file import made_beside
 from headgate.usercode.bundle.artifacts import UserBundle
 from headgate.usercode.bundle.unpacking import TARS, ZIPS
 

@@ -6,8 +6,8 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from headgate.common.search_path import framework_path
-from headgate.deploy.spark.user_code.opening import OpenedAlone, OpenedCode, opened
+from headgate.common.process.search_path import framework_path
+from headgate.deploy.spark.user_code.opening_code import OpenedAlone, OpenedCode, opened
 from headgate.deploy.spark.user_code.orders import LiveJobs, ShippedCode
 
 Body = Callable[[OpenedCode | OpenedAlone, Iterable[Any]], Iterable[Any]]

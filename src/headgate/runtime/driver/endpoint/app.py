@@ -15,10 +15,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headgate.common.errors import HeadgateError, NoEntryError, OperatingError, UsageError
-from headgate.common.key_text import key_of_text
-from headgate.runtime.endpoint import requests as asked
-from headgate.runtime.endpoint.operations import Operation, Operations, Then, awaited
-from headgate.runtime.endpoint.served import ServedJob, error_facts, shown_value
+from headgate.common.keys.key_text import key_of_text
+from headgate.runtime.driver.endpoint import request_bodies as asked
+from headgate.runtime.driver.endpoint.operations import Operation, Operations, Then, awaited
+from headgate.runtime.driver.endpoint.served import ServedJob, error_facts, shown_value
 
 WAIT_MS_MAX: Final = 30_000
 STATE_WAIT_MS: Final = 10_000

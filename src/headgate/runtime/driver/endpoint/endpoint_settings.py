@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headgate.common import options as o
-from headgate.common.children import hide
-from headgate.common.config import Config
 from headgate.common.errors import ConfigError
-from headgate.runtime.endpoint.doors import Door
+from headgate.common.process.children import hide
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
+from headgate.runtime.driver.endpoint.listening_sockets import Door
 
 LOCALHOST: Final = "localhost"
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from headgate.runtime.endpoint.settings import LOCALHOST
+from headgate.runtime.driver.endpoint.endpoint_settings import LOCALHOST
 
 BODY_BYTES_MAX: Final = 64 * 1024
 BODY_WAIT_S: Final = 10.0

@@ -8,12 +8,12 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from headgate.runtime.endpoint.app import application
-from headgate.runtime.endpoint.doors import AT_A_TIME, Door, Guests
-from headgate.runtime.endpoint.guard import Guard
-from headgate.runtime.endpoint.operations import Operations
-from headgate.runtime.endpoint.served import ServedJob
-from headgate.runtime.endpoint.settings import EndpointSettings
+from headgate.runtime.driver.endpoint.app import application
+from headgate.runtime.driver.endpoint.endpoint_settings import EndpointSettings
+from headgate.runtime.driver.endpoint.guard import Guard
+from headgate.runtime.driver.endpoint.listening_sockets import AT_A_TIME, Door, Guests
+from headgate.runtime.driver.endpoint.operations import Operations
+from headgate.runtime.driver.endpoint.served import ServedJob
 
 HEAD_WAIT_S: Final = 5.0
 """How long a connection may be open without a whole head of a request, and TLS may take before."""

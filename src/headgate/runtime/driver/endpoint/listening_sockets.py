@@ -11,8 +11,8 @@ import socket
 from contextlib import suppress
 from typing import Any, Final
 
-from headgate.common.children import hide
-from headgate.common.durable import clock
+from headgate.common.files.durable import clock
+from headgate.common.process.children import hide
 
 BACKLOG: Final = 1024
 """Connections that the system holds until they are accepted."""

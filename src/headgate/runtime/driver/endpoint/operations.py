@@ -9,8 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
 
-from headgate.common.durable import clock
 from headgate.common.errors import HeadgateError, OperatingError
+from headgate.common.files.durable import clock
 
 Then = Callable[[Any, HeadgateError | None], None]
 

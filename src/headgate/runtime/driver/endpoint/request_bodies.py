@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
-from headgate.common.options import PARALLELISM_MAX
+from headgate.common.settings.options import PARALLELISM_MAX
 
 Format = Literal["canonical", "native"]
 Target = Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -20,14 +20,14 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Savepoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a savepoint; fields as in :meth:`headgate.api.executor.JobControl.savepoint`."""
+    """Of a savepoint; fields as in :meth:`headgate.api.jobs.executor_contract.JobControl.savepoint`."""
 
     target: Target | None = None
     format: Format = "canonical"
 
 
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a stop with a savepoint; fields as in :meth:`headgate.api.executor.JobControl.stop`."""
+    """Of a stop with a savepoint; fields as in :meth:`headgate.api.jobs.executor_contract.JobControl.stop`."""
 
     target: Target | None = None
     format: Format = "canonical"
@@ -35,7 +35,7 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rescale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of another parallelism; fields as in :meth:`headgate.api.executor.JobControl.rescale`."""
+    """Of another parallelism; fields as in :meth:`headgate.api.jobs.executor_contract.JobControl.rescale`."""
 
     parallelism: Annotated[int, Meta(ge=1, le=PARALLELISM_MAX)]
     from_last: bool = False

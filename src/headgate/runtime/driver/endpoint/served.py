@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.api.executor import JobControl
-from headgate.api.state import declared_state
+from headgate.api.declared.keyed_states import declared_state
+from headgate.api.jobs.executor_contract import JobControl
 from headgate.checkpoint.history_file import plain
 from headgate.common.errors import HeadgateError, OperatingError
 from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.graph.logical import KeyedProcessNode, Node
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.queries.live_state import LiveState
+from headgate.runtime.driver.live_state import LiveState
 
 LOOP_WAIT_S: Final = 10.0
 TEXT_MAX: Final = 10_000

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.common.errors import StorageError
-from headgate.common.job_files import JobFile, PublishedJob, forget_old
-from headgate.runtime.endpoint.operations import Operations
-from headgate.runtime.endpoint.served import ServedJob
-from headgate.runtime.endpoint.settings import EndpointSettings, listening
+from headgate.common.files.job_files import JobFile, PublishedJob, forget_old
+from headgate.runtime.driver.endpoint.endpoint_settings import EndpointSettings, listening
+from headgate.runtime.driver.endpoint.operations import Operations
+from headgate.runtime.driver.endpoint.served import ServedJob
 
 if TYPE_CHECKING:
     import uvicorn
@@ -110,7 +110,7 @@ class Endpoint:
         try:
             with self._socket:
                 # Here, because the libraries take as long to load as a small job to begin.
-                from headgate.runtime.endpoint.http import server_of
+                from headgate.runtime.driver.endpoint.http_server import server_of
 
                 self._server = server_of(job, self._operations, self._secret, self._settings, self._socket)
                 if not self._closing.is_set():

@@ -11,7 +11,7 @@ from headgate.common.ids import JobId
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.core.checkpoint.effects import Finalize
 from headgate.graph.physical import PhysicalPlan, Vertex
-from headgate.runtime.lineage import stored_forks
+from headgate.runtime.job.lineage import stored_forks
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, SubtaskSnapshot
 
 

@@ -1,6 +1,6 @@
 """Ids of checkpoints that no driver of the job uses twice, although a store hears of completed ones only.
 
-A store promises each claimant :data:`~headgate.checkpoint.store.base.IDS_AHEAD` ids. Before half of them is
+A store promises each claimant :data:`~headgate.checkpoint.store.store_contract.IDS_AHEAD` ids. Before half of them is
 used up more are reserved, in the background; an id that is not reserved yet is not used.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.checkpoint.service import CheckpointService
-from headgate.checkpoint.store.base import IDS_AHEAD, CommitPermit
+from headgate.checkpoint.store.store_contract import IDS_AHEAD, CommitPermit
 from headgate.common.errors import OperatingError
 from headgate.common.ids import CheckpointId
 from headgate.common.ports import Background

@@ -20,7 +20,7 @@ from headgate.checkpoint.store.log import CommitPermit
 from headgate.checkpoint.unlogged import what_to_do
 from headgate.common.errors import DamagedFileError, FencedError, HeadgateError
 from headgate.common.ids import AttemptId, CheckpointId, JobId
-from headgate.common.users_frames import told_with_line
+from headgate.common.refusals.users_frames import told_with_line
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.checkpoint import effects as e
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
@@ -30,24 +30,24 @@ from headgate.core.checkpoint.properties import JobEnd
 from headgate.core.job import events as v
 from headgate.core.job.state import Storage
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.attempts import Attempts
-from headgate.runtime.checkpoint_contents import CheckpointContents
-from headgate.runtime.checkpoint_errors import checkpoints_failed
-from headgate.runtime.checkpoint_history import CheckpointHistory
-from headgate.runtime.checkpoint_ids import CheckpointIds
-from headgate.runtime.checkpoint_requests import CheckpointRequests
-from headgate.runtime.checkpoint_storing import ENUMERATORS, make_whole
-from headgate.runtime.cleaning import Cleaning
-from headgate.runtime.committers import Committers
-from headgate.runtime.control import messages as m
-from headgate.runtime.job_settings import JobSettings
-from headgate.runtime.latest import latest_point, offered, still_logged
-from headgate.runtime.lineage import lineage_of
-from headgate.runtime.master_ports import MasterPorts, RestorePoint
-from headgate.runtime.outbox import Outbox, failure_of
-from headgate.runtime.roster import Members
-from headgate.runtime.savepoints import Savepoints
-from headgate.runtime.source_snapshots import RETRY_MS, Begun, SourceSnapshots
+from headgate.restore.latest import latest_point, offered, still_logged
+from headgate.runtime.job.job_settings import JobSettings
+from headgate.runtime.job.lineage import lineage_of
+from headgate.runtime.job.master_ports import MasterPorts, RestorePoint
+from headgate.runtime.master.attempts import Attempts
+from headgate.runtime.master.checkpoints.checkpoint_contents import CheckpointContents
+from headgate.runtime.master.checkpoints.checkpoint_ids import CheckpointIds
+from headgate.runtime.master.checkpoints.checkpoint_requests import CheckpointRequests
+from headgate.runtime.master.checkpoints.committers import Committers
+from headgate.runtime.master.checkpoints.deleting_files import Cleaning
+from headgate.runtime.master.checkpoints.recording import CheckpointHistory
+from headgate.runtime.master.checkpoints.refusals import checkpoints_failed
+from headgate.runtime.master.checkpoints.running_savepoints import Savepoints
+from headgate.runtime.master.checkpoints.source_snapshots import RETRY_MS, Begun, SourceSnapshots
+from headgate.runtime.master.checkpoints.storing import ENUMERATORS, make_whole
+from headgate.runtime.master.members import Members
+from headgate.runtime.master.outbox import Outbox, failure_of
+from headgate.runtime.protocol import messages as m
 from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
 
 _LOG: Final = logging.getLogger("headgate.checkpoints")
@@ -310,11 +310,11 @@ class CheckpointMaster:
     # -- what the deletions tell -----------------------------------------------------------------
 
     def cleaning_started(self) -> None:
-        """See :class:`headgate.runtime.cleaning.Desk`."""
+        """See :class:`headgate.runtime.master.checkpoints.deleting_files.Desk`."""
         self.coordinator.cleaning_started()
 
     def cleaning_ended(self) -> None:
-        """See :class:`headgate.runtime.cleaning.Desk`."""
+        """See :class:`headgate.runtime.master.checkpoints.deleting_files.Desk`."""
         self.perform(self.coordinator.cleaning_ended(self._clock.monotonic_ms()))
 
     def fenced(self, error: FencedError) -> None:

@@ -8,16 +8,16 @@ from headgate.checkpoint.layout import checkpoint_folder
 from headgate.checkpoint.service import CheckpointService
 from headgate.common.errors import ConfigError, OperatingError
 from headgate.common.ids import CheckpointId, JobId
-from headgate.common.options import CHECKPOINTING_INTERVAL
 from headgate.common.ports import Clock
+from headgate.common.settings.options import CHECKPOINTING_INTERVAL
 from headgate.core.checkpoint import effects as e
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.job import events as v
-from headgate.runtime.checkpoint_errors import request_error
-from headgate.runtime.outbox import Outbox
-from headgate.runtime.savepoints import Savepoints, SavepointWish
-from headgate.runtime.tickets import Then, Tickets
+from headgate.runtime.master.checkpoints.refusals import request_error
+from headgate.runtime.master.checkpoints.running_savepoints import Savepoints, SavepointWish
+from headgate.runtime.master.outbox import Outbox
+from headgate.runtime.master.waiting_askers import Then, Tickets
 from headgate.state.snapshots import SubtaskSnapshot
 
 Perform = Callable[[Sequence[e.Effect[SubtaskSnapshot]]], None]

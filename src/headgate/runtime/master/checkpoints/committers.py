@@ -15,11 +15,11 @@ from typing import Any, Final
 from headgate.api.sink import Fork, Lineage, SinkCommitter, SinkCommitterContext
 from headgate.common.errors import OperatingError, UsageError
 from headgate.common.ids import Generation, JobId
-from headgate.common.options import OLDER_SNAPSHOT, OlderSnapshot
+from headgate.common.settings.options import OLDER_SNAPSHOT, OlderSnapshot
 from headgate.graph.logical import SinkNode
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.lineage import lineage_of
-from headgate.runtime.operators.base import OperatorContext, blamed
+from headgate.runtime.job.lineage import lineage_of
+from headgate.runtime.worker.operators.operator_contract import OperatorContext, blamed
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
 Operators = Mapping[str, Sequence[OperatorSubtaskState]]

@@ -17,10 +17,10 @@ from headgate.checkpoint.savepoints import TOKEN_BYTES, SavepointFolder, prepare
 from headgate.checkpoint.storage.uris import refuse_fleeting
 from headgate.common.errors import ConfigError, StorageError
 from headgate.common.ids import JobId
-from headgate.common.options import SAVEPOINT_DIR
+from headgate.common.settings.options import SAVEPOINT_DIR
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.core.checkpoint.effects import RequestKind
-from headgate.runtime.master_ports import MasterPorts
+from headgate.runtime.job.master_ports import MasterPorts
 
 FORMATS: Final = ("canonical", "native")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.runtime.attempts import Attempts
-from headgate.runtime.outbox import Outbox
+from headgate.runtime.master.attempts import Attempts
+from headgate.runtime.master.outbox import Outbox
 
 RETRY_MS: Final = 20
 """How soon sources are asked again that could not be snapshotted."""

@@ -12,7 +12,7 @@ from headgate.common.ports import Randomness
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.effects import RequestKind
 from headgate.core.checkpoint.requests import CheckpointSettings
-from headgate.runtime.committers import Committers
+from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
 
 ENUMERATORS: Final = "enumerators"

@@ -7,8 +7,8 @@ from typing import Any
 
 from headgate.graph.logical import KeyedProcessNode, Node
 from headgate.records.batch import Batch
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.program import Program
+from headgate.runtime.job.shipped_program import Program
+from headgate.runtime.protocol.element_codec import ElementCodec
 
 
 class StreamCatalog:

@@ -18,9 +18,9 @@ from headgate.common.time import WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.elements import Idle, Watermark
-from headgate.runtime.in_flight.elements import Element, check_records, decode_elements
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.elements import Idle, Watermark
+from headgate.runtime.worker.in_flight.stored_parts import Element, check_records, decode_elements
 from headgate.state.snapshots import InFlightPart, InFlightShare, InFlightStream, StateHandle, place_of
 
 

@@ -19,10 +19,10 @@ from headgate.common.ports import Background
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.elements import Event
-from headgate.runtime.in_flight.elements import GroupsOf, describe_records, encode_elements
-from headgate.runtime.network.frames import Part
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.elements import Event
+from headgate.runtime.protocol.frames import Part
+from headgate.runtime.worker.in_flight.stored_parts import GroupsOf, describe_records, encode_elements
 from headgate.state.snapshots import FileRange, InFlightPart, InFlightStream, StateHandle
 
 _EVENT_BYTES: Final = 32

@@ -18,11 +18,11 @@ from headgate.core.watermarks import WatermarkValve
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.elements import Idle, Watermark
-from headgate.runtime.in_flight.capture import StreamKey
-from headgate.runtime.in_flight.channels import PartReader, RecoveredChannel
-from headgate.runtime.in_flight.elements import Element
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.elements import Idle, Watermark
+from headgate.runtime.worker.in_flight.channels import PartReader, RecoveredChannel
+from headgate.runtime.worker.in_flight.gathering import StreamKey
+from headgate.runtime.worker.in_flight.stored_parts import Element
 from headgate.state.snapshots import InFlightShare, InFlightStream, StateHandle
 
 Remainder = tuple[StreamKey, int | None, bool, list[Element]]

@@ -22,16 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.common.errors import InternalError, StorageError, UsageError
-from headgate.common.interruptions import let_pass
+from headgate.common.process.interruptions import let_pass
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row import Row, make_row
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.codec import ElementCodec
-from headgate.runtime.elements import Event, Idle, Watermark
-from headgate.runtime.network.frames import FrameKind, Part
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.elements import Event, Idle, Watermark
+from headgate.runtime.protocol.frames import FrameKind, Part
+from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.compatibility import Incompatible, compare
-from headgate.serde.dynamic import DynamicSerializer
 
 Element = Batch | Watermark | Idle
 KeyGroups = NDArray[np.uint16]

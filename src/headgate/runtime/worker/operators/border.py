@@ -7,7 +7,7 @@ from typing import Any
 
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.operators.base import Receiver
+from headgate.runtime.worker.operators.operator_contract import Receiver
 
 
 class Border:

@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from headgate.common.key_types import DeclaredKeys
+from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.selectors import KeySelector
-from headgate.runtime.operators.base import OperatorContext, user_error
-from headgate.runtime.operators.keyed import KeyContext, KeyedProcessOperator
-from headgate.runtime.operators.operator_state import FunctionState
-from headgate.runtime.operators.outputs import SideBuffer, checked_outputs
-from headgate.runtime.operators.sides import KeyedSides, TwoSidedState, refuse_keyless
-from headgate.runtime.operators.stateless import ProcessOperator
+from headgate.runtime.worker.operators.broadcast_side import KeyedSides, TwoSidedState, refuse_keyless
+from headgate.runtime.worker.operators.function_state import FunctionState
+from headgate.runtime.worker.operators.keyed_operator import KeyContext, KeyedProcessOperator
+from headgate.runtime.worker.operators.operator_contract import OperatorContext, user_error
+from headgate.runtime.worker.operators.outputs import SideBuffer, checked_outputs
+from headgate.runtime.worker.operators.stateless import ProcessOperator
 
 _NO_KEY: Final = object()
 

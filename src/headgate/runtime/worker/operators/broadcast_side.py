@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
-from headgate.api.operator_state import BROADCAST, declared_operator_state
-from headgate.runtime.operators.base import OperatorContext, give_handles
-from headgate.runtime.operators.operator_state import FunctionState
+from headgate.api.declared.operator_state import BROADCAST, declared_operator_state
+from headgate.runtime.worker.operators.function_state import FunctionState
+from headgate.runtime.worker.operators.operator_contract import OperatorContext, give_handles
 
 
 class TwoSidedState(FunctionState):

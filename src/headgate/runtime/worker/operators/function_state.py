@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from headgate.api.operator_state import declared_operator_state
+from headgate.api.declared.operator_state import declared_operator_state
 from headgate.checkpoint.data_files import read_handle
-from headgate.runtime.operators.base import (
+from headgate.runtime.worker.operators.operator_contract import (
     OperatorContext,
     PendingState,
     ReadyState,

@@ -18,7 +18,7 @@ from headgate.graph.logical import FilterNode, FlatMapNode, MapNode
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.operators.base import Operator, OperatorContext, user_error
+from headgate.runtime.worker.operators.operator_contract import Operator, OperatorContext, user_error
 
 FusedNode = MapNode | FilterNode | FlatMapNode
 

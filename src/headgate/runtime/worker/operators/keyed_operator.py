@@ -16,18 +16,28 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from headgate.api.declared.keyed_states import declared_state
 from headgate.api.functions import KeyedProcessFunction, OnTimerContext
-from headgate.api.state import declared_state
 from headgate.common.errors import InternalError, UsageError
-from headgate.common.key_types import DeclaredKeys
-from headgate.common.keygroups import key_group, key_group_range, shortened
+from headgate.common.keys.key_types import DeclaredKeys
+from headgate.common.keys.keygroups import key_group, key_group_range, shortened
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.timers import TimerQueue
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.records.selectors import KeySelector
-from headgate.runtime.operators.base import (
+from headgate.runtime.worker.operators.firing import Firing, Slice
+from headgate.runtime.worker.operators.function_state import FunctionState
+from headgate.runtime.worker.operators.keyed_loop import LoopShape, compile_keyed_loop
+from headgate.runtime.worker.operators.keyed_state import (
+    PendingKeyedState,
+    keeps_changes,
+    open_backend,
+    split_handles,
+    ttl_statistics,
+)
+from headgate.runtime.worker.operators.operator_contract import (
     NoRecord,
     Operator,
     OperatorContext,
@@ -36,19 +46,9 @@ from headgate.runtime.operators.base import (
     has_user_frame,
     user_error,
 )
-from headgate.runtime.operators.firing import Firing, Slice
-from headgate.runtime.operators.key_types import KeyTypes
-from headgate.runtime.operators.keyed_loop import LoopShape, compile_keyed_loop
-from headgate.runtime.operators.keyed_state import (
-    PendingKeyedState,
-    keeps_changes,
-    open_backend,
-    split_handles,
-    ttl_statistics,
-)
-from headgate.runtime.operators.operator_state import FunctionState
-from headgate.runtime.operators.outputs import SideBuffer, checked_kind, checked_outputs
-from headgate.runtime.operators.wrong_use import (
+from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind, checked_outputs
+from headgate.runtime.worker.operators.seen_key_types import KeyTypes
+from headgate.runtime.worker.operators.wrong_use import (
     NO_EVENT_TIME,
     before_any_key,
     keys_blamed,

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.api.state import StateDescriptor
-from headgate.runtime.operators.base import OperatorContext, StateFiles, TableFiles
-from headgate.runtime.operators.stored_state import state_of_tables, stored_state, with_log
-from headgate.runtime.state_backends import HeapBackends, StateBackends
+from headgate.api.declared.keyed_states import StateDescriptor
+from headgate.runtime.worker.operators.operator_contract import OperatorContext, StateFiles, TableFiles
+from headgate.runtime.worker.operators.restored_files import state_of_tables, stored_state, with_log
 from headgate.state.backend import BlobReader, KeyedBackend, PendingSnapshot
+from headgate.state.backends import HeapBackends, StateBackends
 from headgate.state.changelog.noting import NotedStore
 from headgate.state.changelog.replay import LoggedState
 from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState

@@ -24,14 +24,17 @@ from headgate.graph.logical import (
     TimestampsNode,
 )
 from headgate.graph.physical import Vertex
-from headgate.runtime.operators.base import Operator, OperatorContext, Receiver
-from headgate.runtime.operators.border import Border
-from headgate.runtime.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
-from headgate.runtime.operators.fused import FusedOperator
-from headgate.runtime.operators.keyed import KeyedProcessOperator
-from headgate.runtime.operators.source import SourceOperator
-from headgate.runtime.operators.stateless import ProcessOperator, SelectOperator, SinkOperator
-from headgate.runtime.operators.timestamps import TimestampsOperator
+from headgate.runtime.worker.operators.border import Border
+from headgate.runtime.worker.operators.broadcast_operators import (
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+)
+from headgate.runtime.worker.operators.fused import FusedOperator
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.operator_contract import Operator, OperatorContext, Receiver
+from headgate.runtime.worker.operators.reading_source import SourceOperator
+from headgate.runtime.worker.operators.stateless import ProcessOperator, SelectOperator, SinkOperator
+from headgate.runtime.worker.operators.timestamps import TimestampsOperator
 
 Refuse = Callable[[Iterable[Any]], None]
 

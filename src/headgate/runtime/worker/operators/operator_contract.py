@@ -12,8 +12,8 @@ from types import FrameType, TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 from headgate.common.errors import HeadgateError, InternalError, UserFunctionError
-from headgate.common.interruptions import is_about_the_process, let_pass
-from headgate.common.users_frames import is_standard_library, users_line, users_traceback
+from headgate.common.process.interruptions import is_about_the_process, let_pass
+from headgate.common.refusals.users_frames import is_standard_library, users_line, users_traceback
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.state.backend import PendingSnapshot, StoredValue

@@ -10,7 +10,7 @@ from headgate.records.row import Row
 from headgate.records.row_batch import RowBatch
 
 if TYPE_CHECKING:
-    from headgate.runtime.operators.base import Operator
+    from headgate.runtime.worker.operators.operator_contract import Operator
 
 _ONE_RECORD = (tuple, str, bytes, dict, Row)
 

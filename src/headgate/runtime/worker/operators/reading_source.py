@@ -11,8 +11,14 @@ from headgate.common.errors import UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.operators.base import Operator, OperatorContext, PendingState, ReadyState, blamed
-from headgate.runtime.operators.split_marks import RestoredSplits, picture
+from headgate.runtime.job.split_watermarks import RestoredSplits, picture
+from headgate.runtime.worker.operators.operator_contract import (
+    Operator,
+    OperatorContext,
+    PendingState,
+    ReadyState,
+    blamed,
+)
 from headgate.state.snapshots import OperatorSubtaskState
 
 BAD_RECORDS = "bad-records"

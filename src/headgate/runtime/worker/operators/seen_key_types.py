@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
-from headgate.common.key_types import (
+from headgate.common.keys.key_types import (
     KEYS_READ,
     DeclaredKeys,
     Shape,
@@ -27,7 +27,7 @@ from headgate.common.key_types import (
     stored_shapes,
     with_tuples_bounded,
 )
-from headgate.runtime.operators.base import OperatorContext
+from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.state.backend import KeyedBackend
 
 _LOG: Final = logging.getLogger(__name__)

@@ -10,12 +10,13 @@ import numpy as np
 
 from headgate.api.functions import ProcessFunction
 from headgate.api.sink import Sink, SinkWriter, SinkWriterContext
-from headgate.common.children import OwnProcess
+from headgate.common.process.children import OwnProcess
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.records.row import make_row
 from headgate.records.row_batch import RowBatch, field_getter
-from headgate.runtime.operators.base import (
+from headgate.runtime.worker.operators.function_state import FunctionState
+from headgate.runtime.worker.operators.operator_contract import (
     Operator,
     OperatorContext,
     PendingState,
@@ -23,9 +24,8 @@ from headgate.runtime.operators.base import (
     blamed,
     user_error,
 )
-from headgate.runtime.operators.operator_state import FunctionState
-from headgate.runtime.operators.outputs import SideBuffer, checked_kind
-from headgate.runtime.operators.wrong_use import with_event_time_hint
+from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind
+from headgate.runtime.worker.operators.wrong_use import with_event_time_hint
 from headgate.state.snapshots import OperatorSubtaskState
 
 

@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.api.time import WatermarkStrategy
+from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.common.errors import UsageError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
-from headgate.runtime.operators.base import (
+from headgate.runtime.job.split_watermarks import MARKS, SplitMarks, marks_of
+from headgate.runtime.worker.operators.operator_contract import (
     Operator,
     OperatorContext,
     PendingState,
@@ -22,8 +23,7 @@ from headgate.runtime.operators.base import (
     shorten,
     user_error,
 )
-from headgate.runtime.operators.source import SourceOperator
-from headgate.runtime.operators.split_marks import MARKS, SplitMarks, marks_of
+from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.state.snapshots import OperatorSubtaskState
 
 if TYPE_CHECKING:

@@ -11,13 +11,18 @@ from functools import partial
 from typing import Any, Final, NoReturn
 
 from headgate.common.errors import HeadgateError, PlanError, UsageError
-from headgate.common.interruptions import let_pass
-from headgate.common.keygroups import key_hash
-from headgate.common.users_frames import calling_line
+from headgate.common.keys.keygroups import key_hash
+from headgate.common.process.interruptions import let_pass
+from headgate.common.refusals.users_frames import calling_line
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
 from headgate.records.selectors import KeySelector
-from headgate.runtime.operators.base import OperatorContext, give_handles, shorten, user_error
+from headgate.runtime.worker.operators.operator_contract import (
+    OperatorContext,
+    give_handles,
+    shorten,
+    user_error,
+)
 
 NO_EVENT_TIME: Final = (
     "the stream has no event time, so ctx.timestamp is None; call with_event_time() before key_by(), "

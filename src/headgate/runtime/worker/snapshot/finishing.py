@@ -16,10 +16,10 @@ import msgspec
 from headgate.common.ids import SubtaskId
 from headgate.common.ports import Background, Clock
 from headgate.core.alignment.barriers import SavepointOrder
-from headgate.runtime.drawing import BarrierMetrics, DrawnSnapshot
-from headgate.runtime.in_flight.capture import CaptureLimits, InFlightCapture
-from headgate.runtime.in_flight.catalog import StreamCatalog
-from headgate.runtime.snapshots import SnapshotWriter, release
+from headgate.runtime.worker.in_flight.catalog import StreamCatalog
+from headgate.runtime.worker.in_flight.gathering import CaptureLimits, InFlightCapture
+from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter, release
+from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
 from headgate.state.snapshots import InFlightStream, StateHandle, SubtaskSnapshot
 
 Key = tuple[SubtaskId, int]

@@ -14,9 +14,9 @@ from headgate.common.errors import StorageError
 from headgate.common.ids import CheckpointId, Fence, SubtaskId
 from headgate.common.ports import Clock, Disk
 from headgate.core.alignment.barriers import SavepointOrder
-from headgate.runtime.drawing import DrawnSnapshot
-from headgate.runtime.network.frames import Part as Piece
-from headgate.runtime.savepoint_files import SavepointFiles, savepoint_files
+from headgate.runtime.protocol.frames import Part as Piece
+from headgate.runtime.worker.snapshot.savepoint_files import SavepointFiles, savepoint_files
+from headgate.runtime.worker.snapshot.subtask_checkpoint import DrawnSnapshot
 from headgate.state.backend import Part
 from headgate.state.rocksdb.local_files import FileParts
 from headgate.state.snapshots import FileRange, Inline, StateHandle, SubtaskSnapshot

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from headgate.common.ports import Clock
+from headgate.common.process.system import BackgroundThread
 from headgate.records.batch import Batch
-from headgate.runtime.operators.base import Operator, PendingState, Receiver
-from headgate.runtime.pace import Pace
-from headgate.runtime.system import BackgroundThread
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, Receiver
+from headgate.runtime.worker.task.step_budget import Pace
 
 _LOG = logging.getLogger(__name__)
 

@@ -21,12 +21,12 @@ from headgate.graph.logical import Side
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.drawing import BarrierMetrics
-from headgate.runtime.elements import CancelMarker, EndOfData, Event, Idle, Watermark
-from headgate.runtime.in_flight.capture import InFlightCapture, StreamKey
-from headgate.runtime.in_flight.recovered import RecoveredInput
-from headgate.runtime.output import EdgeEnds
-from headgate.runtime.task import Reading, Task, own
+from headgate.runtime.protocol.elements import CancelMarker, EndOfData, Event, Idle, Watermark
+from headgate.runtime.worker.exchange.output import EdgeEnds
+from headgate.runtime.worker.in_flight.gathering import InFlightCapture, StreamKey
+from headgate.runtime.worker.in_flight.recovered import RecoveredInput
+from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics
+from headgate.runtime.worker.task.task import Reading, Task, own
 
 _BATCHES = (RowBatch, ArrowBatch)
 

@@ -14,11 +14,11 @@ from headgate.api.source import PollStatus
 from headgate.common.time import WATERMARK_MAX
 from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler import SUBSUMED
-from headgate.runtime.drawing import BarrierMetrics, waits_until
-from headgate.runtime.in_flight.capture import InFlightCapture
-from headgate.runtime.in_flight.recovered import RecoveredInput
-from headgate.runtime.operators.source import SourceOperator
-from headgate.runtime.task import Task
+from headgate.runtime.worker.in_flight.gathering import InFlightCapture
+from headgate.runtime.worker.in_flight.recovered import RecoveredInput
+from headgate.runtime.worker.operators.reading_source import SourceOperator
+from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, waits_until
+from headgate.runtime.worker.task.task import Task
 
 SPLIT_RETRY_MS = 100
 NOTHING_RETRY_MS = 2

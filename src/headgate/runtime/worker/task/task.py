@@ -17,22 +17,22 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from headgate.common.ids import SubtaskId
-from headgate.common.interruptions import let_pass
+from headgate.common.process.interruptions import let_pass
+from headgate.common.process.logs import TaskContext, use_task_context
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.detach import detached
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.beside import AtOnce, Runner, Work
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.drawing import Drawing, SnapshotHost
-from headgate.runtime.in_flight.capture import InFlightCapture
-from headgate.runtime.in_flight.recovered import RecoveredInput
-from headgate.runtime.logs import TaskContext, use_task_context
-from headgate.runtime.operators.base import Operator, blamed
-from headgate.runtime.operators.source import SourceOperator
-from headgate.runtime.output import Outputs
-from headgate.runtime.pace import Pace
+from headgate.runtime.protocol.messages import Counters
+from headgate.runtime.worker.exchange.output import Outputs
+from headgate.runtime.worker.in_flight.gathering import InFlightCapture
+from headgate.runtime.worker.in_flight.recovered import RecoveredInput
+from headgate.runtime.worker.operators.operator_contract import Operator, blamed
+from headgate.runtime.worker.operators.reading_source import SourceOperator
+from headgate.runtime.worker.snapshot.subtask_checkpoint import Drawing, SnapshotHost
+from headgate.runtime.worker.task.blocking_thread import AtOnce, Runner, Work
+from headgate.runtime.worker.task.step_budget import Pace
 
 T = TypeVar("T")
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from headgate.api.state import StateDescriptor
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
-from headgate.common.keygroups import key_group, key_group_range
-from headgate.runtime.control.messages import Counters
-from headgate.runtime.drawing import BarrierMetrics, DrawnSnapshot
-from headgate.runtime.operators.keyed_state import PendingKeyedState
-from headgate.runtime.operators.stored_state import stored_state, with_log
-from headgate.runtime.snapshots import SnapshotWriter
+from headgate.common.keys.keygroups import key_group, key_group_range
+from headgate.runtime.protocol.messages import Counters
+from headgate.runtime.worker.operators.keyed_state import PendingKeyedState
+from headgate.runtime.worker.operators.restored_files import stored_state, with_log
+from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
+from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
 from headgate.state.backend import BlobReader, KeyedBackend, PendingSnapshot
 from headgate.state.snapshots import FileRange, KeyedStateHandle
 from headgate.testing.manual_clock import ManualClock
-from headgate.testing.simulation.disk import SimDisk, SimFiles, Verdict
+from headgate.testing.simulation.virtual_disk import SimDisk, SimFiles, Verdict
 from headgate.testing.suites.backend.states import GROUPS, STATES
 
 ALL: Final = (0, GROUPS - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.api.state import (
+from headgate.api.declared.keyed_states import (
     AggregateFunction,
     AggregatingState,
     ListState,
@@ -24,7 +24,7 @@ from headgate.serde.serializer import (
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from headgate.serde.snapshot_views import DataInputView, DataOutputView
+from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
 
 Value = tuple[str, int]
 Compatibility = TypeSerializerSchemaCompatibility[Value]

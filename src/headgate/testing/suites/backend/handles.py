@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from headgate.common.errors import InternalError, UsageError
-from headgate.common.keygroups import key_group
+from headgate.common.keys.keygroups import key_group
 from headgate.serde.resolve import serializer_for
-from headgate.testing.suites.backend.base import BackendTests
 from headgate.testing.suites.backend.bench import Bench
 from headgate.testing.suites.backend.states import GROUPS, KEYS, STATES, Basket, contents, touch
+from headgate.testing.suites.backend.suite_bench import BackendTests
 
 
 class HandleTests(BackendTests):

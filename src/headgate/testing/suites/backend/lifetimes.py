@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from headgate.api.state import StateDescriptor
-from headgate.api.state_ttl import StateTtl
+from headgate.api.declared.keyed_states import StateDescriptor
+from headgate.api.declared.state_ttl import StateTtl
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps
 from headgate.testing.manual_clock import ManualClock
-from headgate.testing.suites.backend.base import BackendTests
 from headgate.testing.suites.backend.bench import Bench
 from headgate.testing.suites.backend.states import STATES, touch
+from headgate.testing.suites.backend.suite_bench import BackendTests
 
 LIVING = {name: replace(state, ttl=StateTtl(10)) for name, state in STATES.items()}
 """All states of the suite, with a time to live of 10 ms."""

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from headgate.state.snapshots import KeyedStateHandle
-from headgate.testing.suites.backend.base import BackendTests
 from headgate.testing.suites.backend.bench import Bench, owner_of
 from headgate.testing.suites.backend.states import KEYS, STATES, Basket, contents
+from headgate.testing.suites.backend.suite_bench import BackendTests
 
 
 class ModelTests(BackendTests):

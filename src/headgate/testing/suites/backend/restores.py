@@ -6,9 +6,9 @@ import pytest
 
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.state.snapshots import KeyedStateHandle
-from headgate.testing.suites.backend.base import BackendTests
 from headgate.testing.suites.backend.bench import Bench, owner_of
 from headgate.testing.suites.backend.states import GROUPS, KEYS, STATES, contents, touch
+from headgate.testing.suites.backend.suite_bench import BackendTests
 from headgate.testing.suites.damage import cut_short, with_a_flipped_bit
 
 

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 import pytest
 
-from headgate.api.state import StateDescriptor
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import UsageError
-from headgate.serde.snapshot_wire import snapshot_from_bytes
-from headgate.state.heap.blob import BytesBlob, read_header
+from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes
+from headgate.state.heap.heap_blob import BytesBlob, read_header
 from headgate.state.snapshots import KeyedStateHandle
-from headgate.testing.suites.backend.base import BackendTests
 from headgate.testing.suites.backend.bench import Bench
 from headgate.testing.suites.backend.formats import KINDS, VersionedSerializer, held, put, versioned
 from headgate.testing.suites.backend.states import GROUPS
+from headgate.testing.suites.backend.suite_bench import BackendTests
 
 VALUES: Final = {1: ("foo", 1456), 2: ("bar", 478), 3: ("hello", 189)}
 FIRST: Final = VersionedSerializer(1)

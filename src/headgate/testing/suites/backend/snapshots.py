@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headgate.common.errors import StorageError
-from headgate.testing.suites.backend.base import BackendTests
 from headgate.testing.suites.backend.bench import Bench
 from headgate.testing.suites.backend.states import KEYS, Basket, contents, touch
+from headgate.testing.suites.backend.suite_bench import BackendTests
 
 
 class SnapshotTests(BackendTests):

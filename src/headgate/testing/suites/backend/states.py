@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headgate.api.state import (
+from headgate.api.declared.keyed_states import (
     AggregateFunction,
     AggregatingState,
     ListState,

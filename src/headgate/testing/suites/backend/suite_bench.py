@@ -13,7 +13,7 @@ import pytest
 from headgate.testing.suites.backend.bench import Bench
 
 if TYPE_CHECKING:  # the contract of backends is internal, and no part of what the test kit offers
-    from headgate.api.state import StateDescriptor
+    from headgate.api.declared.keyed_states import StateDescriptor
     from headgate.state.backend import KeyedBackend
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from headgate.common.durable import sha256
+from headgate.common.files.durable import sha256
 from headgate.usercode.errors import UserCodeLoadError
 
 SKIPPED: Final = frozenset({"__pycache__", ".git", ".DS_Store"})

@@ -1,0 +1,4 @@
+"""Values as Arrow columns, where nothing is lost.
+
+Tables and files stand in `state`.
+"""

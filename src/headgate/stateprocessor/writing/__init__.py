@@ -1,0 +1,4 @@
+"""From a DataFrame to a savepoint: columns and rows judged, tables written by tasks of Spark, metadata last.
+
+A running job is never touched.
+"""
