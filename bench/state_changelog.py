@@ -17,8 +17,8 @@ from typing import Any
 from bench.state_heap import Count, Last, Wake
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.state.backends import ChangelogBackends, HeapBackends
 from headgate.state.snapshots import FileRange, StateHandle
 from headgate.testing.manual_clock import ManualClock

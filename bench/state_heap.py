@@ -19,8 +19,8 @@ import numpy as np
 import headgate as hg
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.state.snapshots import Inline
 from headgate.testing.manual_clock import ManualClock
 

@@ -16,9 +16,9 @@ from headgate.common.process.system import SystemClock
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
 from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
 from headgate.state.backends import StateBackends

@@ -18,7 +18,7 @@ from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import HeadgateError
 from headgate.common.ids import JobId
-from headgate.runtime.worker.black_box import remove_abandoned
+from headgate.runtime.job.black_box import remove_abandoned
 from proof.job import Answer, Place, written
 
 SHOWN_MAX = 5

@@ -12,8 +12,8 @@ from headgate.api.declared.operator_state import declared_operator_state
 from headgate.checkpoint.data_files import read_handle
 from headgate.common.ports import Disk
 from headgate.common.time import WATERMARK_MIN
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_state import open_backend
-from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.manual_clock import ManualClock

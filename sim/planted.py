@@ -22,7 +22,7 @@ from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.execution import JobState
 from headgate.ha.leading import Leadership
 from headgate.restore import latest
-from headgate.runtime.master import deployment
+from headgate.runtime.master.attempt import deployment
 from headgate.runtime.master.checkpoints import checkpoint_master
 from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.runtime.master.job_master import JobMaster

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing_extensions import override
 
 from headgate.api.jobs.executor_contract import JobSpec
-from headgate.runtime.job.master_ports import RestorePoint
+from headgate.restore.point import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.simulation.agenda import Agenda
 from headgate.testing.simulation.clock import SimClock

@@ -109,4 +109,4 @@ def test_hidden_imports_count() -> None:
     """An import in a function or for type checkers is an import."""
     assert any(not item.at_import for module in source() for item in imports(module))
     graph = import_graph(source())
-    assert "common.keygroups_vectorised" in graph["common.keygroups"]
+    assert "common.keys.keygroups_vectorised" in graph["common.keys.keygroups"]

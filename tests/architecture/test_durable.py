@@ -40,13 +40,13 @@ SYNCING = re.compile(r"\bfsync\b|\bO_EXCL\b|\bmkstemp\b|\bopen_new\(")
 SYNCED_BY_HAND = {
     "common/files/durable.py": "binds the functions",
     "common/files/durable_file.py": "the helper itself",
-    "runtime/worker/black_box.py": "memory that a process leaves behind when it dies; no power cut asks for it",
+    "runtime/job/black_box.py": "memory that a process leaves behind when it dies; no power cut asks for it",
     "connectors/dataframe/stream_log.py": "a log for Spark in a fresh folder, which need not survive",
 }
 
 
 def test_files_are_made_by_one_helper() -> None:
-    """Writing, syncing, naming and syncing the folder is `common/files/durable_file.py`'s, and nobody else's."""
+    """Only `common/files/durable_file.py` writes, syncs and names files, and syncs their folder."""
     found = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")

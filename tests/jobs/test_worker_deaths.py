@@ -17,7 +17,7 @@ import pytest
 
 import headgate as hg
 from headgate.common.errors import OperatingError
-from headgate.runtime.worker.black_box import PREFIX, remains_of
+from headgate.runtime.job.black_box import PREFIX, remains_of
 from headgate.testing import ProcessCluster
 
 AT = 2

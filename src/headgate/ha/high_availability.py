@@ -32,7 +32,7 @@ from headgate.ha.zookeeper.checkpoint_store import ZooKeeperCheckpointStore
 from headgate.ha.zookeeper.kazoo_nodes import KazooNodes
 from headgate.ha.zookeeper.znodes import ZNodes
 from headgate.restore.latest import latest_point
-from headgate.runtime.job.master_ports import RestorePoint
+from headgate.restore.point import RestorePoint
 
 LEADERS: Final = ".headgate-leaders"
 """Folder of elections below the checkpoint storage; no job's id begins with a dot."""

@@ -24,7 +24,7 @@ from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.ha.elections import FileElection
 from headgate.ha.high_availability import LEADERS, election_key, job_id
-from headgate.runtime.driver.second_jobs import running_in
+from headgate.ha.second_jobs import running_in
 from headgate.state.snapshots import CheckpointMetadata
 
 LOOKS_PER_LEASE: Final = 30

@@ -31,11 +31,11 @@ from headgate.offline.report import Item, OperatorReport, UpgradeReport, Verdict
 from headgate.offline.trial import operator_refusals
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.restore.assignment import WRITER, prepared_in, publishes, sources_in
-from headgate.restore.claiming import check_claim, refuse_in_use
 from headgate.restore.in_flight_shares import old_parallelism, records_of
-from headgate.restore.start_checks import checks, with_stored_groups
+from headgate.restore.point import RestorePoint
+from headgate.runtime.driver.claiming import check_claim, refuse_in_use
+from headgate.runtime.driver.start_checks import checks, with_stored_groups
 from headgate.runtime.job.job_settings import job_settings
-from headgate.runtime.job.master_ports import RestorePoint
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.worker.in_flight.stored_parts import check_records
 from headgate.state.operator_state import OperatorStateBackend

@@ -34,7 +34,7 @@ from headgate.offline.storages import absolute, refuse_unreadable, storage_optio
 from headgate.offline.upgrade import outcome
 from headgate.restore.assignment import SPLITS, WRITER, publishes, unclaimed_state
 from headgate.restore.in_flight_shares import check_receivers
-from headgate.runtime.job.split_watermarks import MARKS
+from headgate.restore.split_watermarks import MARKS
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import (

@@ -18,8 +18,8 @@ from headgate.common.errors import UsageError
 from headgate.common.ports import Disk
 from headgate.common.process.system import SystemClock
 from headgate.common.time import WATERMARK_MIN
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_state import filled_backend
-from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import KeyedStateHandle, OperatorStateHandle, OperatorSubtaskState, size_of
 from headgate.state.ttl.declared import with_stamps

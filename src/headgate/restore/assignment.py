@@ -26,7 +26,7 @@ from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode,
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.restore.in_flight_shares import check_receivers, old_parallelism
 from headgate.restore.restored_keys import check_keys
-from headgate.runtime.job.split_watermarks import MARKS
+from headgate.restore.split_watermarks import MARKS
 from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle, OperatorSubtaskState
 from headgate.state.unclaimed import unclaimed
 

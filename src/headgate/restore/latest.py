@@ -14,7 +14,7 @@ from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import DamagedFileError, HeadgateError, StorageError, UsageError
 from headgate.common.ids import CheckpointId, JobId
 from headgate.common.ports import Disk
-from headgate.runtime.job.master_ports import RestorePoint
+from headgate.restore.point import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from headgate.common.errors import UsageError
-from headgate.common.keys.key_types import DeclaredKeys, Shape, first_misfit, shapes_of_stored
+from headgate.common.keys.key_types import (
+    DeclaredKeys,
+    Shape,
+    first_misfit,
+    hint_words,
+    shape_words,
+    shapes_of_stored,
+)
 from headgate.graph.logical import KeyedProcessNode
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.worker.operators.seen_key_types import other_type
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
 
 
@@ -42,3 +49,20 @@ def misfit_of(stored: Iterable[KeyedStateHandle], declared: DeclaredKeys) -> Sha
     """A type of stored keys that is not the declared one; always the same one."""
     told = (told_shapes(keyed) for keyed in stored)
     return first_misfit({shape for shapes in told if shapes for shape in shapes}, declared.hint)
+
+
+REKEY: Final = "declare the type as it was, or rewrite the keys with `headgate savepoint migrate --rekey`"
+
+
+def other_type(what: str, wrong: Shape, declared: DeclaredKeys) -> str:
+    """What is said where stored keys are not of the declared type.
+
+    Args:
+        what: what holds them, such as "savepoint 3 of job 'visits' holds state of 'count'".
+        wrong: the type of some of them.
+        declared: what the program declares.
+    """
+    return (
+        f"{what} under keys of type {shape_words(wrong)}, and {declared.teller} declares keys of type "
+        f"{hint_words(declared.hint)}, so nothing of it would be found; {REKEY}"
+    )

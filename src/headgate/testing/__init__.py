@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 from headgate.common.refusals.calls import tell_wrong_calls as _tell_wrong_calls
-from headgate.runtime.driver.live_state import LiveState
 from headgate.runtime.job.listener import JobListener
+from headgate.runtime.job.live_state import LiveState
 from headgate.runtime.protocol.messages import Counters
 from headgate.testing.harness import OperatorHarness
 from headgate.testing.manual_clock import ManualClock

@@ -19,12 +19,12 @@ from headgate.common.time import WATERMARK_MIN
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.broadcast_operators import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
 )
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.runtime.worker.operators.stateless import ProcessOperator
 from headgate.state.backend import KeyedBackend, Part
 from headgate.state.snapshots import Inline, OperatorSubtaskState, StateHandle

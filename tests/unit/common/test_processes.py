@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from headgate.common.process.processes import process_lives
-from headgate.runtime.worker.black_box import PREFIX, remove_abandoned
+from headgate.runtime.job.black_box import PREFIX, remove_abandoned
 
 
 def _zombie() -> subprocess.Popen[bytes]:

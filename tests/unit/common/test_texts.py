@@ -14,7 +14,7 @@ from headgate.common.process.logs import JsonFormatter, PlainFormatter
 from headgate.common.refusals.texts import TEXT_CHARS_MAX, shortened
 from headgate.common.refusals.users_frames import users_traceback
 from headgate.runtime.driver.endpoint.served import error_facts
-from headgate.runtime.worker.worker import describe_error, rebuild_error
+from headgate.runtime.protocol.error_messages import describe_error, rebuild_error
 
 LONG = "head " + "x" * 20_000_000 + " tail"
 KEPT_MAX = TEXT_CHARS_MAX + 100

@@ -15,7 +15,7 @@ from headgate.connectors.dataframe.source import Staged
 from headgate.connectors.dataframe.staged_files import StagedFile
 from headgate.deploy.spark.staging import FOLDER, Inputs, check_positions
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.job.master_ports import RestorePoint
+from headgate.restore.point import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
 
 WITH_CHECKPOINTS = {"execution.checkpointing.interval": "1s", "execution.checkpointing.dir": "file:///c"}

@@ -12,7 +12,8 @@ import pyarrow as pa
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.worker.operators.operator_contract import Operator, OperatorContext, PendingState
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState
 from headgate.state.snapshots import Inline, OperatorSubtaskState
 
 

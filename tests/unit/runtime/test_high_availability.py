@@ -28,7 +28,7 @@ from headgate.ha.high_availability import (
     zookeeper_root,
 )
 from headgate.ha.leading import Leadership
-from headgate.runtime.job.master_ports import RestorePoint
+from headgate.restore.point import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
 
 WAIT_S = 20.0

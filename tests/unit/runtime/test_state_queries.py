@@ -16,13 +16,14 @@ from headgate.common.errors import InternalError, NoEntryError, OperatingError, 
 from headgate.common.keys.keygroups import key_group, operator_index_for_key_group
 from headgate.connectors.collection import collection_source
 from headgate.core.job.state import REASON_WAIT_MS
-from headgate.runtime.driver.live_state import LiveState
-from headgate.runtime.master.live_queries import UNDER_WAY_MAX, StateQueries
+from headgate.runtime.job.live_state import LiveState
+from headgate.runtime.master.attempt.live_queries import UNDER_WAY_MAX, StateQueries
 from headgate.runtime.protocol import messages as m
+from headgate.runtime.protocol.error_messages import describe_error
 from headgate.runtime.protocol.wire import decode_from_worker, decode_to_worker, encode_message
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.task.gate_task import GateTask
-from headgate.runtime.worker.worker import answering, describe_error
+from headgate.runtime.worker.worker import answering
 
 KEYS: list[Any] = ["ada", b"ada", 7, 7.5, ("ada", 7), 2**80]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from headgate.display.statistics import JobStatistics
+from headgate.runtime.driver.statistics import JobStatistics
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.protocol.messages import Counters
 

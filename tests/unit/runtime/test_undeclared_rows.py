@@ -32,8 +32,8 @@ def worker(program):
 if __name__ == "__main__":
     import subprocess
     program = shipped((worker, show, make))
-    run = "import sys; from headgate.runtime.job.shipped_program import received; p = sys.stdin.buffer.read();"
-    run += "received(p)[0](p)"
+    run = "import sys; from headgate.runtime.job.shipped_program import received; p = sys.stdin.buffer.read()"
+    run += "; received(p)[0](p)"
     frame = subprocess.run([sys.executable, "-c", run], input=program, capture_output=True, check=True).stdout
     run = "import sys; from headgate.runtime.job.shipped_program import received;"
     run += "from headgate.runtime.protocol.undeclared_rows import UndeclaredRows;"

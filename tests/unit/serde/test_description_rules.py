@@ -11,7 +11,8 @@ DESCRIBED = "{'kind': 'int', 'version': 1}"
 FIRST = {
     "the public name": f"import headgate as hg; hg.DescribedSnapshot({DESCRIBED}).restore_serializer()",
     "a judgement": (
-        "from headgate.serde.evolution.judging_types import judge; from headgate.serde.codecs.dynamic import DynamicSerializer; "
+        "from headgate.serde.evolution.judging_types import judge; "
+        "from headgate.serde.codecs.dynamic import DynamicSerializer; "
         f"judge({DESCRIBED}, DynamicSerializer())"
     ),
     "the judgement of a snapshot": (

@@ -24,8 +24,8 @@ from headgate.api.declared.keyed_states import (
     value_state,
 )
 from headgate.records.row_batch import RowBatch
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.state.heap import backend as heap
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.testing.manual_clock import ManualClock

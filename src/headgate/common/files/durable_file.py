@@ -10,7 +10,7 @@
 
 A file is made under a temporary name beside its own and written; where it must survive a power cut it is
 synced to the device; then it gets its name in one step, and last the folders above are synced, so that the
-name survives too. All of that is done by functions of `common/files/durable.py`, which no program can replace.
+name survives too. All of that is done by functions of `common/files/durable.py`, which no program replaces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""DataFrames of Spark as input, bounded or streaming, and as output of a dataflow."""
+"""DataFrames of Spark as input, bounded or streaming, and as output of a dataflow.
+
+How Spark is started and stages rows stands in `deploy/spark`.
+"""
 
 from headgate.connectors.dataframe.connector import DataFrameConnector
 from headgate.connectors.dataframe.sink import DataFrameSink, dataframe_sink

@@ -28,8 +28,8 @@ from headgate.connectors.dataframe.source import Staged
 from headgate.connectors.dataframe.staged_files import STAGING
 from headgate.core.checkpoint.properties import JobEnd
 from headgate.deploy.spark.session import lend, sql_session
+from headgate.restore.point import RestorePoint
 from headgate.runtime.job.job_settings import job_settings
-from headgate.runtime.job.master_ports import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
 
 FOLDER: Final = STAGING

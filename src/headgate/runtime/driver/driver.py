@@ -30,23 +30,24 @@ from headgate.common.process.system import BackgroundThread, Mailbox, SystemCloc
 from headgate.common.settings import options as o
 from headgate.core.execution import JobState
 from headgate.display.printed import Prints, where_prints_show
-from headgate.display.statistics import JobStatistics
 from headgate.graph.physical import PhysicalPlan
 from headgate.ha.high_availability import HighAvailability, open_leadership, where_to_begin
+from headgate.ha.second_jobs import take_places
 from headgate.restore.assignment import check_compatible
-from headgate.restore.claiming import check_claim, keeps, refuse_in_use, taken_over
-from headgate.restore.start_checks import checks, with_stored_groups
+from headgate.restore.point import RestorePoint
+from headgate.runtime.driver.claiming import check_claim, keeps, refuse_in_use, taken_over
 from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
 from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
 from headgate.runtime.driver.job_control import JobControl
-from headgate.runtime.driver.live_state import LiveState
 from headgate.runtime.driver.lost_interrupts import Interrupts
 from headgate.runtime.driver.restored_elsewhere import Keeping
-from headgate.runtime.driver.second_jobs import take_places
+from headgate.runtime.driver.start_checks import checks, with_stored_groups
+from headgate.runtime.driver.statistics import JobStatistics
 from headgate.runtime.job.job_settings import JobSettings, job_settings
 from headgate.runtime.job.listener import JobListener
-from headgate.runtime.job.master_ports import MasterPorts, RestorePoint
+from headgate.runtime.job.live_state import LiveState
+from headgate.runtime.job.master_ports import MasterPorts
 from headgate.runtime.job.replanning import replanner
 from headgate.runtime.job.shipped_program import Program
 from headgate.runtime.master.job_master import JobMaster

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headgate.api.jobs.executor_contract import JobControl, RepeatingFailure
 from headgate.common.errors import HeadgateError
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.driver.live_state import LiveState
+from headgate.runtime.job.live_state import LiveState
 from headgate.runtime.protocol.messages import Counters
 
 

@@ -9,7 +9,6 @@ from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.ports import Background, Clock, Disk, Gang, Probe, Randomness, UserCode
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.runtime.job.listener import JobListener
-from headgate.state.snapshots import CheckpointMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +42,3 @@ class MasterPorts:
     require_leadership: Callable[[], None] | None = None
     code: UserCode = SAME_INTERPRETER
     record_end: Callable[[], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RestorePoint:
-    """Where an attempt begins.
-
-    Attributes:
-        checkpoint: what is restored.
-        storage: the root that its files are named from.
-        claimed: whether it is another job's, or a savepoint, that this job owns.
-        passed_over: newer ones of this job that are damaged; what sinks have committed since is the user's
-            choice.
-    """
-
-    checkpoint: CheckpointMetadata
-    storage: str | None
-    claimed: bool = False
-    passed_over: tuple[int, ...] = ()

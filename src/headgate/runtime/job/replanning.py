@@ -11,8 +11,8 @@ from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
 from headgate.graph.plan import edge_record_types, physical_plan
+from headgate.runtime.job.planned_job import PlannedJob, Replan
 from headgate.runtime.job.shipped_program import Program, WorkerSettings
-from headgate.runtime.master.attempts import PlannedJob, Replan
 
 
 def replanner(

@@ -29,22 +29,24 @@ from headgate.core.job.machine import JobMachine
 from headgate.core.job.state import JobLimits, Storage
 from headgate.core.same_failures import SameFailures
 from headgate.graph.physical import PhysicalPlan
+from headgate.restore.point import RestorePoint
 from headgate.runtime.job.job_settings import JobSettings
-from headgate.runtime.job.master_ports import MasterPorts, RestorePoint
+from headgate.runtime.job.master_ports import MasterPorts
+from headgate.runtime.job.planned_job import PlannedJob, Replan
 from headgate.runtime.job.shipped_program import Program
-from headgate.runtime.master.attempts import Attempts, PlannedJob, Replan
+from headgate.runtime.master.attempt.attempts import Attempts
+from headgate.runtime.master.attempt.enumerators import Enumerators
+from headgate.runtime.master.attempt.members import Members
+from headgate.runtime.master.attempt.outbox import Outbox, failure_of
+from headgate.runtime.master.attempt.repeated_failures import told
+from headgate.runtime.master.attempt.waiting_askers import Then
 from headgate.runtime.master.checkpoints.checkpoint_master import CheckpointMaster
 from headgate.runtime.master.checkpoints.storing import make_coordinator
-from headgate.runtime.master.enumerators import Enumerators
 from headgate.runtime.master.losses import Losses
-from headgate.runtime.master.members import Members
-from headgate.runtime.master.outbox import Outbox, failure_of
-from headgate.runtime.master.repeated_failures import told
 from headgate.runtime.master.reports import Reports
 from headgate.runtime.master.rescaling import Rescaling, plan_of
-from headgate.runtime.master.waiting_askers import Then
 from headgate.runtime.protocol import messages as m
-from headgate.runtime.worker.worker import rebuild_error
+from headgate.runtime.protocol.error_messages import rebuild_error
 
 
 class JobMaster:

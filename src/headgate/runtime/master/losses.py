@@ -6,9 +6,9 @@ from headgate.common.errors import HeadgateError, OperatingError
 from headgate.core.job.state import Failure, Loss, LossKind
 from headgate.core.same_failures import Fingerprint
 from headgate.runtime.job.job_settings import JobSettings
-from headgate.runtime.master.deaths import Deaths
-from headgate.runtime.master.members import Members
-from headgate.runtime.master.repeated_failures import fingerprint_of
+from headgate.runtime.master.attempt.deaths import Deaths
+from headgate.runtime.master.attempt.members import Members
+from headgate.runtime.master.attempt.repeated_failures import fingerprint_of
 
 
 class Losses:

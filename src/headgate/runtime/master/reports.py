@@ -6,9 +6,9 @@ from headgate.core.job import effects as e
 from headgate.core.job.state import Failure
 from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.job.listener import JobListener
+from headgate.runtime.master.attempt.repeated_failures import told
 from headgate.runtime.master.checkpoints.recording import CheckpointHistory
 from headgate.runtime.master.losses import Losses
-from headgate.runtime.master.repeated_failures import told
 
 
 class Reports:

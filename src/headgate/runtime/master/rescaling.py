@@ -17,10 +17,11 @@ from headgate.core.job import events as v
 from headgate.core.job.state import Failure, Plan
 from headgate.restore.assignment import check_compatible
 from headgate.runtime.job.master_ports import MasterPorts
-from headgate.runtime.master.attempts import Attempts, PlannedJob, Replan
+from headgate.runtime.job.planned_job import PlannedJob, Replan
+from headgate.runtime.master.attempt.attempts import Attempts
+from headgate.runtime.master.attempt.outbox import Outbox, failure_of
+from headgate.runtime.master.attempt.waiting_askers import Then, Tickets
 from headgate.runtime.master.checkpoints.checkpoint_master import CheckpointMaster
-from headgate.runtime.master.outbox import Outbox, failure_of
-from headgate.runtime.master.waiting_askers import Then, Tickets
 
 
 @runtime_checkable

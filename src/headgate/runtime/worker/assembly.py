@@ -19,6 +19,7 @@ from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.records.batch import Batch
 from headgate.records.detach import detached
 from headgate.records.row_batch import RowBatch
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.shipped_program import Program
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.protocol.elements import Event
@@ -31,7 +32,7 @@ from headgate.runtime.worker.in_flight.catalog import StreamCatalog
 from headgate.runtime.worker.in_flight.prefetch import PrefetchedParts
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.operators.operator_chain import build_chain
-from headgate.runtime.worker.operators.operator_contract import OperatorContext, Receiver
+from headgate.runtime.worker.operators.operator_contract import Receiver
 from headgate.runtime.worker.task.blocking_thread import AtOnce, Beside, Collected, Runner
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
 from headgate.runtime.worker.task.source_task import SourceTask

@@ -12,8 +12,9 @@ from types import FrameType
 from typing import Final
 
 from headgate.common.refusals.users_frames import is_users_file
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.protocol import messages as m
-from headgate.runtime.worker.operators.operator_contract import Operator, OperatorContext
+from headgate.runtime.worker.operators.operator_contract import Operator
 from headgate.runtime.worker.task.task import Task
 
 STILL_MS: Final = 1_000

@@ -32,20 +32,20 @@ from headgate.common.process.interruptions import let_pass
 from headgate.common.process.limits import changes, limits_of
 from headgate.common.process.logs import TaskContext, clear_task_context, use_task_context
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
-from headgate.common.refusals.texts import shortened
 from headgate.core.alignment.barriers import Alignment
+from headgate.runtime.job.black_box import BlackBox
+from headgate.runtime.job.operator_context import NoRecord, user_error
 from headgate.runtime.job.shipped_program import program_from_bytes
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.elements import Barrier
+from headgate.runtime.protocol.error_messages import describe_error
 from headgate.runtime.transport.data_plane_contract import DataPlane
 from headgate.runtime.worker.answering import answer
 from headgate.runtime.worker.assembly import Assembly, assemble
-from headgate.runtime.worker.black_box import BlackBox
 from headgate.runtime.worker.in_flight.catalog import StreamCatalog
 from headgate.runtime.worker.in_flight.gathering import CaptureLimits, InFlightCapture
 from headgate.runtime.worker.in_flight.stored_parts import NotStorableError
 from headgate.runtime.worker.local_recovery import LocalRecovery
-from headgate.runtime.worker.operators.operator_contract import NoRecord, user_error
 from headgate.runtime.worker.printing import learn_functions
 from headgate.runtime.worker.snapshot.finishing import Finishing
 from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
@@ -442,26 +442,6 @@ class _PeerLostError(errors.OperatingError):
 def _thread_idents() -> set[int]:
     """The threads of this process."""
     return {thread.ident or 0 for thread in threading.enumerate()}
-
-
-def describe_error(error: BaseException) -> tuple[str, list[Any]]:
-    """An error as plain data: the name of its class in `common.errors` and its arguments."""
-    if isinstance(error, errors.UserFunctionError):
-        return "UserFunctionError", list(error.args)
-    for cls in type(error).__mro__:
-        if getattr(errors, cls.__name__, None) is cls:
-            return cls.__name__, [str(error)]
-    import traceback
-
-    text = "".join(traceback.format_exception(error))
-    return "InternalError", [shortened(f"{type(error).__name__}: {error}\n{text}")]
-
-
-def rebuild_error(kind: str, arguments: Sequence[Any]) -> errors.HeadgateError:
-    """The counterpart of :func:`describe_error`; an unknown name becomes an InternalError."""
-    cls = getattr(errors, kind, errors.InternalError)
-    error: errors.HeadgateError = cls(*arguments)
-    return error
 
 
 def _check_shared(disk: Disk, marker: str) -> None:

@@ -26,12 +26,12 @@ from headgate.common.process.memory_facts import resident_bytes
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.common.process.system import BackgroundThread, Mailbox, SystemClock
 from headgate.core.liveness import Lease
+from headgate.runtime.job.black_box import BlackBox, black_box
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.transport.control_client import connect_control
 from headgate.runtime.transport.control_link import SocketLink
 from headgate.runtime.transport.dataplane import SocketDataPlane
 from headgate.runtime.transport.handshake import Hello
-from headgate.runtime.worker.black_box import BlackBox, black_box
 from headgate.runtime.worker.printing import LogOutlet, PrintOutlet, TellingOutlet, printing_to
 from headgate.runtime.worker.task.blocking_thread import UserThread
 from headgate.runtime.worker.worker import Worker, WorkerPorts, WorkerState

@@ -24,9 +24,10 @@ from headgate.common.ids import JobId
 from headgate.ha.elections import FileElection
 from headgate.ha.high_availability import where_to_begin
 from headgate.ha.leading import LedStore
+from headgate.restore.point import RestorePoint
 from headgate.runtime.driver.driver import adopt_key_groups
 from headgate.runtime.driver.job_control import JobControl
-from headgate.runtime.job.master_ports import MasterPorts, RestorePoint
+from headgate.runtime.job.master_ports import MasterPorts
 from headgate.runtime.job.replanning import replanner
 from headgate.runtime.job.shipped_program import Program
 from headgate.runtime.master.job_master import JobMaster

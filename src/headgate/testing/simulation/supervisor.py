@@ -9,7 +9,7 @@ from headgate.checkpoint.opening import load_metadata
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import UsageError
 from headgate.common.ids import JobId
-from headgate.runtime.job.master_ports import RestorePoint
+from headgate.restore.point import RestorePoint
 from headgate.testing.simulation.drivers import DriverProcess, Submission, again
 from headgate.testing.simulation.virtual_disk import URI, SimDisk
 

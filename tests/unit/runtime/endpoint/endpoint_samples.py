@@ -18,7 +18,7 @@ from headgate.common.settings.config import Config
 from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
 from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
-from headgate.runtime.driver.live_state import LiveState
+from headgate.runtime.job.live_state import LiveState
 
 PATIENCE_S = 20
 ID = "words-1"

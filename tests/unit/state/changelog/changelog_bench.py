@@ -34,9 +34,9 @@ from headgate.common.ids import (
 )
 from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.restore.assignment import share_operator
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, open_backend
-from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
 from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
 from headgate.state.backends import ChangelogBackends, HeapBackends, RocksBackends

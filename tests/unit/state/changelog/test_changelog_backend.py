@@ -13,9 +13,9 @@ import headgate as hg
 from headgate.api.declared.keyed_states import ListState, ValueState, declared_state, list_state, value_state
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.records.row_batch import RowBatch
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.keyed_state import open_backend
-from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.state.backend import size_of
 from headgate.state.backends import ChangelogBackends, HeapBackends
 from headgate.state.changelog import backend

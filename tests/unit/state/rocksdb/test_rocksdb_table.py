@@ -16,8 +16,8 @@ import headgate as hg
 from headgate.api.declared.keyed_states import declared_state
 from headgate.common.process.system import SystemClock
 from headgate.records.row_batch import RowBatch
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.state.backends import RocksBackends
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.database import ColumnStore, Database

@@ -1,4 +1,7 @@
-"""Writers for `stream.to_spark()` that repeat a write without harm."""
+"""Writers for `stream.to_spark()` that repeat a write without harm.
+
+Which epochs there are, and their rows, is decided before a writer is called.
+"""
 
 from headgate.connectors.dataframe.writers.delta import DeltaWriter, delta
 from headgate.connectors.dataframe.writers.iceberg import IcebergWriter, iceberg

@@ -27,7 +27,7 @@ class Savepoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a stop with a savepoint; fields as in :meth:`headgate.api.jobs.executor_contract.JobControl.stop`."""
+    """Of a stop with a savepoint; fields as in `JobControl.stop` of `headgate.api.jobs.executor_contract`."""
 
     target: Target | None = None
     format: Format = "canonical"

@@ -16,7 +16,7 @@ from headgate.common.errors import HeadgateError, OperatingError
 from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.graph.logical import KeyedProcessNode, Node
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.driver.live_state import LiveState
+from headgate.runtime.job.live_state import LiveState
 
 LOOP_WAIT_S: Final = 10.0
 TEXT_MAX: Final = 10_000

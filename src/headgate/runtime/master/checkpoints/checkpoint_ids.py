@@ -1,6 +1,6 @@
 """Ids of checkpoints that no driver of the job uses twice, although a store hears of completed ones only.
 
-A store promises each claimant :data:`~headgate.checkpoint.store.store_contract.IDS_AHEAD` ids. Before half of them is
+A store promises each claimant `IDS_AHEAD` ids (`checkpoint.store.store_contract`). Before half of them is
 used up more are reserved, in the background; an id that is not reserved yet is not used.
 """
 

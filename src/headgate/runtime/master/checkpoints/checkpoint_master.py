@@ -31,10 +31,13 @@ from headgate.core.job import events as v
 from headgate.core.job.state import Storage
 from headgate.graph.physical import PhysicalPlan
 from headgate.restore.latest import latest_point, offered, still_logged
+from headgate.restore.point import RestorePoint
 from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.job.lineage import lineage_of
-from headgate.runtime.job.master_ports import MasterPorts, RestorePoint
-from headgate.runtime.master.attempts import Attempts
+from headgate.runtime.job.master_ports import MasterPorts
+from headgate.runtime.master.attempt.attempts import Attempts
+from headgate.runtime.master.attempt.members import Members
+from headgate.runtime.master.attempt.outbox import Outbox, failure_of
 from headgate.runtime.master.checkpoints.checkpoint_contents import CheckpointContents
 from headgate.runtime.master.checkpoints.checkpoint_ids import CheckpointIds
 from headgate.runtime.master.checkpoints.checkpoint_requests import CheckpointRequests
@@ -45,8 +48,6 @@ from headgate.runtime.master.checkpoints.refusals import checkpoints_failed
 from headgate.runtime.master.checkpoints.running_savepoints import Savepoints
 from headgate.runtime.master.checkpoints.source_snapshots import RETRY_MS, Begun, SourceSnapshots
 from headgate.runtime.master.checkpoints.storing import ENUMERATORS, make_whole
-from headgate.runtime.master.members import Members
-from headgate.runtime.master.outbox import Outbox, failure_of
 from headgate.runtime.protocol import messages as m
 from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
 

@@ -14,10 +14,10 @@ from headgate.core.checkpoint import effects as e
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.job import events as v
+from headgate.runtime.master.attempt.outbox import Outbox
+from headgate.runtime.master.attempt.waiting_askers import Then, Tickets
 from headgate.runtime.master.checkpoints.refusals import request_error
 from headgate.runtime.master.checkpoints.running_savepoints import Savepoints, SavepointWish
-from headgate.runtime.master.outbox import Outbox
-from headgate.runtime.master.waiting_askers import Then, Tickets
 from headgate.state.snapshots import SubtaskSnapshot
 
 Perform = Callable[[Sequence[e.Effect[SubtaskSnapshot]]], None]

@@ -19,7 +19,7 @@ from headgate.common.settings.options import OLDER_SNAPSHOT, OlderSnapshot
 from headgate.graph.logical import SinkNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.lineage import lineage_of
-from headgate.runtime.worker.operators.operator_contract import OperatorContext, blamed
+from headgate.runtime.job.operator_context import OperatorContext, blamed
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
 Operators = Mapping[str, Sequence[OperatorSubtaskState]]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.runtime.master.attempts import Attempts
-from headgate.runtime.master.outbox import Outbox
+from headgate.runtime.master.attempt.attempts import Attempts
+from headgate.runtime.master.attempt.outbox import Outbox
 
 RETRY_MS: Final = 20
 """How soon sources are asked again that could not be snapshotted."""

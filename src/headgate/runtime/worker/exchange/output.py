@@ -22,8 +22,8 @@ from headgate.records.arrow_batch import ArrowBatch, concat_columns
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch, concat_rows
 from headgate.records.selectors import KeySelector
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Event, Idle, Watermark
-from headgate.runtime.worker.operators.operator_contract import OperatorContext
 from headgate.runtime.worker.operators.wrong_use import keys_blamed
 
 FRAME_ROWS = 8_192

@@ -9,11 +9,11 @@ from headgate.common.ids import ChannelId
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
+from headgate.runtime.job.operator_context import shorten
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.protocol.elements import Event
 from headgate.runtime.protocol.frames import Frame
 from headgate.runtime.transport.data_plane_contract import DataPlane
-from headgate.runtime.worker.operators.operator_contract import shorten
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.selectors import KeySelector
+from headgate.runtime.job.operator_context import OperatorContext, user_error
 from headgate.runtime.worker.operators.broadcast_side import KeyedSides, TwoSidedState, refuse_keyless
 from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.keyed_operator import KeyContext, KeyedProcessOperator
-from headgate.runtime.worker.operators.operator_contract import OperatorContext, user_error
 from headgate.runtime.worker.operators.outputs import SideBuffer, checked_outputs
 from headgate.runtime.worker.operators.stateless import ProcessOperator
 

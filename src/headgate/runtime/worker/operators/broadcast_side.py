@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 from headgate.api.declared.operator_state import BROADCAST, declared_operator_state
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.function_state import FunctionState
-from headgate.runtime.worker.operators.operator_contract import OperatorContext, give_handles
+from headgate.runtime.worker.operators.operator_contract import give_handles
 
 
 class TwoSidedState(FunctionState):

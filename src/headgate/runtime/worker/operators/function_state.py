@@ -9,8 +9,8 @@ import msgspec
 
 from headgate.api.declared.operator_state import declared_operator_state
 from headgate.checkpoint.data_files import read_handle
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.operator_contract import (
-    OperatorContext,
     PendingState,
     ReadyState,
     StateFiles,

@@ -27,6 +27,7 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.records.selectors import KeySelector
+from headgate.runtime.job.operator_context import NoRecord, OperatorContext, has_user_frame, user_error
 from headgate.runtime.worker.operators.firing import Firing, Slice
 from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.keyed_loop import LoopShape, compile_keyed_loop
@@ -37,15 +38,7 @@ from headgate.runtime.worker.operators.keyed_state import (
     split_handles,
     ttl_statistics,
 )
-from headgate.runtime.worker.operators.operator_contract import (
-    NoRecord,
-    Operator,
-    OperatorContext,
-    PendingState,
-    give_handles,
-    has_user_frame,
-    user_error,
-)
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, give_handles
 from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind, checked_outputs
 from headgate.runtime.worker.operators.seen_key_types import KeyTypes
 from headgate.runtime.worker.operators.wrong_use import (

@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from headgate.api.declared.keyed_states import StateDescriptor
-from headgate.runtime.worker.operators.operator_contract import OperatorContext, StateFiles, TableFiles
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.operator_contract import StateFiles, TableFiles
 from headgate.runtime.worker.operators.restored_files import state_of_tables, stored_state, with_log
 from headgate.state.backend import BlobReader, KeyedBackend, PendingSnapshot
 from headgate.state.backends import HeapBackends, StateBackends

@@ -24,6 +24,7 @@ from headgate.graph.logical import (
     TimestampsNode,
 )
 from headgate.graph.physical import Vertex
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.border import Border
 from headgate.runtime.worker.operators.broadcast_operators import (
     BroadcastProcessOperator,
@@ -31,7 +32,7 @@ from headgate.runtime.worker.operators.broadcast_operators import (
 )
 from headgate.runtime.worker.operators.fused import FusedOperator
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.operators.operator_contract import Operator, OperatorContext, Receiver
+from headgate.runtime.worker.operators.operator_contract import Operator, Receiver
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.operators.stateless import ProcessOperator, SelectOperator, SinkOperator
 from headgate.runtime.worker.operators.timestamps import TimestampsOperator

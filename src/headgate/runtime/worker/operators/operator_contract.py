@@ -5,17 +5,15 @@ Calls go from operator to operator by batch, never by record. One thread drives 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import FrameType, TracebackType
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Protocol, runtime_checkable
 
-from headgate.common.errors import HeadgateError, InternalError, UserFunctionError
-from headgate.common.process.interruptions import is_about_the_process, let_pass
-from headgate.common.refusals.users_frames import is_standard_library, users_line, users_traceback
+from headgate.common.errors import InternalError
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.state.backend import PendingSnapshot, StoredValue
 from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it
 from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
@@ -88,51 +86,6 @@ class ReadyState:
 
     def release(self) -> None:
         """Nothing is held."""
-
-
-@dataclass(slots=True)
-class OperatorContext:
-    """Where an operator runs; also the `RuntimeContext` of user functions.
-
-    Attributes:
-        uid: of the operator.
-        name: of the operator, for people.
-        subtask: which parallel copy.
-        parallelism: how many copies.
-        attempt: the deployment, from 1.
-        job: the job's id.
-        max_parallelism: number of key groups.
-        clock: a `common.ports.Clock`.
-        restored: what the operator's subtasks of the restored checkpoint said, for this subtask.
-        disk: where restored state lies.
-        ignore_unclaimed: whether restored state that nobody declares any more is skipped; else it is refused.
-        generation: of the job master; with the attempt it tells deployments apart.
-        backends: makes the backend of keyed state, a `runtime.state_backends.StateBackends`; None: on
-            the heap.
-        tell: sends bytes to the driver, with the uid and the number of the subtask; None: nobody listens.
-        step_target_ms: how long timers may fire before others get their turn, in ms; None: any time.
-    """
-
-    uid: str
-    name: str
-    subtask: int
-    parallelism: int
-    attempt: int
-    job: str
-    max_parallelism: int
-    clock: Any
-    restored: list[OperatorSubtaskState] = field(default_factory=list)
-    disk: Any = None
-    step_target_ms: int | None = None
-    backends: Any = None
-    ignore_unclaimed: bool = False
-    generation: int = 1
-    tell: Callable[[str, int, bytes], None] | None = None
-
-    @property
-    def label(self) -> str:
-        """Name and uid, as errors and logs show them."""
-        return f"operator {self.name!r} (uid {self.uid!r})"
 
 
 class Operator:
@@ -244,68 +197,9 @@ class Operator:
             receiver.process(batch)
 
 
-def user_error(context: OperatorContext, error: BaseException, record: Any) -> BaseException:
-    """The error to raise when the user's function raised `error` while handling `record`."""
-    if isinstance(error, HeadgateError) or is_about_the_process(error):
-        return error
-    return UserFunctionError(
-        context.label,
-        shorten(record),
-        users_traceback(error),
-        context.attempt,
-        type(error).__name__,
-        users_line(error) or "",
-    )
-
-
-class NoRecord(str):
-    """What the user's code did when it raised without a record at hand; shown in the record's place."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"none ({self})"
-
-
 def give_handles(function: object, handles: Mapping[str, Any]) -> None:
     """Make live handles the attributes of a function that declares their states.
 
     They go past the declarations, which refuse whatever a program assigns to a state.
     """
     vars(function).update(handles)
-
-
-@contextmanager
-def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
-    """Run code that is the user's or a connector's: an error out of the user's own frames names the operator.
-
-    Errors of code without frames of the user's stay as they are, with their whole traceback.
-    """
-    try:
-        yield
-    except BaseException as error:
-        if not has_user_frame(error.__traceback__):
-            raise
-        raise user_error(context, error, NoRecord(doing)) from None
-
-
-def has_user_frame(trace: TracebackType | None) -> bool:
-    """Whether anything but Headgate's own code and the standard library was on the way."""
-    while trace is not None:
-        name = trace.tb_frame.f_code.co_filename
-        module = trace.tb_frame.f_globals.get("__name__", "")
-        ours = name.startswith("<headgate") or module.startswith("headgate.")
-        if not ours and not is_standard_library(name):
-            return True
-        trace = trace.tb_next
-    return False
-
-
-def shorten(value: Any, limit: int = 300) -> str:
-    """The value as text of at most `limit` characters."""
-    try:
-        text = repr(value)
-    except BaseException as error:
-        let_pass(error)
-        text = f"<{type(value).__name__}, whose repr raised {type(error).__name__}>"
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."

@@ -11,14 +11,9 @@ from headgate.common.errors import UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.job.split_watermarks import RestoredSplits, picture
-from headgate.runtime.worker.operators.operator_contract import (
-    Operator,
-    OperatorContext,
-    PendingState,
-    ReadyState,
-    blamed,
-)
+from headgate.restore.split_watermarks import RestoredSplits, picture
+from headgate.runtime.job.operator_context import OperatorContext, blamed
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, ReadyState
 from headgate.state.snapshots import OperatorSubtaskState
 
 BAD_RECORDS = "bad-records"

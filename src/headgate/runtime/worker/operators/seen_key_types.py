@@ -27,26 +27,11 @@ from headgate.common.keys.key_types import (
     stored_shapes,
     with_tuples_bounded,
 )
-from headgate.runtime.worker.operators.operator_contract import OperatorContext
+from headgate.restore.restored_keys import other_type
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.state.backend import KeyedBackend
 
 _LOG: Final = logging.getLogger(__name__)
-
-REKEY: Final = "declare the type as it was, or rewrite the keys with `headgate savepoint migrate --rekey`"
-
-
-def other_type(what: str, wrong: Shape, declared: DeclaredKeys) -> str:
-    """What is said where stored keys are not of the declared type.
-
-    Args:
-        what: what holds them, such as "savepoint 3 of job 'visits' holds state of 'count'".
-        wrong: the type of some of them.
-        declared: what the program declares.
-    """
-    return (
-        f"{what} under keys of type {shape_words(wrong)}, and {declared.teller} declares keys of type "
-        f"{hint_words(declared.hint)}, so nothing of it would be found; {REKEY}"
-    )
 
 
 class KeyTypes:

@@ -15,15 +15,9 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.records.row import make_row
 from headgate.records.row_batch import RowBatch, field_getter
+from headgate.runtime.job.operator_context import OperatorContext, blamed, user_error
 from headgate.runtime.worker.operators.function_state import FunctionState
-from headgate.runtime.worker.operators.operator_contract import (
-    Operator,
-    OperatorContext,
-    PendingState,
-    ReadyState,
-    blamed,
-    user_error,
-)
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, ReadyState
 from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind
 from headgate.runtime.worker.operators.wrong_use import with_event_time_hint
 from headgate.state.snapshots import OperatorSubtaskState

@@ -14,15 +14,9 @@ from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
-from headgate.runtime.job.split_watermarks import MARKS, SplitMarks, marks_of
-from headgate.runtime.worker.operators.operator_contract import (
-    Operator,
-    OperatorContext,
-    PendingState,
-    ReadyState,
-    shorten,
-    user_error,
-)
+from headgate.restore.split_watermarks import MARKS, SplitMarks, marks_of
+from headgate.runtime.job.operator_context import OperatorContext, shorten, user_error
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, ReadyState
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.state.snapshots import OperatorSubtaskState
 

@@ -17,12 +17,8 @@ from headgate.common.refusals.users_frames import calling_line
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
 from headgate.records.selectors import KeySelector
-from headgate.runtime.worker.operators.operator_contract import (
-    OperatorContext,
-    give_handles,
-    shorten,
-    user_error,
-)
+from headgate.runtime.job.operator_context import OperatorContext, shorten, user_error
+from headgate.runtime.worker.operators.operator_contract import give_handles
 
 NO_EVENT_TIME: Final = (
     "the stream has no event time, so ctx.timestamp is None; call with_event_time() before key_by(), "

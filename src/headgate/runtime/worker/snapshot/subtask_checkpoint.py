@@ -15,11 +15,12 @@ from headgate.common.ports import Clock
 from headgate.core.alignment.barriers import Barrier, SavepointOrder
 from headgate.core.alignment.handler import SUBSUMED
 from headgate.core.subtask_checkpoints import SubtaskCheckpoints, Verdict
+from headgate.runtime.job.operator_context import blamed
 from headgate.runtime.protocol.elements import CancelMarker
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.exchange.output import Outputs, Overtaken
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture, StreamKey
-from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, blamed
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState
 
 TakeInputs = Callable[[InFlightCapture], None]
 

@@ -24,11 +24,12 @@ from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.detach import detached
 from headgate.records.row_batch import RowBatch
+from headgate.runtime.job.operator_context import blamed
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.exchange.output import Outputs
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
-from headgate.runtime.worker.operators.operator_contract import Operator, blamed
+from headgate.runtime.worker.operators.operator_contract import Operator
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.snapshot.subtask_checkpoint import Drawing, SnapshotHost
 from headgate.runtime.worker.task.blocking_thread import AtOnce, Runner, Work

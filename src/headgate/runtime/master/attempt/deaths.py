@@ -12,8 +12,8 @@ from typing import Final
 from headgate.common.errors import OperatingError
 from headgate.common.process.memory_facts import oom_kills
 from headgate.common.process.processes import process_lives
-from headgate.runtime.master.members import Member
-from headgate.runtime.worker.black_box import Remains, has_words, remains_of
+from headgate.runtime.job.black_box import Remains, has_words, remains_of
+from headgate.runtime.master.attempt.members import Member
 
 _SLOT: Final = re.compile(r"\b(?:slot|worker) (\d+)\b")
 ENDED_WHERE: Final = "where it ended, innermost first:"

@@ -17,7 +17,7 @@ from headgate.common.errors import (
 )
 from headgate.common.settings.failure_options import SAME_FAILURE_ACTION, SameFailureAction
 from headgate.core.same_failures import Fingerprint, SameFailure
-from headgate.runtime.master.deaths import ENDED_WHERE
+from headgate.runtime.master.attempt.deaths import ENDED_WHERE
 
 _NUMBERS: Final = re.compile(r"\d+")
 

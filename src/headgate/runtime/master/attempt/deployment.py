@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headgate.graph.physical import PhysicalPlan
 from headgate.restore.assignment import Restored, assign_finished, assign_state, without_committables
 from headgate.restore.in_flight_shares import assign_in_flight
-from headgate.runtime.job.master_ports import RestorePoint
+from headgate.restore.point import RestorePoint
 from headgate.runtime.protocol import messages as m
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from headgate.common.errors import HeadgateError, JobFailedError, restart_may_help
 from headgate.core.job import events as v
 from headgate.core.job.state import Failure
-from headgate.runtime.master.repeated_failures import fingerprint_of
+from headgate.runtime.master.attempt.repeated_failures import fingerprint_of
 
 
 class Outbox:

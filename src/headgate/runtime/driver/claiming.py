@@ -14,7 +14,7 @@ from headgate.common.ports import Disk
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.ha.signs_of_life import refuse_running
-from headgate.runtime.job.master_ports import RestorePoint
+from headgate.restore.point import RestorePoint
 
 
 def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks: Disks = open_disk) -> None:

@@ -6,42 +6,17 @@ It decides nothing: when to deploy, and what follows from a failure, is the job 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from headgate.common.ids import JobId
-from headgate.common.ports import UserCode
-from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.job.master_ports import RestorePoint
-from headgate.runtime.job.shipped_program import Program
-from headgate.runtime.master.deployment import Deployment, readers_of
-from headgate.runtime.master.enumerators import Enumerators
-from headgate.runtime.master.live_queries import StateQueries
-from headgate.runtime.master.members import Member, Members
+from headgate.restore.point import RestorePoint
+from headgate.runtime.job.planned_job import PlannedJob
+from headgate.runtime.master.attempt.deployment import Deployment, readers_of
+from headgate.runtime.master.attempt.enumerators import Enumerators
+from headgate.runtime.master.attempt.live_queries import StateQueries
+from headgate.runtime.master.attempt.members import Member, Members
 from headgate.runtime.protocol import messages as m
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedJob:
-    """A plan, and what workers are sent to run it.
-
-    Attributes:
-        plan: what runs.
-        shipped: the program's bytes.
-    """
-
-    plan: PhysicalPlan
-    shipped: bytes
-
-    @classmethod
-    def of(cls, plan: PhysicalPlan, program: Program, code: UserCode = SAME_INTERPRETER) -> PlannedJob:
-        """Ready to be deployed; `code` is where the program's functions live."""
-        return cls(plan, program.to_bytes(code))
-
-
-Replan = Callable[[int], PlannedJob]
-"""The job at another parallelism; raises a UsageError where there is no such plan."""
 
 
 class Attempts:

@@ -9,8 +9,8 @@ from headgate.common.errors import HeadgateError
 from headgate.display.printed import printed_lines
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.driver.live_state import LiveState
 from headgate.runtime.job.listener import JobListener
+from headgate.runtime.job.live_state import LiveState
 from headgate.runtime.master.checkpoints.checkpoint_contents import add_totals, chain_name
 from headgate.runtime.protocol.messages import Counters
 

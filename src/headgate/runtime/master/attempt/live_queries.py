@@ -13,9 +13,9 @@ from headgate.common.keys.key_types import DeclaredKeys, fits, hint_words, shape
 from headgate.common.keys.keygroups import key_group, operator_index_for_key_group, shortened
 from headgate.graph.logical import KeyedProcessNode
 from headgate.graph.physical import PhysicalPlan, Vertex
-from headgate.runtime.driver.live_state import Then
+from headgate.runtime.job.live_state import Then
 from headgate.runtime.protocol import messages as m
-from headgate.runtime.worker.worker import rebuild_error
+from headgate.runtime.protocol.error_messages import rebuild_error
 from headgate.state.backend import StoredValue
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.peek import value_of

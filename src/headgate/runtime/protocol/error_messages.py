@@ -1,0 +1,29 @@
+"""Errors of Headgate as plain data between processes, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headgate.common import errors
+from headgate.common.refusals.texts import shortened
+
+
+def rebuild_error(kind: str, arguments: Sequence[Any]) -> errors.HeadgateError:
+    """The counterpart of :func:`describe_error`; an unknown name becomes an InternalError."""
+    cls = getattr(errors, kind, errors.InternalError)
+    error: errors.HeadgateError = cls(*arguments)
+    return error
+
+
+def describe_error(error: BaseException) -> tuple[str, list[Any]]:
+    """An error as plain data: the name of its class in `common.errors` and its arguments."""
+    if isinstance(error, errors.UserFunctionError):
+        return "UserFunctionError", list(error.args)
+    for cls in type(error).__mro__:
+        if getattr(errors, cls.__name__, None) is cls:
+            return cls.__name__, [str(error)]
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    return "InternalError", [shortened(f"{type(error).__name__}: {error}\n{text}")]
