@@ -120,7 +120,7 @@ def test_every_numbered_format_is_known_here() -> None:
     }
     listed = {module for module, _ in parts.FORMATS.values()}
     found = set()
-    for package in ("checkpoint", "state", "serde", "runtime/in_flight"):
+    for package in ("checkpoint", "state", "serde", "runtime/worker/in_flight"):
         for path in (SOURCE / package).rglob("*.py"):
             names = [
                 node.target.id

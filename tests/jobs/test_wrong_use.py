@@ -151,7 +151,7 @@ def test_storage_that_workers_do_not_share_is_refused(
     tmp_path: Path, lines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that sees another directory than the driver says so at the start."""
-    from headgate.runtime.worker.worker import worker_process
+    from headgate.runtime.worker import worker_process
 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

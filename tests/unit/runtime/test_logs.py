@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import logging
@@ -139,3 +140,11 @@ def test_a_chatty_library_is_kept_quiet(written: Written) -> None:
     logging.getLogger("py4j.clientserver").info("closing down")
     logging.getLogger("py4j.clientserver").warning("broken")
     assert len(written()) == 1
+
+
+def test_the_former_name_of_the_filter_works_and_says_what_it_is_called_now() -> None:
+    """A logging configuration that was written for the module's former place goes on working."""
+    sys.modules.pop("headgate.runtime.logs", None)
+    with pytest.warns(DeprecationWarning, match="headgate.common.process.logs"):
+        former = importlib.import_module("headgate.runtime.logs")
+    assert former.ContextFilter is logs.ContextFilter

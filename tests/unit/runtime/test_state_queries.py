@@ -21,9 +21,9 @@ from headgate.runtime.master.attempt.live_queries import UNDER_WAY_MAX, StateQue
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.error_messages import describe_error
 from headgate.runtime.protocol.wire import decode_from_worker, decode_to_worker, encode_message
+from headgate.runtime.worker import answering
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.task.gate_task import GateTask
-from headgate.runtime.worker.worker import answering
 
 KEYS: list[Any] = ["ada", b"ada", 7, 7.5, ("ada", 7), 2**80]
 

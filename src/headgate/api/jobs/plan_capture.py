@@ -144,7 +144,7 @@ def child_main() -> None:
 def _run_child(
     path: Path, arguments: Sequence[str], variables: Mapping[str, str], timeout_s: float | None
 ) -> str:
-    ours = str(Path(__file__).resolve().parents[2])
+    ours = str(Path(__file__).resolve().parents[3])
     search = os.pathsep.join(part for part in (ours, os.environ.get("PYTHONPATH", "")) if part)
     try:
         ended = subprocess.run(  # noqa: S603 - the user's own program, run at the user's wish

@@ -13,7 +13,7 @@ from typing import Final
 from headgate.common.refusals.cells import short_place, with_cell_names
 from headgate.common.refusals.texts import shortened
 
-_OURS: Final = (f"{Path(__file__).resolve().parents[1]}/", "<headgate", "<frozen importlib")
+_OURS: Final = (f"{Path(__file__).resolve().parents[2]}/", "<headgate", "<frozen importlib")
 """How the names of files begin that are not the user's; generated code is named `<headgate ...>`."""
 
 _PATHS: Final = sysconfig.get_paths()
