@@ -1,11 +1,11 @@
-"""The former name of `headgate.common.process.logs`, which logging configurations of programs may still have."""
+"""The former name of `headgate.common.process.logs`, which logging configurations may still have."""
 
 import warnings
 
 from headgate.common.process.logs import ContextFilter as ContextFilter
 
 warnings.warn(
-    "headgate.runtime.logs is now headgate.common.process.logs; change the name in your logging configuration",
+    "headgate.runtime.logs is now headgate.common.process.logs; change it in your logging configuration",
     DeprecationWarning,
     stacklevel=2,
 )
