@@ -47,7 +47,6 @@ from headgate.runtime.local_recovery import LocalRecovery
 from headgate.runtime.logs import TaskContext, clear_task_context, use_task_context
 from headgate.runtime.network.base import DataPlane
 from headgate.runtime.operators.base import NoRecord, user_error
-from headgate.runtime.printing import learn_functions
 from headgate.runtime.program import program_from_bytes
 from headgate.runtime.queries.answering import answer
 from headgate.runtime.snapshots import SnapshotWriter
@@ -185,7 +184,6 @@ class Worker:
 
     def _build(self, message: m.Deploy) -> None:
         program = program_from_bytes(message.program, self.ports.code)
-        learn_functions(self.job, program.plan)
         disk = None if message.storage is None else self.ports.open_disk(message.storage)
         if disk is not None and message.marker is not None:
             _check_shared(disk, message.marker)
@@ -213,8 +211,9 @@ class Worker:
         self._assembly = assemble(program, self.slot, message, self, self.ports, restored)
         self.ports.data.open(fence, message.peers)
         for task in self._assembly.tasks.values():
-            head = task.head.context
-            task.log_context = TaskContext(self.job, head.uid, head.subtask, head.attempt)
+            head, first = task.head.context, program.plan.vertices[task.id.vertex].chain[0]
+            # The head may run several functions of the chain's beginning as one.
+            task.log_context = TaskContext(self.job, first.uid or head.uid, head.subtask, head.attempt)
             use_task_context(task.log_context)
             self._turn_of(task)
             task.open()

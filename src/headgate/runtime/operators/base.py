@@ -5,7 +5,7 @@ Calls go from operator to operator by batch, never by record. One thread drives 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
@@ -242,6 +242,25 @@ class Operator:
         receiver = self.side_outputs.get(tag)
         if receiver is not None:
             receiver.process(batch)
+
+
+def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
+    """Find the operator whose function a thread is in: of a chain's operators the innermost.
+
+    Args:
+        frames: of the thread, innermost first.
+
+    Returns:
+        Where that operator runs; None when no operator is on the stack.
+    """
+    inner: list[FrameType] = []
+    for frame in frames:
+        # Asking only methods for their names spares a copy of the names of every other function.
+        owner = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
+        if isinstance(owner, Operator):
+            return owner.context_of_call(inner)
+        inner.append(frame)
+    return None
 
 
 def user_error(context: OperatorContext, error: BaseException, record: Any) -> BaseException:
