@@ -21,6 +21,7 @@ from headgate.api.arguments import (
     path_uid,
     refuse_arity,
     refuse_blocking,
+    refuse_unawaited,
 )
 from headgate.api.functions import OutputTag, ProcessFunction, is_blocking
 from headgate.api.known_fields import refuse_unknown_fields
@@ -324,6 +325,7 @@ class DataStream(Operator, Generic[T]):
             selector = (key, *more) if more else key
         else:
             refuse_arity(f"key_by() ({user_site()})", key, "one record")
+            refuse_unawaited("key_by", key)
         refuse_blocking("key_by", key)
         refuse_impossible_key(key)
         stream = self._travel("key_by", ByKeyGroup(selector))

@@ -265,7 +265,8 @@ class Worker:
                 self._process.call(self.ports.code.call, task.close)
             except BaseException as error:
                 let_pass(error)
-                _LOG.warning("closing %s raised %r", task.label.decode(), error)
+                told = str(error) if isinstance(error, errors.HeadgateError) else repr(error)
+                _LOG.warning("closing %s: %s", task.label.decode(), told)
             if task.left_behind:
                 self._left_behind.append(task)
 

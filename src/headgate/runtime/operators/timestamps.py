@@ -19,6 +19,7 @@ from headgate.runtime.operators.base import (
     OperatorContext,
     PendingState,
     ReadyState,
+    placed,
     shorten,
     user_error,
 )
@@ -117,7 +118,10 @@ class TimestampsOperator(Operator):
         if isinstance(batch, ArrowBatch) and isinstance(selector, str):
             return self._of_column(batch.columns.column(batch.field(selector)), selector)
         rows, row, values = batch.rows(), None, []
-        getter = field_getter(selector, rows[0])
+        try:
+            getter = field_getter(selector, rows[0])
+        except UsageError as error:
+            raise placed(self.context, error) from None
         try:
             for row in rows:
                 values.append(getter(row))
