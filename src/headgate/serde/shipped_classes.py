@@ -1,4 +1,4 @@
-"""Makes the classes of a script again in a worker, where what the program's own code did at their making is done.
+"""Makes a script's classes again in a worker, without what was called when the program made them.
 
 What `__init_subclass__` and a metaclass did to a class when the program defined it travels with its
 attributes. The keywords that they were called with are known to nobody any more.

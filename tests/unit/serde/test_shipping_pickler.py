@@ -464,7 +464,8 @@ CASES = {
                 Shape()
             except TypeError:
                 refused = True
-            return refused, Square().area(), Square().by, Square.tag, Noting.noted, isinstance(Square(), Shape)
+            found = Square().area(), Square().by, Square.tag, Noting.noted
+            return refused, *found, isinstance(Square(), Shape)
     """,
     "__init_subclass__ of enumerations and structs": """
         from enum import Enum
