@@ -6,6 +6,7 @@ attributes. The keywords that they were called with are known to nobody any more
 
 from __future__ import annotations
 
+import inspect
 import threading
 import types
 from collections.abc import Callable
@@ -22,7 +23,7 @@ def foreign_metaclass(cls: type, by_reference: Callable[[type], bool]) -> Any:
         by_reference: whether workers import a class.
     """
     found: type = type
-    for metaclass in reversed(type(cls).__mro__):
+    for metaclass in reversed(inspect.getmro(type(cls))):
         if issubclass(metaclass, type):
             if not by_reference(metaclass):
                 break
