@@ -40,7 +40,11 @@ from headgate.records.row import make_row
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.protocol.elements import Idle, Watermark
-from headgate.runtime.worker.in_flight.stored_parts import check_records, decode_elements, encode_elements
+from headgate.runtime.worker.in_flight.stored_parts import (
+    check_records,
+    decode_elements,
+    encode_elements,
+)
 from headgate.serde.resolve import serializer_for
 from headgate.state.canonical.reader import StoredTable, SubtaskTables, restored_tables
 from headgate.state.canonical.table_layout import METADATA_KEY

@@ -13,7 +13,7 @@ from mini_jobs import RESTART_AT_ONCE, TINY, Count, Halting, environment, runnin
 
 import headgate as hg
 from headgate.runtime.job.listener import JobListener
-from headgate.runtime.worker.worker import worker
+from headgate.runtime.worker import worker
 from headgate.testing import MiniCluster, simulate
 from sim.store import EventSource
 

@@ -59,6 +59,20 @@ def test_the_first_records_of_an_endless_stream(parallelism: int) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("headgate-worker")]
 
 
+@pytest.mark.parametrize("verb", ["collect", "to_dataframe"])
+def test_all_records_of_an_endless_stream_are_refused(verb: str) -> None:
+    """It would wait for ever; the sentence names the source, and what does end."""
+    env = environment()
+    numbers = env.generate(lambda n: n).map(lambda n: n + 1)
+    with pytest.raises(hg.PlanError) as refused:
+        getattr(numbers.union(env.from_collection([1])), verb)()
+    said = str(refused.value)
+    assert said.startswith(f"{verb}() (test_looking_at_streams.py:")
+    assert "would never end: generate() (test_looking_at_streams.py:" in said
+    assert "preview(n) or take(n)" in said
+    assert len(env.from_collection([1, 2]).collect()) == 2
+
+
 def test_a_look_ends_when_its_time_is_over() -> None:
     """What has come by then is shown."""
     env = environment()

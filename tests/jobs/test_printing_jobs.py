@@ -23,6 +23,9 @@ def show(number):
     print()
     return {"n": number, "filler": "x" * 300}
 
+def on(record):
+    return record
+
 class Told(hg.KeyedProcessFunction):
     def process(self, record, ctx):
         print("key", ctx.key)
@@ -37,7 +40,8 @@ if __name__ == "__main__":
             return super().execute(job)
 
     env = hg.Environment(parallelism=2, executor=Shown())
-    numbers = env.generate(int, 300, uid="numbers").map(show, uid="show").rebalance()
+    numbers = env.generate(int, 300, uid="numbers").rebalance()
+    numbers = numbers.map(show, uid="show").map(on, uid="on").rebalance()
     numbers.key_by(lambda record: record["n"] % 5).process(Told(), uid="told").print(uid="seen")
     print("before")
     env.execute("printing")

@@ -175,9 +175,8 @@ def _of_exit(error: SystemExit) -> Ending:
 
 
 def _of_user_function(error: UserFunctionError) -> str:
-    last = error.traceback_text.strip().rsplit("\n", 1)[-1]
     return (
-        f"headgate: {error.operator} raised {last}\n"
+        f"headgate: {error.operator} raised {error.raised}\n"
         f"  record:  {error.record}\n"
         f"  attempt: {error.attempt}\n\n"
         f"{error.traceback_text.rstrip()}"

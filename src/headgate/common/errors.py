@@ -33,7 +33,7 @@ from typing_extensions import override
 
 from headgate.common.refusals.cells import with_cell_names
 from headgate.common.refusals.texts import shortened
-from headgate.common.refusals.users_frames import notebook_lines
+from headgate.common.refusals.users_frames import notebook_lines, raised_line
 
 _LINE_CHARS_MAX: Final = 4096
 """Of what is said in the first line and again below it."""
@@ -105,11 +105,16 @@ class UserFunctionError(UsageError):
         self.operator, self.record, self.traceback_text, self.attempt, self.kind, self.line = self.args
 
     def __str__(self) -> str:
-        last = shortened(self.traceback_text.strip().rsplit("\n", 1)[-1], _LINE_CHARS_MAX)
         attempt = f" in attempt {self.attempt}" if self.attempt else ""
         return with_cell_names(
-            f"{self.operator} raised {last}{attempt} for record {self.record}\n{self.traceback_text.rstrip()}"
+            f"{self.operator} raised {self.raised}{attempt} for record {self.record}\n"
+            f"{self.traceback_text.rstrip()}"
         )
+
+    @property
+    def raised(self) -> str:
+        """Type and first line of what the function raised."""
+        return shortened(raised_line(self.traceback_text), _LINE_CHARS_MAX)
 
 
 class OperatingError(HeadgateError):

@@ -31,7 +31,7 @@ class PrintSink(Sink[Any]):
 
     @override
     def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[Any]:
-        return PrintWriter(context.uid)
+        return PrintWriter()
 
     @override
     def describe(self) -> str:
@@ -39,14 +39,7 @@ class PrintSink(Sink[Any]):
 
 
 class PrintWriter(SinkWriter[Any]):
-    """Writes records to the standard output, line by line.
-
-    Attributes:
-        prints_as: tells the worker whose lines these are: several print sinks have one code.
-    """
-
-    def __init__(self, uid: str) -> None:
-        self.prints_as = uid
+    """Writes records to the standard output, line by line."""
 
     @override
     def write(self, records: Any) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import sys
+import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
+from rich.ansi import AnsiDecoder
+from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
+from typing_extensions import override
 
 from headgate.common.ports import Clock
 from headgate.common.process.children import at_exit
@@ -49,6 +54,7 @@ class LiveDisplay:
         self._console = console or Console(stderr=True, highlight=False)
         self._live: Live | None = None
         self._take_back: Callable[[], None] | None = None
+        self._above: dict[str, AboveTheLine] = {}
 
     def show(self, event: str, facts: Mapping[str, Any]) -> None:
         """See :class:`headgate.display.progress.Display`."""
@@ -63,11 +69,13 @@ class LiveDisplay:
         """The line as it is now."""
         # Beside the name, of which something is shown in any case.
         width, name = self._console.width, self._status.name
-        room = max(width - len(name) - 2, min(width - NAME_LENGTH_MIN - 2, LINE_LENGTH_MIN))
+        room = max(width - cell_len(name) - 2, min(width - NAME_LENGTH_MIN - 2, LINE_LENGTH_MIN))
         state, *rest = phrases(self._status, self._clock.monotonic_ms(), room)
         taken = len(state) + sum(2 + len(phrase) for phrase in rest)
-        if len(name) + 2 + taken > width:
-            name = name[: max(1, width - taken - 3)] + "…"
+        if cell_len(name) + 2 + taken > width:
+            while len(name) > 1 and cell_len(name) > width - taken - 3:
+                name = name[:-1]
+            name += "…"
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(name, style="bold").append("  ")
         text.append(state, style=_STYLES.get(state, "cyan"))
@@ -76,22 +84,32 @@ class LiveDisplay:
         return text
 
     def _begin(self) -> None:
-        # Output of the program is drawn on the standard error only if it would show on a terminal
-        # anyway: a redirected standard output stays the program's own.
-        on_terminal = sys.stdout is not None and sys.stdout.isatty()
         self._live = Live(
             get_renderable=self.line,
             console=self._console,
             refresh_per_second=REFRESH_PER_SECOND,
             transient=True,
-            redirect_stdout=on_terminal,
-            redirect_stderr=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
         self._live.start()
+        # Output of the program is drawn on the standard error only if it would show on a terminal
+        # anyway: a redirected stream stays the program's own.
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            drawn = stream is None or isinstance(stream, AboveTheLine)
+            if not drawn and self._console.is_terminal and stream.isatty():
+                self._above[name] = AboveTheLine(stream, self._console)
+                setattr(sys, name, self._above[name])
         # A program that ends without the job's end must not leave a terminal without its cursor.
         self._take_back = at_exit(self._end)
 
     def _end(self) -> None:
+        for name, stream in self._above.items():
+            if getattr(sys, name) is stream:
+                setattr(sys, name, stream.beneath)
+            stream.end()
+        self._above = {}
         live, self._live = self._live, None
         if live is not None:
             live.stop()
@@ -103,3 +121,58 @@ class LiveDisplay:
         text.append(self._status.name, style="bold").append("  ")
         text.append(sentence(event, facts) or event, style=_STYLES.get(event, ""))
         self._console.print(text, soft_wrap=True)
+
+
+class AboveTheLine(io.TextIOBase):
+    """A stream of the terminal while a line is kept current on it: whole lines appear above that line.
+
+    A line that is longer than the terminal is wide is left to the terminal to wrap, so that it can be
+    copied as what it is.
+
+    Args:
+        beneath: the stream.
+        console: draws the line that is kept current.
+    """
+
+    def __init__(self, beneath: TextIO, console: Console) -> None:
+        self.beneath, self._console = beneath, console
+        self._unfinished, self._lock = "", threading.RLock()
+        self._colours = AnsiDecoder()
+
+    @property
+    def rich_proxied_file(self) -> TextIO:
+        """The stream; the console asks for it by this name."""
+        return self.beneath
+
+    @override
+    def write(self, text: str, /) -> int:
+        with self._lock:
+            *lines, self._unfinished = (self._unfinished + text).split("\n")
+        if lines:
+            shown = Text("\n").join(self._colours.decode_line(line.rstrip("\r")) for line in lines)
+            self._console.print(shown, soft_wrap=True)
+        return len(text)
+
+    def end(self) -> None:
+        """Nothing comes any more; a line without a line break is ended."""
+        if self._unfinished:
+            self.write("\n")
+
+    @override
+    def flush(self) -> None:
+        self.beneath.flush()
+
+    @override
+    def isatty(self) -> bool:
+        return True
+
+    @override
+    def fileno(self) -> int:
+        return self.beneath.fileno()
+
+    @override
+    def writable(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.beneath, name)

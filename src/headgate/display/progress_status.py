@@ -135,7 +135,7 @@ def error_facts(error: BaseException) -> dict[str, Any]:
         return {**facts, "message": _cut(str(error))}
     return {
         **facts,
-        "message": _cut(error.traceback_text.strip().rsplit("\n", 1)[-1]),
+        "message": _cut(error.raised),
         "operator": error.operator,
         "record": _cut(error.record),
         "attempt": error.attempt,

@@ -15,6 +15,7 @@ from headgate.common.errors import UsageError
 from headgate.common.keys import keygroups_vectorised as vectorised
 from headgate.records.batch import join_times, slice_times, take_times
 from headgate.records.row import Columns, Row, columns_of, row_type
+from headgate.records.row_batch import each_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,7 +89,7 @@ class ArrowBatch:
             return keys
         if isinstance(selector, tuple):
             return list(zip(*[self.views().column(self.field(name)) for name in selector], strict=True))
-        return list(map(selector, self.rows()))
+        return each_of(selector, self.rows())
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
         """See :class:`headgate.records.batch.Batch`."""

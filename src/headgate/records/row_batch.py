@@ -64,7 +64,7 @@ class RowBatch:
         """See :class:`headgate.records.batch.Batch`."""
         if not self.records:
             return []
-        return list(map(field_getter(selector, self.records[0]), self.records))
+        return each_of(field_getter(selector, self.records[0]), self.records)
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
         """See :class:`headgate.records.batch.Batch`."""
@@ -87,6 +87,20 @@ def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
     return RowBatch(
         records, join_times([b.timestamps for b in batches]), join_times([b.watermarks for b in batches])
     )
+
+
+def each_of(function: Callable[[Any], Any], records: Sequence[Any]) -> list[Any]:
+    """What a function gives for each record.
+
+    Example:
+        >>> each_of(lambda record: next(iter(record)), [[1], []])
+        Traceback (most recent call last):
+        StopIteration
+    """
+    made = list(map(function, records))
+    if len(made) != len(records):  # `map` took a StopIteration of the function for the end of the records
+        return [function(record) for record in records]
+    return made
 
 
 def guessed_size(value: Any, depth: int = 3) -> int:

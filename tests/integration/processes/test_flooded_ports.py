@@ -135,3 +135,15 @@ def test_a_long_text_of_an_exception_is_nowhere_whole(
         assert len(text) < 500_000
     out, err = capfd.readouterr()
     assert len(out) + len(err) < 2_000_000
+
+
+def test_halves_of_characters_in_an_exception_do_not_cost_the_worker(tmp_path: Path) -> None:
+    """JSON and names of files bring them into texts: the driver is told of the exception and its place."""
+
+    def refuse(number: int) -> int:
+        raise ValueError(f"no name: {json.loads(chr(34) + chr(92) + 'ud800' + chr(34))}")
+
+    env = hg.Environment(parallelism=1, executor=ProcessCluster(), config={"restart-strategy.type": "none"})
+    env.from_collection([1]).map(refuse, uid="names").write_json(str(tmp_path / "out"))
+    with pytest.raises(hg.UserFunctionError, match=r"uid 'names'.* raised ValueError: no name: \\ud800"):
+        env.execute("halves")

@@ -106,6 +106,15 @@ def test_what_is_no_file_of_an_occupant_is_passed_over(tmp_path: Path) -> None:
     assert len([*tmp_path.iterdir()]) == 3
 
 
+def test_a_folder_that_is_a_link_is_not_used(tmp_path: Path) -> None:
+    """It may lead into a folder that is not to be written."""
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "users").symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError, match=r"directory|links"):
+        Occupancy(tmp_path / "users", this_driver_as("job-1", "words")).enter(refusing)
+    assert not list((tmp_path / "victim").iterdir())
+
+
 def test_a_pipe_in_the_folder_keeps_nobody_waiting(tmp_path: Path) -> None:
     """Who can write into the folder of an output cannot hang a driver that looks there."""
     os.mkfifo(tmp_path / "job-1.json")

@@ -6,6 +6,7 @@ import inspect
 import logging
 import pickle
 
+import msgspec
 import pytest
 
 from headgate.common import errors
@@ -74,3 +75,23 @@ def test_a_line_of_the_log_does_not_grow(formatter: logging.Formatter) -> None:
         info = type(raised), raised, raised.__traceback__
     record = logging.LogRecord("user", logging.ERROR, __file__, 1, "it failed: %s", (LONG,), info)
     assert len(formatter.format(record)) < 3 * KEPT_MAX
+
+
+HALF = "half a character \ud800 of JSON"
+
+
+@pytest.mark.parametrize("cls", ERRORS)
+def test_halves_of_characters_are_written_out(cls: type[HeadgateError]) -> None:
+    """No encoding takes them, so an error that held one could not be told to the driver, or written."""
+    found = rebuild_error(*describe_error(cls(HALF)))
+    assert str(found).endswith("half a character \\ud800 of JSON")
+    assert b"\\ud800" in msgspec.json.encode(error_facts(found))
+
+
+def test_what_a_users_function_raised_can_be_told_to_the_driver() -> None:
+    """Whatever its text; the worker's loop does not end of it."""
+    try:
+        raise ValueError(HALF)
+    except ValueError as raised:
+        kind, arguments = describe_error(UserFunctionError("'map'", str(raised), users_traceback(raised), 1))
+    assert b"\\ud800" in msgspec.msgpack.encode((kind, arguments))

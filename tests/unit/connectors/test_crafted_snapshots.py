@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from headgate.common.errors import PlanError, StrayPathError, restart_may_help
 from headgate.connectors.dataframe.source import DataFrameReader, Staged
 from headgate.connectors.dataframe.stream_log import lay_out
 from headgate.connectors.dataframe.to_spark import spark_sink
+from headgate.connectors.dataframe.writers.parquet import parquet
+from headgate.connectors.dataframe.writers.writer_contract import SparkEpoch
 from headgate.connectors.files import json_sink, json_source
 
 SAVEPOINT = Fork("job", 1, 1, 7)
@@ -121,6 +124,58 @@ def test_a_link_does_not_lead_out_of_the_output(output: Output, tmp_path: Path) 
             output.committer.commit([ready])
     assert (other / "part-1").exists()
     assert (tmp_path / "secret").exists()
+
+
+@pytest.mark.parametrize("linked", ["_pending", "_pending/job+out", "_headgate", "_taken_back"])
+@pytest.mark.parametrize("doing", ["abandon", "commit", "take back", "write"])
+def test_a_folder_of_headgates_own_that_is_a_link_is_left_alone(
+    tmp_path: Path, linked: str, doing: str
+) -> None:
+    """Whoever may write to the output could have the driver remove, move or write the files of others."""
+    output = Output(tmp_path)
+    victim = tmp_path / "victim"
+    for folder in (victim, victim / "job+out", victim / "job"):
+        folder.mkdir()
+        (folder / "thesis").write_text("mine")
+        (folder / "000001.json").write_text("mine too")
+    place = output.root / linked
+    if place.exists():
+        shutil.move(place, tmp_path / "moved")
+    place.symlink_to(victim)
+    before = everything(victim)
+    older = Fork("job", 1, 1, 3)
+    published = output.root / "part-job+out+00000-1.1-9-c9.json"
+    published.write_text("newer")
+    committer = json_sink(output.root).create_committer()
+    context = SinkCommitterContext("out", "next", 1, Lineage("job", (older,)))
+    with suppress(StrayPathError):
+        if doing == "abandon":
+            output.committer.abandon([])
+        elif doing == "commit":
+            output.committer.commit([output.ready])
+        elif doing == "take back":
+            committer.take_back(context)
+        else:
+            writer = json_sink(output.root).create_writer(SinkWriterContext("out", 1, 1, 1, "job", 1), [])
+            writer.write([{"n": 2}])
+            writer.prepare_commit_at(8)
+    assert everything(victim) == before
+
+
+def test_folders_of_the_parquet_writers_own_that_are_links_are_left_alone(tmp_path: Path) -> None:
+    """What a try of before has left is removed in the output directory only; nothing is moved elsewhere."""
+    (tmp_path / "victim" / "7-1-3f").mkdir(parents=True)
+    (tmp_path / "victim" / "7-1-3f" / "thesis").write_text("mine")
+    for name in ("_attempts", "_taken_back"):
+        (tmp_path / "out" / name).mkdir(parents=True)
+        (tmp_path / "out" / name / "a+out").symlink_to(tmp_path / "victim")
+    before = everything(tmp_path)
+    writer = parquet(tmp_path / "out")
+    with pytest.raises(StrayPathError, match="remove the link"):
+        writer.begin(None, SparkEpoch("a", "out", 7, "a", 1, 7, "3f"))  # type: ignore[arg-type] - not used
+    with pytest.raises(StrayPathError, match="remove the link"):
+        writer.take_back("a", "out", [], [7])
+    assert everything(tmp_path) == before
 
 
 def test_an_output_directory_that_is_a_link_works(tmp_path: Path) -> None:

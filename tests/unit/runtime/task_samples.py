@@ -11,7 +11,13 @@ from headgate.api.source import NOTHING_AVAILABLE, Split
 from headgate.common.ids import EdgeId, SubtaskId, SubtaskIndex, VertexId
 from headgate.core.alignment.factory import make_handler
 from headgate.graph.partitioners import Forward
-from headgate.runtime.worker.exchange.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
+from headgate.runtime.worker.exchange.output import (
+    EdgeEnds,
+    EdgeReceiver,
+    OutputChannel,
+    OutputEdge,
+    Outputs,
+)
 from headgate.runtime.worker.in_flight.gathering import StreamKey
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, ReadyState
 from headgate.runtime.worker.operators.reading_source import SourceOperator

@@ -144,7 +144,7 @@ def test_a_chatty_library_is_kept_quiet(written: Written) -> None:
 
 def test_the_former_name_of_the_filter_works_and_says_what_it_is_called_now() -> None:
     """A logging configuration that was written for the module's former place goes on working."""
-    sys.modules.pop("headgate.runtime.logs", None)
+    sys.modules.pop("headgate.common.process.logs", None)
     with pytest.warns(DeprecationWarning, match="headgate.common.process.logs"):
-        former = importlib.import_module("headgate.runtime.logs")
+        former = importlib.import_module("headgate.common.process.logs")
     assert former.ContextFilter is logs.ContextFilter

@@ -17,7 +17,8 @@ import pytest
 import headgate as hg
 from headgate.common.process.logs import TaskContext, use_task_context
 from headgate.display.printed import CellLines
-from headgate.runtime.worker.printing import LINES_MAX, TellingOutlet, learn_functions, printing_to
+from headgate.runtime.worker.printing import LINES_MAX, TellingOutlet, printing_to
+from headgate.testing import MiniCluster
 
 
 class Told:
@@ -49,6 +50,17 @@ def doubled(number: int) -> int:
     return 2 * number
 
 
+def talks(number: int) -> bool:
+    """One that prints through another."""
+    logging_like()
+    return number > 0
+
+
+def logging_like() -> None:
+    """What that one calls."""
+    print("from elsewhere")
+
+
 class Shout(hg.ProcessFunction[int, int]):
     """Another, with methods."""
 
@@ -60,18 +72,47 @@ class Shout(hg.ProcessFunction[int, int]):
         print("HEARD", record)
 
 
-def test_lines_name_operator_and_subtask() -> None:
-    """Of a chain, the operator whose function is being called, from however deep."""
-    env = hg.Environment(parallelism=1)
-    numbers = env.from_collection([1], uid="in").map(doubled, uid="double")
-    numbers.map(functools.partial(doubled), uid="again").process(Shout(), uid="shout").write_json("out")
+def test_lines_name_operator_and_subtask(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each operator has its own lines: also functions run as one loop, and one function in two places."""
+    env = hg.Environment(parallelism=1, executor=MiniCluster())
+    numbers = env.from_collection([1], uid="in").rebalance().map(doubled, uid="double")
+    numbers = numbers.map(functools.partial(doubled), uid="again").filter(talks, uid="talks")
+    numbers.process(Shout(), uid="shout").map(doubled, uid="last").print(uid="seen")
+    env.execute("told")
+    assert capsys.readouterr().out.splitlines() == [
+        "double[0]: saw 1", "again[0]: saw 2", "talks[0]: from elsewhere", "shout[0]: HEARD 4",
+        "last[0]: saw 4", "seen[0]: 8",
+    ]  # fmt: skip
+
+
+def test_lines_outside_every_operator_name_the_chain() -> None:
+    """What runs for a subtask beside its operators."""
     told = Told()
     with worker(told, 3):
-        learn_functions("job", env.plan())
-        doubled(1)
-        list(Shout().process(2, None))
         print("from elsewhere")
-    assert told.lines == ["double[3]: saw 1", "shout[3]: HEARD 2", "in[3]: from elsewhere"]
+    assert told.lines == ["in[3]: from elsewhere"]
+
+
+def test_a_line_is_what_would_be_seen_of_it() -> None:
+    """A bar of progress goes back to the beginning of its line: it may not write over whose line it is."""
+    told = Told()
+    with worker(told):
+        for percent in range(2_001):
+            print(f"{percent} %", end="\r")
+        print()
+        print("of Windows\r")
+        print("50 %\r100 %", end="")
+    assert told.lines == ["in[0]: 2000 %", "in[0]: of Windows", "worker: 100 %"]
+
+
+def test_bytes_are_lines_too() -> None:
+    """Libraries that write bytes to the standard output are no exception."""
+    told = Told()
+    with worker(told):
+        print("text and ", end="")
+        assert sys.stdout.buffer.write("bytes, é\n".encode()) == 10
+        sys.stdout.buffer.flush()
+    assert told.lines == ["in[0]: text and bytes, é"]
 
 
 def test_lines_of_several_workers_are_never_torn() -> None:

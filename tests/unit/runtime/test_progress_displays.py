@@ -6,12 +6,14 @@ import io
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 import headgate as hg
@@ -359,6 +361,36 @@ def test_the_terminal_keeps_failures_and_the_end(clock: HandClock, status: JobSt
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
 
+class Terminal(io.StringIO):
+    """A stream that a person sees."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_long_lines_stay_whole_above_the_line(
+    name: str, clock: HandClock, status: JobStatus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The terminal wraps them, so that who copies one gets what was printed; nothing in them is markup."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, name, stream)
+    display = LiveDisplay(status, clock, on_terminal())
+    display._console.width = 40
+    display.show("running", {})
+    drawn = getattr(sys, name)
+    long = "[bold]a[/bold] " + "word " * 40
+    assert drawn.write(f"{long}\nand ") == len(long) + 5
+    drawn.flush()
+    drawn.write("more\r\nlast")
+    display._end()
+    text = display._console.file.getvalue()  # type: ignore[attr-defined]
+    assert getattr(sys, name) is stream
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", line).strip() for line in text.splitlines()]
+    assert long.strip() in lines
+    assert {"and more", "last"} <= set(lines)
+
+
 # --- which one
 
 
@@ -410,7 +442,9 @@ def test_a_status_without_failure_ends_failed_without_error(clock: HandClock, st
 
 
 @pytest.mark.parametrize("width", [40, 50, 60, 80, 100, 200])
-@pytest.mark.parametrize("name", ["x", "commits-of-a-very-long-named-repository-by-author-and-day"])
+@pytest.mark.parametrize(
+    "name", ["x", "commits-of-a-very-long-named-repository-by-author-and-day", "存储库的提交" * 6]
+)
 def test_the_line_fits_the_terminal_and_keeps_restarts_and_attempt(width: int, name: str) -> None:
     """What is least important goes first, whatever the numbers."""
     clock = HandClock()
@@ -421,7 +455,7 @@ def test_the_line_fits_the_terminal_and_keeps_restarts_and_attempt(width: int, n
     status.checkpoint_completed(1_234, 12_345, clock.monotonic_ms())
     console = Console(file=io.StringIO(), width=width, force_terminal=True)
     line = LiveDisplay(status, clock, console).line().plain
-    assert len(line) <= width
+    assert cell_len(line) <= width
     for kept in ("running", "restarts 11", "attempt 12"):
         assert kept in line
     assert line.startswith(name[:1])

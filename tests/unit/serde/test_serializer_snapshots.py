@@ -15,7 +15,11 @@ from headgate.common.errors import StorageError, UsageError
 from headgate.serde.compatibility import AfterMigration, AsIs, Incompatible, Reconfigured
 from headgate.serde.composites import ListSerializer, MapSerializer
 from headgate.serde.evolution.judging_types import judge, reader_for
-from headgate.serde.evolution.snapshot_judgement import judge_snapshot, judge_stored, stored_snapshot
+from headgate.serde.evolution.snapshot_judgement import (
+    judge_snapshot,
+    judge_stored,
+    stored_snapshot,
+)
 from headgate.serde.resolve import serializer_for
 from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
 

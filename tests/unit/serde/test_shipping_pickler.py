@@ -421,6 +421,121 @@ CASES = {
             names = logical_name(Texts), logical_name(Page[Inner])
             return same, names, repr(of(3)), repr(Page[Inner](item={})), type(Texts(item="a")) is Texts
     """,
+    "an enumeration with a metaclass, and what auto() makes in later ones": """
+        from enum import Enum, EnumMeta, auto
+        class Loose(EnumMeta):
+            def __getitem__(cls, name):
+                return super().__getitem__(name.upper())
+        class Lower(Enum, metaclass=Loose):
+            def _generate_next_value_(name, start, count, last):
+                return name.lower()
+        class Color(Lower):
+            RED = auto()
+            BLUE = auto()
+            AZURE = "blue"
+        def report():
+            class Later(Lower):
+                GREEN = auto()
+            return Color["azure"] is Color["blue"], type(Color).__name__, list(Color), Later["green"].value
+    """,
+    "a metaclass that demands a keyword, and notes its classes": """
+        from abc import ABCMeta, abstractmethod
+        class Noting(ABCMeta):
+            noted = []
+            def __new__(metaclass, name, bases, body, *, tag):
+                made = super().__new__(metaclass, name, bases, body)
+                made.tag = tag
+                return made
+            def __init__(cls, name, bases, body, *, tag):
+                super().__init__(name, bases, body)
+                Noting.noted.append(tag)
+            def __call__(cls, *args):
+                made = super().__call__(*args)
+                made.by = type(cls).__name__
+                return made
+        class Shape(metaclass=Noting, tag="shape"):
+            @abstractmethod
+            def area(self): ...
+        class Square(Shape, tag="square"):
+            def area(self):
+                return 4
+        def report():
+            try:
+                Shape()
+            except TypeError:
+                refused = True
+            found = Square().area(), Square().by, Square.tag, Noting.noted
+            return refused, *found, isinstance(Square(), Shape)
+    """,
+    "__init_subclass__ of enumerations and structs": """
+        from enum import Enum
+        import msgspec
+        calls = []
+        class Named(Enum):
+            def __init_subclass__(cls, /, label, **rest):
+                super().__init_subclass__(**rest)
+                cls.label = label
+                calls.append(label)
+        class Color(Named, label="colour"):
+            RED = 1
+        class Record(msgspec.Struct):
+            def __init_subclass__(cls, **rest):
+                super().__init_subclass__(**rest)
+                calls.append(cls.__name__)
+        class Commit(Record):
+            sha: str
+        def report():
+            return Color.label, Color.RED, Commit("a"), calls
+    """,
+    "names of nested classes": """
+        from dataclasses import dataclass
+        from enum import Enum
+        @dataclass
+        class Commit:
+            class Kind(Enum):
+                FIX = 1
+            @dataclass
+            class File:
+                name: str
+        def report():
+            return Commit.File("a"), Commit.File.__qualname__, Commit.Kind.__qualname__
+    """,
+    "variables that closures share": """
+        import functools
+        def counted(function):
+            calls = 0
+            @functools.wraps(function)
+            def inner(*args):
+                nonlocal calls
+                calls += 1
+                return function(*args)
+            def made():
+                return calls
+            inner.made = made
+            return inner
+        @counted
+        def fact(n):
+            return 1 if n < 2 else n * fact(n - 1)
+        def pair():
+            def even(n):
+                return n == 0 or odd(n - 1)
+            def odd(n):
+                return n > 0 and even(n - 1)
+            def never():
+                return unset
+            if not even:
+                unset = 1
+            return even, odd, never
+        even, odd, never = pair()
+        def report():
+            before = fact.made()
+            found = fact(5)
+            try:
+                never()
+            except NameError as error:
+                refused = type(error).__name__
+            return found, fact.made() - before, even(4), odd(4), refused
+    """,
     "a pydantic model": """
         import pydantic
         class Inner(pydantic.BaseModel):

@@ -5,6 +5,7 @@ The parameters are typed for the type checker; these are for everybody who runs 
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 from collections.abc import Callable
@@ -30,6 +31,32 @@ def check_callable(verb: str, function: object) -> None:
             "expected a function of one record"
         )
     refuse_arity(f"{verb}() ({user_site()})", function, "one record")
+    refuse_unawaited(verb, function)
+
+
+def refuse_unawaited(verb: str, function: object) -> None:
+    """Refuse a function whose call does not run it: ``async def``, or a generator as a filter.
+
+    Raises:
+        PlanError: naming the verb and what to write instead.
+    """
+    import inspect
+
+    bare = inspect.unwrap(function) if callable(function) else function
+    while isinstance(bare, functools.partial):
+        bare = bare.func
+    name = getattr(bare, "__name__", type(bare).__name__)
+    call = bare if inspect.isroutine(bare) else inspect.getattr_static(type(bare), "__call__", bare)
+    if inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call):
+        raise PlanError(
+            f"{verb}() ({user_site()}) got {name}, an `async def`, which nothing here awaits; write it with "
+            "`def`, and mark what waits with hg.blocking"
+        )
+    if verb == "filter" and inspect.isgeneratorfunction(call):
+        raise PlanError(
+            f"{verb}() ({user_site()}) got {name}, which yields, and a generator is true whatever it gives; "
+            "return True or False"
+        )
 
 
 def refuse_arity(what: str, function: Callable[..., object], *arguments: str) -> None:
@@ -175,6 +202,7 @@ def check_timestamp(timestamp: object) -> None:
         )
     if callable(timestamp):
         refuse_arity(f"with_event_time() ({user_site()})", timestamp, "one record")
+        refuse_unawaited("with_event_time", timestamp)
 
 
 def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], bool]) -> None:

@@ -139,6 +139,7 @@ def check_methods(nodes: Iterable[Node]) -> None:
                 for name, expected in _contract(type(thing)):
                     what = f"operator {place(node)}: {name}() of {type(thing).__name__}"
                     _refuse_signature(what, getattr(thing, name), expected)
+                    _refuse_async(what, getattr(thing, name))
 
 
 def _contract(cls: type) -> Iterable[tuple[str, list[str]]]:
@@ -149,6 +150,14 @@ def _contract(cls: type) -> Iterable[tuple[str, list[str]]]:
         if own and not name.startswith("_"):
             parameters = list(inspect.signature(member).parameters.values())[1:]
             yield name, [p.name for p in parameters if p.default is p.empty]
+
+
+def _refuse_async(what: str, method: Any) -> None:
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        raise PlanError(
+            f"{what} is an `async def`, which nothing here awaits; write it with `def`, and mark what waits "
+            "with hg.blocking"
+        )
 
 
 def _refuse_signature(what: str, method: Any, expected: list[str]) -> None:

@@ -15,6 +15,10 @@ from headgate.common.refusals.users_frames import calling_line
 _NOTES = "__headgate_declared_states__"
 
 
+_MEMBERS = frozenset({"value", "add", "extend", "get", "update", "clear", "put", "remove", "items"})
+"""What live states have, and declarations do not."""
+
+
 class Declaration:
     """The class attribute that declares a state; the live handle lies beside it, in the instance's own dict.
 
@@ -23,6 +27,36 @@ class Declaration:
     """
 
     site: str = ""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _MEMBERS:
+            raise self._not_live()
+        raise AttributeError(f"{type(self).__name__} has no {name!r}", name=name, obj=self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _MEMBERS:
+            raise self._not_live()
+        object.__setattr__(self, name, value)
+
+    def __getitem__(self, key: object) -> Any:
+        raise self._not_live()
+
+    def __setitem__(self, key: object, value: object) -> None:
+        raise self._not_live()
+
+    def __delitem__(self, key: object) -> None:
+        raise self._not_live()
+
+    def __contains__(self, key: object) -> bool:
+        raise self._not_live()
+
+    def _not_live(self) -> PlanError:
+        """Return the refusal of what nobody would keep, as of ``self.count.value = 1`` in ``__init__``."""
+        return PlanError(
+            f"the state declared at {self.site or 'an unknown place'} is used ({calling_line()}) before its "
+            "function runs in a job, so what is set would be lost; give what it begins with as the default "
+            "of value_state(), and use it in process() or on_timer(), operator state in open() as well"
+        )
 
     def __set__(self, function: object, value: object) -> None:
         """Refuse to put something else in the place of a state: nothing would be stored.

@@ -7,7 +7,7 @@ in the program: its own end of the stream is no node of it, so uids made of posi
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -16,11 +16,12 @@ from headgate.api.checking import inference
 from headgate.api.checking.arguments import check_count, check_seconds
 from headgate.api.jobs.executor_contract import JobControl
 from headgate.api.site import user_site
-from headgate.common.errors import JobCancelledError
+from headgate.api.source import Boundedness
+from headgate.common.errors import JobCancelledError, PlanError
 from headgate.common.registry import Kind, load
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
-from headgate.graph.logical import SinkNode
+from headgate.graph.logical import Node, SinkNode, SourceNode
 
 if TYPE_CHECKING:
     from headgate.api.environment import Environment
@@ -69,8 +70,13 @@ def run_query(
         end: what the sink is called.
         name: of the job.
         watch: ends the job early.
+
+    Raises:
+        PlanError: nothing ends the job early, and a source of the stream has no end.
     """
     above = environment.program.above(number)
+    if watch is None:
+        _refuse_endless(end, above)
     uid = environment.free_uid(end)
     last = SinkNode(
         id=1 + max(node.id for node in environment.program.nodes()),
@@ -92,6 +98,16 @@ def run_query(
     except JobCancelledError:
         if not watch.ended:
             raise
+
+
+def _refuse_endless(verb: str, above: Sequence[Node]) -> None:
+    """Raise PlanError for a stream whose records cannot all come."""
+    for node in above:
+        if isinstance(node, SourceNode) and node.source.boundedness is Boundedness.UNBOUNDED:
+            raise PlanError(
+                f"{verb}() ({user_site()}) would never end: {node.name}() ({node.site}) has no end; "
+                "look at the stream with preview(n) or take(n), or write it with a sink and execute()"
+            )
 
 
 def query_settings(config: Config, short: bool) -> Config:

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from headgate.api.checking import inference
-from headgate.api.checking.arguments import made_by, path_uid, refuse_arity
+from headgate.api.checking.arguments import made_by, path_uid, refuse_arity, refuse_unawaited
 from headgate.api.site import user_site
 from headgate.api.source import Source
 from headgate.api.streams.event_time import WatermarkStrategy
@@ -202,6 +202,7 @@ class Readers(ABC):
         if not callable(function):
             raise PlanError(f"generate() ({user_site()}) got {function!r}; expected a function of an index")
         refuse_arity(f"generate() ({user_site()})", function, "an index")
+        refuse_unawaited("generate", function)
         for what, number in (("count", count), ("rate_per_s", rate_per_s)):
             if number is not None and not number > 0:
                 raise PlanError(f"{what} of generate() ({user_site()}) is {number!r}; expected more than 0")

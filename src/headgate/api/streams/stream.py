@@ -21,6 +21,7 @@ from headgate.api.checking.arguments import (
     path_uid,
     refuse_arity,
     refuse_blocking,
+    refuse_unawaited,
 )
 from headgate.api.functions import OutputTag, ProcessFunction, is_blocking
 from headgate.api.showing import Preview, counted, html_facts, html_line
@@ -325,6 +326,7 @@ class DataStream(Operator, Generic[T]):
             selector = (key, *more) if more else key
         else:
             refuse_arity(f"key_by() ({user_site()})", key, "one record")
+            refuse_unawaited("key_by", key)
         refuse_blocking("key_by", key)
         refuse_impossible_key(key)
         stream = self._travel("key_by", ByKeyGroup(selector))

@@ -82,7 +82,7 @@ class Occupancy:
         """
         while True:
             make_folder(self._folder)
-            gate = system.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            gate = system.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 _wait_for(gate)
                 if not self._is(gate):

@@ -42,9 +42,31 @@ from another one
     if shape is not None and not shape.fullmatch(name):
         raise _stray(what, name, root, "which is none of its kind in")
     path = Path(root, name)
-    top, found = os.path.realpath(root), os.path.realpath(path)
-    if not found.startswith(top.rstrip(os.sep) + os.sep):
+    if not _below(path, root):
         raise _stray(what, name, root, "which a symbolic link leads out of")
+    return path
+
+
+def unlinked(root: str | os.PathLike[str], *parts: str) -> Path:
+    """The path of a folder of Headgate's own in one that others may write to, if no link leads it elsewhere.
+
+    Args:
+        root: the folder that is shared; it may itself be a link, or not exist.
+        parts: names of the folder's parts below it.
+
+    Raises:
+        StrayPathError: a symbolic link leads out of the root.
+
+    Example:
+        >>> unlinked("/srv/out", "_pending", "job+out").as_posix()
+        '/srv/out/_pending/job+out'
+    """
+    path = Path(root, *parts)
+    if not _below(path, root):
+        raise StrayPathError(
+            f"a symbolic link leads {str(path)!r} out of {os.fspath(root)!r}, to what is not "
+            "Headgate's to write or remove; nothing was done there: remove the link"
+        )
     return path
 
 
@@ -83,6 +105,11 @@ def made_folder(stored: object, kind: str, below: re.Pattern[str], what: str) ->
             if re.fullmatch(re.escape(kind) + "(-[0-9a-f]+)?", name) and below.fullmatch(rest):
                 return inside("/".join(parts[: place + 1]), rest, what) if rest else Path(stored)
     raise _stray(what, stored, kind, "which is no folder that Headgate makes in a")
+
+
+def _below(path: Path, root: str | os.PathLike[str]) -> bool:
+    top, found = os.path.realpath(root), os.path.realpath(path)
+    return found.startswith(top.rstrip(os.sep) + os.sep)
 
 
 def _stray(what: str, name: object, root: str | os.PathLike[str], why: str) -> StrayPathError:

@@ -11,9 +11,10 @@ _HEAD_SHARE: Final = 4
 
 
 def shortened(text: str, most: int = TEXT_CHARS_MAX) -> str:
-    """A text as it is, or its head and its tail and how much was left out between them.
+    r"""A text as it is, or its head and its tail and how much was left out between them.
 
-    The tail is longer: that is where a traceback says what was raised.
+    The tail is longer: that is where a traceback says what was raised. Halves of characters, which JSON and
+    names of files can bring into a text and no encoding takes, come as ``\ud800``.
 
     Args:
         text: of any length.
@@ -24,7 +25,20 @@ def shortened(text: str, most: int = TEXT_CHARS_MAX) -> str:
         ('short', 'aa [... 92 characters left out ...] bbbbbb')
     """
     if len(text) <= most:
-        return text
+        return encodable(text)
     head = most // _HEAD_SHARE
     tail = most - head
-    return f"{text[:head]} [... {len(text) - most:,} characters left out ...] {text[len(text) - tail :]}"
+    left_out = f" [... {len(text) - most:,} characters left out ...] "
+    return encodable(text[:head]) + left_out + encodable(text[len(text) - tail :])
+
+
+def encodable(text: str) -> str:
+    r"""A text as it is, or with its halves of characters written out.
+
+    Example:
+        >>> encodable("ä"), encodable("a\ud800")
+        ('ä', 'a\\ud800')
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -16,6 +16,12 @@ from headgate.common.refusals.texts import shortened
 _OURS: Final = (f"{Path(__file__).resolve().parents[2]}/", "<headgate", "<frozen importlib")
 """How the names of files begin that are not the user's; generated code is named `<headgate ...>`."""
 
+_LINKS: Final = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
+_HEADING: Final = re.compile(r"(  \+ Exception Group )?Traceback( \(most recent call last\):)?")
+
 _PATHS: Final = sysconfig.get_paths()
 _STANDARD_LIBRARY: Final = (f"{_PATHS['stdlib']}/", f"{_PATHS['platstdlib']}/", "<frozen ")
 _IPYTHON: Final = re.compile(r"[/\\]IPython[/\\]")
@@ -48,6 +54,28 @@ def users_traceback(error: BaseException) -> str:
     told = traceback.TracebackException.from_exception(error)
     _leave_users_frames(told)
     return shortened("".join(told.format()))
+
+
+def raised_line(traceback_text: str) -> str:
+    r"""What was raised, of a traceback's text: the type and the first line of the message.
+
+    Further lines of the message, notes and the members of a group come after it, and are not part of it.
+
+    Example:
+        >>> raised_line('Traceback (most recent call last):\n  File "a.py", line 1\nValueError: one\ntwo\n')
+        'ValueError: one'
+    """
+    lines = traceback_text.strip("\n").split("\n")
+    last = max((at for at, line in enumerate(lines) if line in _LINKS), default=-1)
+    lines = [line for line in lines[last + 1 :] if line.strip()]
+    if not lines:
+        return ""
+    begins = max((at for at, line in enumerate(lines) if _HEADING.fullmatch(line)), default=-1)
+    for line in lines[begins + 1 :]:
+        text = line.removeprefix("  | ")
+        if not text.startswith(" "):
+            return text.strip()
+    return lines[-1].strip()
 
 
 def notebook_lines(error: BaseException) -> list[str]:

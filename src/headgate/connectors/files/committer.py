@@ -14,7 +14,7 @@ from headgate.api.sink import Fork, SinkCommitter, SinkCommitterContext
 from headgate.api.source import Plain
 from headgate.common.errors import OperatingError, UsageError
 from headgate.common.files.durable import rename, sync, touch, unlink
-from headgate.common.files.stored_paths import inside
+from headgate.common.files.stored_paths import inside, unlinked
 from headgate.connectors.files.file_names import (
     PENDING,
     TAKEN_BACK,
@@ -123,9 +123,9 @@ class FilesCommitter(SinkCommitter):
             newer, missing = line.newer(), line.missing()
             if not newer and not missing:
                 return
+            aside = unlinked(self._root, TAKEN_BACK, safe(context.job))
             # From here on nobody else of the line publishes, so that looking again sees everything.
             line.seize()
-            aside = self._root / TAKEN_BACK / safe(context.job)
             aside.mkdir(parents=True, exist_ok=True)
             for path in line.newer():
                 rename(path, aside / path.name)
@@ -290,8 +290,9 @@ class FilesCommitter(SinkCommitter):
 
         Raises:
             StorageError: it is there, and cannot be read.
+            StrayPathError: it is a link to files of others.
         """
-        place = self._root / folder
+        place = unlinked(self._root, folder)
         try:
             return sorted(place.iterdir())
         except FileNotFoundError:

@@ -23,6 +23,7 @@ from headgate.common.decoders import json_decoder
 from headgate.common.errors import FencedError, OperatingError
 from headgate.common.files.durable import read_bytes
 from headgate.common.files.durable_file import create_new
+from headgate.common.files.stored_paths import unlinked
 from headgate.connectors.files.file_names import TAKEN_BACK, origin_of, pending_folder, safe
 from headgate.connectors.files.part_file import storage_error
 
@@ -127,7 +128,7 @@ class Line:
         return [
             path
             for folder in sorted((self._root / TAKEN_BACK).glob("*/"))
-            for path, is_history in self._files(folder)
+            for path, is_history in self._files(unlinked(self._root, TAKEN_BACK, folder.name))
             if is_history
         ]
 
@@ -179,7 +180,7 @@ class Line:
         return [self._job_of(entry) for entry in self._entries()]
 
     def _entries(self) -> list[Path]:
-        return sorted(self._folder.glob("*.json"))
+        return sorted(unlinked(self._root, LINES, self._folder.name).glob("*.json"))
 
     def _job_of(self, entry: Path) -> str:
         try:

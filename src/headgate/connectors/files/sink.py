@@ -12,6 +12,7 @@ from typing_extensions import override
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import Plain
 from headgate.common.errors import UsageError
+from headgate.common.files.stored_paths import unlinked
 from headgate.connectors.files.committer import FilesCommitter
 from headgate.connectors.files.file_names import PENDING, final_name, part_name, pending_folder
 from headgate.connectors.files.part_file import PartFile
@@ -244,7 +245,7 @@ class FilesWriter(SinkWriter[Any]):
         final = part_name(*who, self._sequence, self._suffix)
         pending = f"{PENDING}/{pending_folder(where.job, where.uid)}/{final}"
         self._sequence += 1
-        file = PartFile(self._root / pending)
+        file = PartFile(unlinked(self._root, pending))
         return file, self._open_part(file), {"pending": pending, "final": final}
 
     def _finish(self) -> None:

@@ -6,11 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
-from headgate.common.errors import HeadgateError, UserFunctionError
+from headgate.common.errors import (
+    ConfigError,
+    HeadgateError,
+    NoEntryError,
+    PlanError,
+    UsageError,
+    UserFunctionError,
+)
 from headgate.common.process.interruptions import is_about_the_process, let_pass
 from headgate.common.refusals.users_frames import is_standard_library, users_line, users_traceback
+from headgate.runtime.job.public_names import say_public_names
 from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it
 from headgate.state.snapshots import OperatorSubtaskState
 
@@ -62,8 +70,11 @@ class OperatorContext:
 
 def user_error(context: OperatorContext, error: BaseException, record: Any) -> BaseException:
     """The error to raise when the user's function raised `error` while handling `record`."""
-    if isinstance(error, HeadgateError) or is_about_the_process(error):
+    if is_about_the_process(error):
         return error
+    if isinstance(error, HeadgateError):
+        return placed(context, error, record)
+    say_public_names(error)
     return UserFunctionError(
         context.label,
         shorten(record),
@@ -72,6 +83,29 @@ def user_error(context: OperatorContext, error: BaseException, record: Any) -> B
         type(error).__name__,
         users_line(error) or "",
     )
+
+
+def placed(context: OperatorContext, error: HeadgateError, record: Any = None) -> HeadgateError:
+    """A refusal of what the program's code did, with the operator, the line and the record in front.
+
+    Other errors, and one that names the operator already, stay as they are.
+
+    Args:
+        context: of the operator.
+        error: what was refused.
+        record: which the code was at; None: the refusal tells it, or there was none.
+    """
+    text = str(error)
+    if type(error) not in _REFUSALS or "operator '" in text:
+        return error
+    line = users_line(error)
+    at = f" for record {shorten(record)}" if record is not None else ""
+    return type(error)(f"{context.label}{f' ({line})' if line else ''}{at}: {text}").with_traceback(
+        error.__traceback__
+    )
+
+
+_REFUSALS: Final = (UsageError, PlanError, ConfigError, NoEntryError)
 
 
 class NoRecord(str):

@@ -7,23 +7,22 @@ print passes unchanged. A process that user code forked prints as if nothing of 
 
 from __future__ import annotations
 
-import functools
 import io
 import logging
 import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, Final, Protocol, TextIO
 
-from typing_extensions import override
+from typing_extensions import Buffer, override
 
 from headgate.common.process.logs import TaskContext, task_context
-from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.worker.operators.operator_contract import operator_called
 
 LINE_LENGTH_MAX: Final = 4_000
 LINES_MAX: Final = 1_000
@@ -124,7 +123,7 @@ class WorkersStdout(io.TextIOBase):
         self._beneath, self._pid = beneath, os.getpid()
         self._unfinished: dict[int, tuple[str, str]] = {}
         self.outlets: dict[str, PrintOutlet] = {}
-        self.names: dict[tuple[str, str], dict[CodeType, str]] = {}
+        self.buffer = _Bytes(self)
 
     @override
     def write(self, text: str, /) -> int:
@@ -138,9 +137,14 @@ class WorkersStdout(io.TextIOBase):
         _, before = self._unfinished.pop(me, (key, ""))
         *lines, rest = (before + text).split("\n")
         if rest:
-            self._unfinished[me] = key, rest[:LINE_LENGTH_MAX]
-        for line in lines:
-            outlet.line(context, self._place(context), line[:LINE_LENGTH_MAX])
+            # The end of a line that is written over and over, as a bar of progress is, is what would be seen.
+            if len(rest) > LINE_LENGTH_MAX:
+                rest = _as_seen(rest)[:LINE_LENGTH_MAX] + "\r" * rest.endswith("\r")
+            self._unfinished[me] = key, rest
+        if lines:
+            place = _place(context)
+            for line in lines:
+                outlet.line(context, place, _as_seen(line)[:LINE_LENGTH_MAX])
         return len(text)
 
     @override
@@ -167,20 +171,53 @@ class WorkersStdout(io.TextIOBase):
         for me, (of, rest) in list(self._unfinished.items()):
             if of == key:
                 del self._unfinished[me]
-                self.outlets[key].line(TaskContext(), "worker", rest)
+                self.outlets[key].line(TaskContext(), "worker", _as_seen(rest))
 
-    def _place(self, context: TaskContext) -> str:
-        """Operator and subtask; the operator is found by whose function is being called."""
-        if context.uid is None:
-            return "worker"
-        names = self.names.get((str(context.job), context.uid), {})
-        frame: FrameType | None = sys._getframe(2)
-        while frame is not None:
-            found = names.get(frame.f_code) or _told_by(frame)
-            if found is not None:
-                return f"{found}[{context.subtask}]"
-            frame = frame.f_back
-        return f"{context.uid}[{context.subtask}]"
+
+class _Bytes(io.BufferedIOBase):
+    """The bytes below a :class:`WorkersStdout`: what is written there is text like any other."""
+
+    def __init__(self, text: WorkersStdout) -> None:
+        self._text = text
+
+    @override
+    def write(self, data: Buffer, /) -> int:
+        given = bytes(data)
+        self._text.write(given.decode("utf-8", "replace"))
+        return len(given)
+
+    @override
+    def flush(self) -> None:
+        self._text.flush()
+
+    @override
+    def writable(self) -> bool:
+        return True
+
+
+def _place(context: TaskContext) -> str:
+    """Operator and subtask; the operator is the one that is being called."""
+    if context.uid is None:
+        return "worker"
+    called = operator_called(_frames(sys._getframe(2)))
+    return f"{context.uid if called is None else called.uid}[{context.subtask}]"
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """From this one on outwards."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _as_seen(line: str) -> str:
+    r"""Return what a terminal would show of a line in which the cursor goes back to the beginning.
+
+    Example:
+        >>> _as_seen("10 %\r50 %\r100 %\r")
+        '100 %'
+    """
+    return line.rstrip("\r").rpartition("\r")[2]
 
 
 @dataclass
@@ -226,37 +263,3 @@ def printing_to(outlet: PrintOutlet | None, job: str, slot: int, *, alone: bool)
                     sys.stdout = _installed.stdout._beneath
                 _installed.stdout = None
         outlet.close()
-
-
-def learn_functions(job: str, plan: PhysicalPlan) -> None:
-    """From now on lines are ascribed to the operators of this plan."""
-    stdout = _installed.stdout
-    if stdout is None:
-        return
-    for vertex in plan.vertices:
-        names = stdout.names.setdefault((job, str(vertex.chain[0].uid)), {})
-        for node in vertex.chain:
-            for code in _codes(getattr(node, "function", None)):
-                names.setdefault(code, str(node.uid))
-
-
-def _codes(function: Any) -> Iterable[CodeType]:
-    """The code of a function, or of the methods of an object that is called as one."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    function = getattr(function, "__func__", function)
-    if hasattr(function, "__code__"):
-        return [function.__code__]
-    own = [
-        kind for kind in type(function).__mro__ if not kind.__module__.startswith(("headgate.", "builtins"))
-    ]
-    members = [member for kind in own for member in vars(kind).values()]
-    return [member.__code__ for member in members if isinstance(getattr(member, "__code__", None), CodeType)]
-
-
-def _told_by(frame: FrameType) -> str | None:
-    """The uid of a writer of records that says whose it is."""
-    if frame.f_code.co_name != "write":
-        return None
-    uid = getattr(frame.f_locals.get("self"), "prints_as", None)
-    return uid if isinstance(uid, str) else None

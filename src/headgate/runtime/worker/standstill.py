@@ -12,9 +12,8 @@ from types import FrameType
 from typing import Final
 
 from headgate.common.refusals.users_frames import is_users_file
-from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.protocol import messages as m
-from headgate.runtime.worker.operators.operator_contract import Operator
+from headgate.runtime.worker.operators.operator_contract import operator_called
 from headgate.runtime.worker.task.task import Task
 
 STILL_MS: Final = 1_000
@@ -32,7 +31,7 @@ def standstill_of(task: Task, thread: int, still_ms: int) -> m.Standstill:
         still_ms: how long it has been.
     """
     frames = list(_frames(thread))
-    where = _operator(frames) or task.head.context
+    where = operator_called(frames) or task.head.context
     return m.Standstill(*task.id, where.label, still_ms, _told(frames))
 
 
@@ -42,15 +41,6 @@ def _frames(thread: int) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
-
-
-def _operator(frames: Sequence[FrameType]) -> OperatorContext | None:
-    """Whose call it is: of a chain's operators the innermost."""
-    for number, frame in enumerate(frames):
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, Operator):
-            return owner.context_of_call(frames[:number])
-    return None
 
 
 def _told(frames: Sequence[FrameType]) -> str:

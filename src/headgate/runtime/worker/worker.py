@@ -46,7 +46,6 @@ from headgate.runtime.worker.in_flight.catalog import StreamCatalog
 from headgate.runtime.worker.in_flight.gathering import CaptureLimits, InFlightCapture
 from headgate.runtime.worker.in_flight.stored_parts import NotStorableError
 from headgate.runtime.worker.local_recovery import LocalRecovery
-from headgate.runtime.worker.printing import learn_functions
 from headgate.runtime.worker.snapshot.finishing import Finishing
 from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
 from headgate.runtime.worker.snapshot.subtask_checkpoint import DrawnSnapshot
@@ -185,7 +184,6 @@ class Worker:
 
     def _build(self, message: m.Deploy) -> None:
         program = program_from_bytes(message.program, self.ports.code)
-        learn_functions(self.job, program.plan)
         disk = None if message.storage is None else self.ports.open_disk(message.storage)
         if disk is not None and message.marker is not None:
             _check_shared(disk, message.marker)
@@ -213,8 +211,9 @@ class Worker:
         self._assembly = assemble(program, self.slot, message, self, self.ports, restored)
         self.ports.data.open(fence, message.peers)
         for task in self._assembly.tasks.values():
-            head = task.head.context
-            task.log_context = TaskContext(self.job, head.uid, head.subtask, head.attempt)
+            head, first = task.head.context, program.plan.vertices[task.id.vertex].chain[0]
+            # The head may run several functions of the chain's beginning as one.
+            task.log_context = TaskContext(self.job, first.uid or head.uid, head.subtask, head.attempt)
             use_task_context(task.log_context)
             self._turn_of(task)
             task.open()
@@ -266,7 +265,8 @@ class Worker:
                 self._process.call(self.ports.code.call, task.close)
             except BaseException as error:
                 let_pass(error)
-                _LOG.warning("closing %s raised %r", task.label.decode(), error)
+                told = str(error) if isinstance(error, errors.HeadgateError) else repr(error)
+                _LOG.warning("closing %s: %s", task.label.decode(), told)
             if task.left_behind:
                 self._left_behind.append(task)
 

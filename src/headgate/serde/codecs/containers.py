@@ -42,7 +42,10 @@ def each(cls: Any, convert: Convert | None) -> Convert:
     """Converts the elements of a sequence and makes a `cls` of them."""
     if convert is None:
         return lambda values: cls(values)
-    return lambda values: cls(map(convert, values))
+    if cls is list:
+        return lambda values: [convert(value) for value in values]
+    # Not by `map`, which would take a StopIteration out of the program's code for the end of the values.
+    return lambda values: cls([convert(value) for value in values])
 
 
 def tuple_form(elements: list[Form]) -> Form:

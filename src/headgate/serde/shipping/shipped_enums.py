@@ -16,7 +16,6 @@ MSGSPEC_CACHE: Final = "__msgspec_cache__"
 _OF_METACLASS: Final = frozenset(
     {
         MSGSPEC_CACHE,
-        "_generate_next_value_",
         "_member_names_",
         "_member_map_",
         "_member_type_",
@@ -38,11 +37,12 @@ class _Made:
         self.value, self.args = value, args
 
 
-def enum_reduction(cls: Any, tools: dict[str, Any]) -> tuple[Any, ...]:
+def enum_reduction(cls: Any, above: Any, tools: dict[str, Any]) -> tuple[Any, ...]:
     """Reduce an enumeration for a pickler.
 
     Args:
         cls: the enumeration.
+        above: its metaclass, or the nearest one above it that workers import.
         tools: names of cloudpickle's module.
 
     Returns:
@@ -67,10 +67,13 @@ def enum_reduction(cls: Any, tools: dict[str, Any]) -> tuple[Any, ...]:
         for member in cls
     }
     state = ((attributes, slots), own, tools["_class_setstate"])
-    return make_enum, (cls.__bases__, named, members, boundary, tracker, track), state, None, None, set_enum
+    kinds = (above, type(cls))
+    arguments = (kinds, cls.__bases__, named, members, boundary, tracker, track)
+    return make_enum, arguments, state, None, None, set_enum
 
 
 def make_enum(
+    kinds: tuple[Any, type],
     bases: tuple[Any, ...],
     named: tuple[str, str, str],
     members: dict[str, tuple[Any, tuple[Any, ...]]],
@@ -81,6 +84,7 @@ def make_enum(
     """Make an enumeration with its members; :func:`set_enum` gives it its methods.
 
     Args:
+        kinds: the metaclass that makes it, which is imported, and its own.
         bases: its parents.
         named: its name, qualified name and module.
         members: the value of each name, aliases included, and the arguments of its data type.
@@ -89,12 +93,12 @@ def make_enum(
         track: notes it, or returns the class that is noted already.
     """
     name, qualname, module = named
-    metaclass: Any = type(bases[-1])
-    body = metaclass.__prepare__(name, bases)
+    above, metaclass = kinds
+    body = above.__prepare__(name, bases)
     body["__new__"], body["__init__"] = _new_member, _no_init
     for member, (value, args) in members.items():
         body[member] = _Made(value, args)
-    made = metaclass.__new__(metaclass, name, bases, body, boundary=boundary)
+    made = above.__new__(metaclass, name, bases, body, boundary=boundary)
     made.__module__, made.__qualname__ = module, qualname
     return track(tracker, made)
 

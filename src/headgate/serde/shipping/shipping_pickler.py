@@ -3,7 +3,7 @@
 Classes and functions of the running script travel by value, as the workers have no module to import them
 from. This pickler keeps what cloudpickle drops or refuses: resolved annotations, the name of the class in
 stored data, slots, aliases of enumerations, fields of ``msgspec.Struct``, which fields of a dataclass have no
-default, cached functions, and ``NewType``.
+default, cached functions, variables that closures share, and ``NewType``.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ import enum
 import functools
 import inspect
 import operator
-import threading
 import types
 import weakref
 from typing import Any, Final, ForwardRef, NewType, TypedDict, get_type_hints, is_typeddict
 
 from headgate.serde.logical_names import generic_model, note_logical_name
+from headgate.serde.shipping.shipped_classes import (
+    foreign_metaclass,
+    make_under,
+    make_without_hooks,
+    parents_with_hook,
+)
 from headgate.serde.shipping.shipped_enums import MSGSPEC_CACHE, enum_reduction
+from headgate.serde.shipping.shipped_functions import Cells, empty_cell
 from headgate.serde.shipping.shipped_structs import is_struct, struct_reduction
-
-_creating: Final = threading.RLock()
 
 
 def shipping_pickler(pickler: Any) -> Any:
@@ -35,6 +39,10 @@ def shipping_pickler(pickler: Any) -> Any:
 
     class ShippingPickler(pickler):  # type: ignore[misc]  # the package has no types
         """See the module."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._cells = Cells()
 
         def reducer_override(self, obj: Any) -> Any:
             """Reduce classes and cached functions that travel by value, and marks; see `pickle.Pickler`."""
@@ -58,6 +66,9 @@ def shipping_pickler(pickler: Any) -> Any:
                 return type(obj), (dict(obj),)
             elif isinstance(obj, types.FunctionType):
                 _note_globals_of_classes(obj.__code__, tools["_extract_code_globals"](obj.__code__))
+                return self._cells.reduced(obj, super().reducer_override(obj))
+            elif isinstance(obj, types.CellType) and obj in self._cells:
+                return empty_cell, ()
             elif (type(obj).__module__, type(obj).__name__) == ("msgspec", "Meta"):  # cannot be pickled
                 return _make_with, (type(obj), dict(obj.__rich_repr__()))
             elif isinstance(obj, NewType) and obj.__module__ == "__main__":
@@ -81,26 +92,40 @@ _GENERIC_ALIAS: Final = type(list[int])
 
 
 def _class_reduction(cls: type, tools: dict[str, Any], usual: Any) -> Any:
+    by_reference = tools["_should_pickle_by_reference"]
+    above = foreign_metaclass(cls, by_reference)
     if issubclass(cls, enum.Enum):
-        return enum_reduction(cls, tools)
-    if is_struct(cls):
-        return struct_reduction(cls, tools)
-    if not isinstance(usual, tuple) or usual[0] is not tools["_make_skeleton_class"]:
+        reduced = enum_reduction(cls, above, tools)
+    elif is_struct(cls):
+        reduced = struct_reduction(cls, tools)
+    elif not isinstance(usual, tuple) or usual[0] is not tools["_make_skeleton_class"]:
         return usual
-    make, arguments, (attributes, slots), *rest = usual
+    else:
+        reduced = _plain_reduction(cls, above, tools, usual)
+    hooked = parents_with_hook(cls, by_reference)
+    if not hooked:
+        return reduced
+    make, arguments, *rest = reduced
+    return make_without_hooks, (make, arguments, hooked), *rest
+
+
+def _plain_reduction(cls: type, above: type, tools: dict[str, Any], usual: Any) -> tuple[Any, ...]:
+    """Reduce a class that is neither enumeration nor struct."""
+    make, (kind, name, bases, keywords, tracker, *others), (attributes, slots), *rest = usual
     if is_typeddict(cls) and "__orig_bases__" not in vars(cls):
         # One that extends others is a dict, and has all of their fields; the base that makes it is nowhere.
-        arguments = (*arguments[:2], (TypedDict,), *arguments[3:])
+        bases = (TypedDict,)
     attributes = {name: value for name, value in attributes.items() if name != MSGSPEC_CACHE}
+    keywords = {**keywords, "__qualname__": cls.__qualname__}
     declared = vars(cls).get("__slots__")
     if declared is not None and not hasattr(cls, "_fields"):  # a NamedTuple gets them from its own maker
-        kind, name, bases, keywords, *others = arguments
-        arguments = (kind, name, bases, {**keywords, "__slots__": declared}, *others)
+        keywords["__slots__"] = declared
         attributes = _without_slots(attributes, cls, declared)
-    hooked = _parents_with_hook(cls, tools)
-    if hooked:
-        make, arguments = make_without_hooks, (make, arguments, hooked)
-    return make, arguments, (attributes, slots), *rest
+    state = attributes, slots
+    if kind is not above and not is_typeddict(cls):
+        track = tools["_lookup_class_or_track"]
+        return make_under, (above, kind, name, bases, keywords, tracker, track), state, *rest
+    return make, (kind, name, bases, keywords, tracker, *others), state, *rest
 
 
 def _without_slots(attributes: dict[str, Any], cls: type, declared: Any) -> dict[str, Any]:
@@ -108,40 +133,6 @@ def _without_slots(attributes: dict[str, Any], cls: type, declared: Any) -> dict
     names = (declared,) if isinstance(declared, str) else tuple(declared)
     mangled = {f"_{cls.__name__.lstrip('_')}{name}" for name in names if name.startswith("__")}
     return {name: value for name, value in attributes.items() if name not in mangled}
-
-
-def _parents_with_hook(cls: type, tools: dict[str, Any]) -> tuple[type, ...]:
-    by_reference = tools["_should_pickle_by_reference"]
-    return tuple(
-        base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base) and not by_reference(base)
-    )
-
-
-def make_without_hooks(make: Any, arguments: tuple[Any, ...], hooked: tuple[type, ...]) -> type:
-    """Make a class without calling `__init_subclass__` of its shipped parents a second time.
-
-    What the call did to the class and to its parents when the program defined them came with their
-    attributes; its arguments are known to nobody any more.
-
-    Args:
-        make: makes the class.
-        arguments: of `make`.
-        hooked: the parents.
-    """
-    with _creating:
-        hooks = [(base, vars(base)["__init_subclass__"]) for base in hooked if _has_hook(base)]
-        for base, _ in hooks:
-            del base.__init_subclass__
-        try:
-            made: type = make(*arguments)
-        finally:
-            for base, hook in hooks:
-                base.__init_subclass__ = hook  # type: ignore[method-assign]  # a classmethod object
-    return made
-
-
-def _has_hook(base: type) -> bool:
-    return "__init_subclass__" in vars(base)  # not yet, while a circle of classes is being made
 
 
 def _note_globals_of_classes(code: types.CodeType, names: dict[str, None]) -> None:

@@ -14,7 +14,12 @@ from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import check_parallelism
 from headgate.state.canonical.table_layout import TIMERS
 from headgate.stateprocessor.ranges import quoted
-from headgate.stateprocessor.writing.writing_declared import check_keys, descriptor_of, outputs_of, shipped
+from headgate.stateprocessor.writing.writing_declared import (
+    check_keys,
+    descriptor_of,
+    outputs_of,
+    shipped,
+)
 from headgate.stateprocessor.writing.writing_rows import Convert, KeyRows, TimerColumn
 from headgate.stateprocessor.writing.writing_tables import RowColumn
 from headgate.stateprocessor.writing.writing_transforms import Transform

@@ -50,7 +50,11 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame
 
-    from headgate.stateprocessor.writing.savepoint_writer import NewState, SavepointWriter, WrittenSavepoint
+    from headgate.stateprocessor.writing.savepoint_writer import (
+        NewState,
+        SavepointWriter,
+        WrittenSavepoint,
+    )
 
 _SLOTS_EACH = 2
 """Ranges of key groups for each of Spark's slots, so that one large range does not hold up all."""

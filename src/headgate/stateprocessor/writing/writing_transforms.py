@@ -21,7 +21,12 @@ from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
 from headgate.state.stored.subtask_state import stored_chunks
 from headgate.state.stored.values import DeclaredValues
 from headgate.state.targets import Target, target_of
-from headgate.stateprocessor.writing.writing_tables import Place, TableFile, result_of, table_info_of
+from headgate.stateprocessor.writing.writing_tables import (
+    Place,
+    TableFile,
+    result_of,
+    table_info_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from typing_extensions import override
 from headgate.common.errors import FencedError, UsageError
 from headgate.common.files.durable import remove_folder, rename, sync, touch, unlink
 from headgate.common.files.durable_file import sync_tree
+from headgate.common.files.stored_paths import unlinked
 from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, SparkEpoch
 
 if TYPE_CHECKING:
@@ -158,13 +159,15 @@ class ParquetWriter(EpochWriter):
 
     def _final(self, lineage: str, sink: str, epoch: int) -> Path:
         values = (quote(lineage, safe=""), quote(sink, safe=""), str(epoch))
-        return Path(self.path, *(f"{column}={value}" for column, value in zip(COLUMNS, values, strict=True)))
+        names = (f"{column}={value}" for column, value in zip(COLUMNS, values, strict=True))
+        return unlinked(self.path, *names)
 
     def _attempts(self, lineage: str, sink: str) -> Path:
-        return Path(self.path, _ATTEMPTS, f"{quote(lineage, safe='')}+{quote(sink, safe='')}")
+        return unlinked(self.path, _ATTEMPTS, f"{quote(lineage, safe='')}+{quote(sink, safe='')}")
 
     def _aside(self, lineage: str, sink: str, epoch: int) -> Path:
-        return Path(self.path, _TAKEN_BACK, f"{quote(lineage, safe='')}+{quote(sink, safe='')}", str(epoch))
+        whose = f"{quote(lineage, safe='')}+{quote(sink, safe='')}"
+        return unlinked(self.path, _TAKEN_BACK, whose, str(epoch))
 
 
 def _local(path: str | os.PathLike[str]) -> str:

@@ -43,10 +43,10 @@ from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind, 
 from headgate.runtime.worker.operators.seen_key_types import KeyTypes
 from headgate.runtime.worker.operators.wrong_use import (
     NO_EVENT_TIME,
-    before_any_key,
     keys_blamed,
     refuse_keys,
     with_event_time_hint,
+    without_key,
 )
 from headgate.state.backend import MigrationProgress, StoredValue
 from headgate.state.ttl.expiry import TtlStatistics
@@ -121,7 +121,7 @@ class KeyContext:
 
     def side_output(self, tag: Any, value: Any) -> None:
         """Emit `value` to a side output."""
-        self._side.add(tag.name, value, self.timestamp, self.timers.current_watermark)
+        self._side.add_under(tag, value, self.timestamp, self.timers.current_watermark)
 
 
 class _Output:
@@ -180,7 +180,7 @@ class KeyedProcessOperator(Operator):
         give_handles(self._function, self._backend.handles)
         self._own = self._state_type(where, self._function)
         self._restore_time()
-        with before_any_key(where, self._function, self._backend.handles):
+        with without_key(where, self._function, self._backend.handles, "open"):
             self._function.open(where)
 
     def _restore_time(self) -> None:
@@ -343,11 +343,14 @@ class KeyedProcessOperator(Operator):
 
     def close(self) -> None:
         """See :class:`Operator`."""
-        try:
+        if not self._opened:
             self._function.close()
+            return
+        try:
+            with without_key(self.context, self._function, self._backend.handles, "close"):
+                self._function.close()
         finally:
-            if self._opened:
-                self._backend.close()
+            self._backend.close()
 
     def _emit(self, out: _Output) -> None:
         if out.records:

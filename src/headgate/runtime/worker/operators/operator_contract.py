@@ -5,12 +5,14 @@ Calls go from operator to operator by batch, never by record. One thread drives 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol, runtime_checkable
 
-from headgate.common.errors import InternalError
+from headgate.common.errors import (
+    InternalError,
+)
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.runtime.job.operator_context import OperatorContext
@@ -195,6 +197,25 @@ class Operator:
         receiver = self.side_outputs.get(tag)
         if receiver is not None:
             receiver.process(batch)
+
+
+def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
+    """Find the operator whose function a thread is in: of a chain's operators the innermost.
+
+    Args:
+        frames: of the thread, innermost first.
+
+    Returns:
+        Where that operator runs; None when no operator is on the stack.
+    """
+    inner: list[FrameType] = []
+    for frame in frames:
+        # Asking only methods for their names spares a copy of the names of every other function.
+        owner = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
+        if isinstance(owner, Operator):
+            return owner.context_of_call(inner)
+        inner.append(frame)
+    return None
 
 
 def give_handles(function: object, handles: Mapping[str, Any]) -> None:

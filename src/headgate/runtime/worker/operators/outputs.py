@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headgate.api.functions import OutputTag
+from headgate.common.refusals.texts import shortened
 from headgate.records.row import Row
 from headgate.records.row_batch import RowBatch
 
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from headgate.runtime.worker.operators.operator_contract import Operator
 
 _ONE_RECORD = (tuple, str, bytes, dict, Row)
+_TABLES = ("DataFrame", "LazyFrame", "RecordBatch", "Table")
 
 
 def checked_outputs(result: Any, giver: str = "process()") -> Any:
@@ -43,9 +47,26 @@ def checked_kind(result: Any, giver: str = "process()") -> type | None:
             f"{giver} returned one {kind.__name__}, which would be taken apart into its elements; "
             "yield it, or return a list of outputs"
         )
+    if inspect.iscoroutine(result) or inspect.isasyncgen(result):
+        close_quietly(result)
+        raise TypeError(
+            f"{giver} is an `async def`, which nothing here awaits; write it with `def`, and mark what waits "
+            "with hg.blocking"
+        )
+    if kind.__name__ in _TABLES and hasattr(result, "columns"):
+        raise TypeError(
+            f"{giver} returned one {kind.__name__}, of which the columns would be taken for outputs; return "
+            "a list of its rows, such as frame.to_dict('records') or table.to_pylist()"
+        )
     if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
         raise TypeError(f"{giver} returned one {kind.__name__}; yield it, or return a list of outputs")
     return kind
+
+
+def close_quietly(result: Any) -> None:
+    """End a coroutine that nobody awaits, so that Python does not warn of it in its own words."""
+    if inspect.iscoroutine(result):
+        result.close()
 
 
 class SideBuffer:
@@ -55,6 +76,19 @@ class SideBuffer:
 
     def __init__(self) -> None:
         self._records: dict[str, tuple[list[Any], list[Any], list[Any]]] = {}
+
+    def add_under(self, tag: Any, value: Any, timestamp: int | None, watermark: int | None) -> None:
+        """One record of a user function.
+
+        Raises:
+            TypeError: `tag` is no `OutputTag`.
+        """
+        if not isinstance(tag, OutputTag):
+            raise TypeError(
+                f"side_output() got {shortened(repr(tag), 80)} of type {type(tag).__name__} as its tag; "
+                'expected an OutputTag, such as hg.OutputTag("late")'
+            )
+        self.add(tag.name, value, timestamp, watermark)
 
     def add(self, tag: str, value: Any, timestamp: int | None, watermark: int | None) -> None:
         """One record for `tag`."""

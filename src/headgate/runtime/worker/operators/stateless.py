@@ -56,7 +56,7 @@ class ProcessContext:
 
     def side_output(self, tag: Any, value: Any) -> None:
         """Emit `value` to a side output."""
-        self._side.add(tag.name, value, self.timestamp, self.watermark)
+        self._side.add_under(tag, value, self.timestamp, self.watermark)
 
 
 class ProcessOperator(Operator):

@@ -15,7 +15,7 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
 from headgate.restore.split_watermarks import MARKS, SplitMarks, marks_of
-from headgate.runtime.job.operator_context import OperatorContext, shorten, user_error
+from headgate.runtime.job.operator_context import OperatorContext, placed, shorten, user_error
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, ReadyState
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.state.snapshots import OperatorSubtaskState
@@ -111,7 +111,10 @@ class TimestampsOperator(Operator):
         if isinstance(batch, ArrowBatch) and isinstance(selector, str):
             return self._of_column(batch.columns.column(batch.field(selector)), selector)
         rows, row, values = batch.rows(), None, []
-        getter = field_getter(selector, rows[0])
+        try:
+            getter = field_getter(selector, rows[0])
+        except UsageError as error:
+            raise placed(self.context, error) from None
         try:
             for row in rows:
                 values.append(getter(row))

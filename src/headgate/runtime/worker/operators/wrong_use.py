@@ -17,7 +17,7 @@ from headgate.common.refusals.users_frames import calling_line
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
 from headgate.records.selectors import KeySelector
-from headgate.runtime.job.operator_context import OperatorContext, shorten, user_error
+from headgate.runtime.job.operator_context import OperatorContext, placed, shorten, user_error
 from headgate.runtime.worker.operators.operator_contract import give_handles
 
 NO_EVENT_TIME: Final = (
@@ -49,9 +49,12 @@ def keys_blamed(
     """
     try:
         return compute()
-    except UsageError:
-        refuse_keys(context, selector, batch.rows())
-        raise
+    except UsageError as error:
+        try:
+            refuse_keys(context, selector, batch.rows())
+        except UsageError as refusal:
+            raise placed(context, refusal) from None
+        raise placed(context, error) from None
     except HeadgateError:
         raise
     except BaseException as raised:
@@ -105,33 +108,57 @@ def _told(selector: KeySelector) -> str:
 
 
 @contextmanager
-def before_any_key(context: OperatorContext, function: object, handles: Mapping[str, Any]) -> Iterator[None]:
+def without_key(
+    context: OperatorContext, function: object, handles: Mapping[str, Any], method: str
+) -> Iterator[None]:
     """Under `with` the keyed states of a function are refused: what it wrote would belong to no key.
 
-    Whoever keeps such a state, or a method of it, from then has the live one afterwards.
+    Whoever keeps such a state, or a method of it, from then has the live one afterwards. A refusal that the
+    function catches, or that ends another thread, is raised at the end.
+
+    Args:
+        context: of the operator.
+        function: the program's.
+        handles: its live states by name.
+        method: which of its methods is called under `with`: "open" or "close".
     """
-    gate = _Gate(context)
+    gate = _Gate(context, method)
     give_handles(function, {name: _KeyedStateToBe(gate, name, handle) for name, handle in handles.items()})
     try:
         yield
     finally:
         gate.open = True
         give_handles(function, handles)
+    if gate.refusal is not None:
+        raise gate.refusal
+
+
+_WHY: Final = {
+    "open": (
+        "where there is no key yet, so it would be lost; use it in process() or on_timer(), or declare "
+        "operator state, which open() may change"
+    ),
+    "close": (
+        "where there is no key any more and nothing is stored, so it would be lost; use it in process() or "
+        "on_timer()"
+    ),
+}
 
 
 class _Gate:
-    """Shut while there is no key yet."""
+    """Shut while there is no key."""
 
-    def __init__(self, context: OperatorContext) -> None:
-        self._label, self.open = context.label, False
+    def __init__(self, context: OperatorContext, method: str) -> None:
+        self._label, self._method, self.open = context.label, method, False
+        self.refusal: PlanError | None = None
 
     def refuse(self, name: str) -> NoReturn:
-        """There is no key yet."""
-        raise PlanError(
-            f"{self._label} uses its keyed state {name!r} in open() ({calling_line()}), where there is no "
-            "key yet, so it would be lost; use it in process() or on_timer(), or declare operator state, "
-            "which open() may change"
+        """There is no key."""
+        self.refusal = self.refusal or PlanError(
+            f"{self._label} uses its keyed state {name!r} in {self._method}() ({calling_line()}), "
+            f"{_WHY[self._method]}"
         )
+        raise self.refusal
 
 
 class _KeyedStateToBe:

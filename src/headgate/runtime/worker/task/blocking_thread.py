@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from headgate.common.errors import HeadgateError
 from headgate.common.ports import Clock
 from headgate.common.process.system import BackgroundThread
 from headgate.records.batch import Batch
@@ -327,7 +328,10 @@ class Beside:
     def _gone(self, error: BaseException | None) -> None:
         self.left_behind = False
         if error is not None:
-            _LOG.warning("closing a blocking function after its last call raised %r", error)
+            _LOG.warning(
+                "closing a blocking function after its last call raised %s",
+                error if isinstance(error, HeadgateError) else repr(error),
+            )
 
     def _held_up_since(self, began_ms: float) -> None:
         self.longest_ms = max(self.longest_ms, self._clock.precise_ms() - began_ms)

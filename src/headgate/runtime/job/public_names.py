@@ -1,0 +1,129 @@
+"""Wrong calls of what the runtime hands to user functions, told with the names that the documentation has.
+
+A context, its timers and a live state are objects of the runtime's own classes, of which a program knows
+only the contracts. They are used once per record, so nothing is checked before a call: when one has failed,
+its error is told anew.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from headgate.api import broadcast, functions
+from headgate.api.declared import keyed_states as state
+from headgate.api.declared import operator_state
+
+_CALL: Final = re.compile(
+    r"(?:[\w<>]+\.)*(?P<cls>\w+)\.(?P<method>\w+)\(\) "
+    r"(?P<what>got an unexpected keyword argument '(?P<name>\w+)'|got |missing |takes )"
+)
+_CONTRACTS: Final[tuple[tuple[str, type], ...]] = (
+    ("BroadcastSideContext", broadcast.KeyedBroadcastContext),
+    ("ProcessContext", broadcast.BroadcastContext),
+    ("KeyContext", functions.OnTimerContext),
+    ("OperatorContext", functions.RuntimeContext),
+    ("Timers", functions.TimerService),
+    ("BroadcastState", operator_state.BroadcastState),
+    ("LiveListState", operator_state.OperatorListState),
+    ("ValueState", state.ValueState),
+    ("ListState", state.ListState),
+    ("MapState", state.MapState),
+    ("ReducingState", state.ReducingState),
+    ("AggregatingState", state.AggregatingState),
+)
+"""How the names of the runtime's classes end, and the contracts that they keep."""
+
+_SHOWN: Final[Mapping[type, str]] = {
+    broadcast.BroadcastContext: "the context of a function without keys",
+    functions.OnTimerContext: "the context of a keyed function",
+    broadcast.KeyedBroadcastContext: "the context of process_broadcast()",
+    functions.RuntimeContext: "the context of open()",
+}
+_ALSO_CALLED: Final[Mapping[str, str]] = {
+    "timer_service": "timers",
+    "timerService": "timers",
+    "get_current_key": "key",
+    "current_key": "key",
+    "output": "side_output",
+    "emit": "side_output",
+    "update": "value",
+    "set": "value",
+    "watermark": "current_watermark",
+    "current_processing_time": "now_ms",
+    "register_event_time_timer": "register_event_time",
+    "register_processing_time_timer": "register_processing_time",
+    "append": "add",
+    "index_of_this_subtask": "subtask",
+}
+"""Names that other systems have for a member."""
+
+_ONLY_WITH_KEYS: Final = ("timers", "timer_service", "key")
+_WITHOUT_KEYS: Final = (broadcast.BroadcastContext, functions.RuntimeContext)
+
+
+def say_public_names(error: BaseException) -> None:
+    """Change the text of an error that came of a wrong call of a context, a timer service or a state."""
+    if isinstance(error, AttributeError):
+        _tell_no_member(error)
+    elif type(error) is TypeError and error.args and (call := _CALL.match(str(error.args[0]))) is not None:
+        _tell_wrong_call(error, call)
+
+
+def _tell_no_member(error: AttributeError) -> None:
+    thing, name = error.obj, error.name
+    if thing is None or not name or not type(thing).__module__.startswith("headgate."):
+        return
+    contract = _contract_of(type(thing).__name__)
+    if contract is None:
+        return
+    known = _members(contract)
+    also = _ALSO_CALLED.get(name)
+    near = [also] if also in known else difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if contract in _WITHOUT_KEYS and name in _ONLY_WITH_KEYS:
+        rest = "; keys and timers are in process() and on_timer() of a KeyedProcessFunction behind key_by()"
+    elif near:
+        rest = f"; did you mean {near[0]!r}? It has {_listed(known)}"
+    else:
+        rest = f"; it has {_listed(known)}"
+    error.args = (f"{_shown(contract)} has no {name!r}{rest}",)
+    error.name = None  # Python would add a proposal of its own, of names that are not public
+
+
+def _tell_wrong_call(error: TypeError, call: re.Match[str]) -> None:
+    contract = _contract_of(call["cls"])
+    function = None if contract is None else getattr(contract, call["method"], None)
+    if contract is None or function is None:
+        return
+    takes = [name for name in inspect.signature(function).parameters if name != "self"]
+    listed = _listed(takes) or "no arguments"
+    said = f"{call['method']}() of {_shown(contract)}"
+    if call["name"] is None:
+        error.args = (f"{said} takes {listed}; the call {str(error.args[0])[call.start('what') :]}",)
+        return
+    near = difflib.get_close_matches(call["name"], takes, n=1, cutoff=0.0)
+    meant = f"; did you mean {near[0]!r}? It takes {listed}" if near else f"; it takes {listed}"
+    error.args = (f"{said} takes no argument {call['name']!r}{meant}",)
+
+
+def _contract_of(name: str) -> type | None:
+    return next((contract for ending, contract in _CONTRACTS if name.endswith(ending)), None)
+
+
+def _members(contract: type) -> list[str]:
+    named: dict[str, Any] = {}
+    for cls in reversed(contract.__mro__):
+        if cls.__module__.startswith("headgate."):
+            named |= dict.fromkeys((*getattr(cls, "__annotations__", ()), *vars(cls)))
+    return [name for name in named if not name.startswith("_")]
+
+
+def _shown(contract: type) -> str:
+    return _SHOWN.get(contract, contract.__name__)
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
