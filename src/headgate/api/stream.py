@@ -322,7 +322,8 @@ class DataStream(Operator, Generic[T]):
         if not callable(key) or more:
             check_columns("key_by", (key, *more))
             refuse_unknown_fields("key_by", (key, *more), self._environment.program, self._number)
-            refuse_impossible_fields((key, *more), self._environment.program.node(self._number).record_type)
+            records = self._environment.program.node(self._number).record_type
+            refuse_impossible_fields(map(str, (key, *more)), records)
             selector = (key, *more) if more else key
         else:
             refuse_arity(f"key_by() ({user_site()})", key, "one record")

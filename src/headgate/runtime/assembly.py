@@ -22,7 +22,7 @@ from headgate.records.row_batch import RowBatch
 from headgate.runtime.beside import AtOnce, Beside, Collected, Runner
 from headgate.runtime.chain import build_chain
 from headgate.runtime.codec import ElementCodec
-from headgate.runtime.control.messages import Deploy, Told
+from headgate.runtime.control.messages import Deploy, SlowRecords, Told
 from headgate.runtime.elements import Event
 from headgate.runtime.gate_task import GateTask, InputChannel
 from headgate.runtime.in_flight.catalog import StreamCatalog
@@ -145,7 +145,7 @@ class _Assembler:
         if settings.changelog:
             interval, restored = settings.changelog_materialize_ms, deploy.restored_checkpoint or 0
             self._backends = ChangelogBackends(backends, interval, ports.clock, restored)
-        undeclared = UndeclaredRows(ports.code, deploy.program)
+        undeclared = UndeclaredRows(ports.code, deploy.program, self._slow_records)
         types = program.record_types
         self._codecs = {e.id: ElementCodec(types.get(e.id), undeclared) for e in self._plan.edges}
         self._tasks: dict[SubtaskId, Task] = {}
@@ -327,6 +327,9 @@ class _Assembler:
             )
 
         return context
+
+    def _slow_records(self, name: str, pickled: bool) -> None:
+        self._ports.link.send(SlowRecords(self._deploy.attempt, name, pickled))
 
     def _tell(self, uid: str, subtask: int, data: bytes) -> None:
         self._ports.link.send(Told(self._deploy.attempt, uid, subtask, data))
