@@ -24,6 +24,8 @@ from bench.data import DataSet, data_set
 from bench.measure import Run, run
 
 PAIRS_LEAST: Final = 20
+PAIRS_FOR_INTERVAL: Final = 6
+"""Of fewer pairs no interval holds the true median with 95 % confidence."""
 PAIRS_MOST: Final = 100
 WIDTH_WANTED: Final = 0.02
 LAYOUT: Final = "parquet_p2"
@@ -174,7 +176,7 @@ def measure(
     pairs: list[tuple[Run, Run]] = []
     lost: list[str] = []
     while len(pairs) < asked.most:
-        if len(pairs) >= asked.least and all(
+        if len(pairs) >= max(asked.least, PAIRS_FOR_INTERVAL) and all(
             interval(_ratios(pairs, each)).width < asked.width for each in job.measures
         ):
             break
@@ -202,7 +204,7 @@ def _row(
     each: Measure, pairs: Sequence[tuple[Run, Run]], limit: float, lost: Sequence[str]
 ) -> dict[str, Any]:
     ratios = _ratios(pairs, each)
-    found = interval(ratios) if len(ratios) >= 6 else None
+    found = interval(ratios) if len(ratios) >= PAIRS_FOR_INTERVAL else None
     return {
         "job": each.title,
         "pairs": len(pairs),
@@ -254,7 +256,9 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("new", type=Path, help="checkout whose job files run against both packages")
     parser.add_argument("--job", choices=[*JOBS], action="append", help="default: all")
     parser.add_argument("--events", type=int, default=5_000_000, help="bids of J2, and rows of the codec")
-    parser.add_argument("--least", type=int, default=PAIRS_LEAST, help="pairs at least (6 or more)")
+    parser.add_argument(
+        "--least", type=int, default=PAIRS_LEAST, help=f"pairs at least ({PAIRS_FOR_INTERVAL} or more)"
+    )
     parser.add_argument("--most", type=int, default=PAIRS_MOST, help="pairs at most")
     parser.add_argument("--width", type=float, default=WIDTH_WANTED, help="wanted width of the interval")
     parser.add_argument(

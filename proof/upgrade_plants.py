@@ -125,5 +125,8 @@ PLANTS: Final = (
           ((judging, "_end", lambda part, name, *_: Item(part, name, Verdict.ONLY_IN_SNAPSHOT)),)),
     Plant("what may be left behind counts", "state left behind",
           ((UpgradeReport, "verdict", _whole(Verdict.ONLY_IN_SNAPSHOT)),)),
+    Plant("what is left behind is not told", "state left behind",
+          ((UpgradeReport, "verdict", _whole(_AS_IS)),)),
+    Plant("what may be left behind is not looked for", "keyed uid left behind", (_NO_LOSS,)),
     Plant("the whole is always well", "field without default", ((UpgradeReport, "verdict", _whole(_AS_IS)),)),
 )  # fmt: skip

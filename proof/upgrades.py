@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import logging
 import random
 import shutil
 import sys
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +26,7 @@ from typing import Any, Final
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import HeadgateError
 from headgate.offline import judging
+from headgate.offline.report import Verdict
 from proof.record import FOLDER, commit
 from proof.upgrade_kinds import KINDS, OLDER
 from proof.upgrade_points import BASES, Base, Point, Taken, copied, lines_in, settings_of, take
@@ -32,6 +35,11 @@ from proof.upgrade_versions import Version, bag, expected, program, shown
 EXPECTED: Final[dict[tuple[str, str, str], str]] = {}
 """(backend, form of what was stored, kind) of pairs whose verdict is known to be wrong, with the reason. A
 pair on it that agrees is a failure, like one that disagrees and is not on it."""
+
+WHOLE: Final = 300
+"""So many pairs must hold every kind of change often enough, and enough of both ends."""
+EACH_LEAST: Final = 5
+TOLD_EVERY: Final = 250
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,7 @@ class Outcome:
         restored: whether it was.
         said: why not.
         wrong: what of the output was not as the model says.
+        left: whether the restore said that it leaves something behind.
     """
 
     pair: Pair
@@ -78,11 +87,13 @@ class Outcome:
     restored: bool
     said: str = ""
     wrong: str = ""
+    left: bool = False
 
     @property
     def agrees(self) -> bool:
-        """Whether judge, restore and model are of one mind."""
-        return self.verdict == self.restored and not self.wrong
+        """Whether judge, restore and model are of one mind, also about what is left behind."""
+        told_left = self.told.startswith(Verdict.LEFT_BEHIND)
+        return self.verdict == self.restored and not self.wrong and (told_left == self.left)
 
 
 def pairs(count: int, seed: int) -> Iterator[Pair]:
@@ -159,13 +170,33 @@ class Upgrades:
         assert version is not None
         outcome = Outcome(pair, verdict, told, restored=True)
         try:
-            program(version, folder).execute("words", str(snapshot))
+            with _skipped() as skipped:
+                program(version, folder).execute("words", str(snapshot))
         except HeadgateError as error:
             outcome.restored, outcome.said = False, f"{type(error).__name__}: {error}"
         else:
+            outcome.left = bool(skipped)
             outcome.wrong = _compared(version, folder, self.taken(pair.base))
         shutil.rmtree(folder, ignore_errors=True)
         return outcome
+
+
+@contextmanager
+def _skipped() -> Iterator[list[str]]:
+    """What a restore logs of parts that it leaves behind; nothing of it is shown."""
+    found: list[str] = []
+
+    class Listening(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "skipped" in record.getMessage():
+                found.append(record.getMessage())
+
+    listening, logger = Listening(), logging.getLogger("headgate")
+    logger.addHandler(listening)
+    try:
+        yield found
+    finally:
+        logger.removeHandler(listening)
 
 
 def _begun_from(version: Version, taken: Taken) -> Point:
@@ -204,8 +235,23 @@ def surprises(
                 "judged "
                 f"{'restorable' if one.verdict else 'refused'} ({one.told[:300]}), "
                 f"{'restored' if one.restored else 'refused'} {one.said[:300]} {one.wrong}"
+                f"{' left something behind' if one.left else ''}"
             )
     return found
+
+
+def shortfalls(found: dict[str, Any]) -> list[str]:
+    """What of the counts is too little for the pairs to prove anything.
+
+    Args:
+        found: what :func:`facts` gave.
+    """
+    pairs, short = found["pairs"], []
+    for what, least in (("restored_with_a_change", 0.3), ("refused", 0.3), ("two_at_a_time", 0.15)):
+        if found[what] < least * pairs:
+            short.append(f"{what}: {found[what]} of {pairs} pairs, expected at least {least:.0%}")
+    rare = [kind for kind in KINDS if found["kinds"].get(kind, 0) < EACH_LEAST]
+    return short + [f"kinds that came less than {EACH_LEAST} times: {', '.join(rare)}"] * bool(rare)
 
 
 def facts(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -215,6 +261,7 @@ def facts(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "pairs": len(outcomes),
         "restored_with_a_change": sum(one.pair.kinds != ("nothing",) for one in restored),
         "refused": len(outcomes) - len(restored),
+        "two_at_a_time": sum(len(one.pair.kinds) > 1 for one in outcomes),
         "kinds": dict(sorted(Counter(itertools.chain(*(one.pair.kinds for one in outcomes))).items())),
         "strict_list": [[*key, why] for key, why in EXPECTED.items()],
         "surprises": surprises(outcomes),
@@ -222,7 +269,7 @@ def facts(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Carry out pairs; 0 where nothing surprised."""
+    """Carry out pairs; 0 where nothing surprised, and enough of everything came."""
     parser = argparse.ArgumentParser(prog="python -m proof upgrades", description=__doc__)
     parser.add_argument("--pairs", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
@@ -236,16 +283,19 @@ def main(arguments: Sequence[str]) -> int:
             outcomes.append(upgrades.carry_out(pair))
             if text := surprises(outcomes[-1:]):
                 print(text[0], flush=True)
+            if len(outcomes) % TOLD_EVERY == 0:
+                print(f"{len(outcomes)} pairs after {time.monotonic() - began:.0f} s", flush=True)
     found = facts(outcomes) | {"seed": options.seed, "duration_s": round(time.monotonic() - began)}
-    counts = {key: value for key, value in found.items() if key not in ("kinds", "strict_list", "surprises")}
-    print(counts, f"{len(found['surprises'])} surprises")
+    found["shortfalls"] = shortfalls(found) if options.pairs >= WHOLE else []
+    counts = {key: value for key, value in found.items() if isinstance(value, int)}
+    print(counts, f"{len(found['surprises'])} surprises", *found["shortfalls"], sep="\n")
     if options.record is not None:
         head, changed = commit()
         path = options.record / "upgrades.json"
         content = {"what": "upgrades, judged and restored", "commit": head, "uncommitted_changes": changed}
         path.write_text(json.dumps(content | found, indent=2) + "\n", encoding="utf-8")
         print(f"record in {path}")
-    return 1 if found["surprises"] else 0
+    return 1 if found["surprises"] or found["shortfalls"] else 0
 
 
 if __name__ == "__main__":

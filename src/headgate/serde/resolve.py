@@ -77,19 +77,19 @@ def record_serializer(hint: Any) -> TypeSerializer[Any] | None:
 
 
 def composite_serializer(hint: Any) -> TypeSerializer[Any] | None:
-    """The serializer of a declared type that holds records, such as a union or a tuple of record classes.
+    """The serializer of a declared type without fields, such as a union, a tuple of record classes, an Enum.
 
     Args:
         hint: the declared type of a stream's records, or None.
 
     Returns:
-        None where the type is a class, tells nothing, or holds what only pickle carries.
+        None where the type tells nothing, or only pickle carries it.
 
     Example:
-        >>> composite_serializer(tuple[str, int]).name, composite_serializer(int)
+        >>> composite_serializer(tuple[str, int]).name, composite_serializer(object)
         ('tuple[str, int]', None)
     """
-    if hint is None or hint is Any or (isinstance(hint, type) and get_origin(hint) is None):
+    if hint is None or hint is Any:
         return None
     try:
         found = serializer_for(hint)

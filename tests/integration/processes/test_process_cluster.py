@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -11,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -318,3 +320,65 @@ def test_workers_end_with_their_program(tmp_path: Path, number: int) -> None:
         driver.send_signal(number)
         driver.wait(30)
     assert processes_end(pids)
+
+
+class Opaque:
+    """No serializer knows it."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+
+class Dated(NamedTuple):
+    """A field that is no scalar."""
+
+    n: int
+    day: dt.date
+
+
+class OnceWrong(hg.KeyedProcessFunction[int, Any, int]):
+    """Raises the first time that it comes so far."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+
+    def process(self, record: Any, ctx: hg.KeyedContext[int]) -> Iterator[int]:
+        if record.n == 100 and not os.path.exists(self.mark):
+            Path(self.mark).touch()
+            raise ValueError("once")
+        yield record.n
+
+
+class Heard(JobListener):
+    """Remembers what a person is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.attempts = 0
+
+    def running(self, attempt: int) -> None:
+        self.attempts = attempt
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_records_without_a_fast_way_are_told_once_in_a_job(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many workers send them, and however often the job is restarted."""
+    heard = Heard()
+    env = hg.Environment(parallelism=2, executor=ProcessCluster(heard), config=RESTART_AT_ONCE)
+    numbers = env.generate(lambda n: n, count=200, uid="in")
+    for uid, made in (("a", Opaque), ("b", lambda n: Dated(n, dt.date(2026, 1, 1)))):
+        numbers.map(made).key_by(lambda record: record.n % 7).process(
+            OnceWrong(str(tmp_path / "mark")), uid=uid
+        ).collect_later(uid=f"kept-{uid}")
+    with caplog.at_level(logging.WARNING):
+        env.execute("slow")
+    assert heard.attempts == 2
+    said = [text for text in caplog.messages if "between workers" in text]
+    assert len(said) == 1, said
+    assert f"{Opaque.__module__}.Opaque are pickled" in said[0]
+    (note,) = [text for text in heard.notes if "between workers" in text]
+    assert f"{Dated.__module__}.Dated go value by value" in note

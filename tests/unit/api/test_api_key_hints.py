@@ -102,3 +102,40 @@ def test_a_class_is_a_function_of_its_own_type() -> None:
 def test_what_may_give_a_key_passes(hint: Any) -> None:
     """A type that says nothing, or of which one part can be a key, is not judged."""
     hg.Environment().from_collection([1]).key_by(gives(hint))
+
+
+@dataclass
+class Order:
+    number: int
+    pair: tuple[int, str] | None
+    anything: Any
+    shop: Shop
+    color: Color
+    lines: list[int]
+
+
+def orders() -> Any:
+    """Records of a declared class."""
+
+    def order(n: int) -> Order:
+        return Order(n, None, n, Shop("a"), Color.RED, [])
+
+    return hg.Environment().from_collection([1]).map(order)
+
+
+@pytest.mark.parametrize(("name", "shown"), [("shop", "Shop"), ("color", "Color"), ("lines", "list[int]")])
+def test_a_field_that_can_be_no_key_is_refused(name: str, shown: str) -> None:
+    """The records' class says it, so nobody has to wait for the first record; alone and among others."""
+    for names in ((name,), ("number", name)):
+        with pytest.raises(hg.PlanError) as caught:
+            orders().key_by(*names)
+        text = str(caught.value)
+        assert f"got field {name!r} of Order, which is of type {shown} and cannot be a key" in text
+        assert "test_api_key_hints.py:" in text
+        assert "give it a function that makes one of it" in text
+
+
+@pytest.mark.parametrize("name", ["number", "pair", "anything"])
+def test_a_field_that_may_be_a_key_passes(name: str) -> None:
+    """What may be None, too, and what nobody tells."""
+    orders().key_by(name)

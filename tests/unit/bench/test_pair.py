@@ -13,7 +13,7 @@ import pytest
 
 from bench import data, pair
 from bench.machine import ROOT
-from bench.measure import run
+from bench.measure import Run, run
 
 
 def test_the_interval_holds_the_median_of_most_samples() -> None:
@@ -57,6 +57,14 @@ def test_events_may_cost_less_more_than_what_happens_seldom() -> None:
     assert limits == {
         "j0": 0.03, "j2": 0.03, "wire": 0.03, "checkpoints": 0.1, "recovery": 0.1, "start-up": 0.1,
     }  # fmt: skip
+
+
+def test_no_fewer_pairs_end_a_measurement_than_an_interval_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One ratio alone has no width, and that is no narrow interval."""
+    monkeypatch.setattr(pair, "_run_once", lambda *_: Run("wire", result={"workers_cpu_us": 1.0}))
+    asked = pair.arguments(["old", "new", "--least", "1", "--most", "9"])
+    (row,) = pair.measure(pair.JOBS["wire"], Path("old"), Path("new"), asked, lambda _: None)
+    assert (row["pairs"], row["low"], row["high"]) == (6, 1.0, 1.0)
 
 
 def test_every_job_is_a_module_with_its_arguments() -> None:

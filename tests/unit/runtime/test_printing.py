@@ -138,10 +138,18 @@ def test_lines_of_several_workers_are_never_torn() -> None:
 
 def test_too_many_lines_are_the_last_ones_and_a_count() -> None:
     """The driver is told a bounded number at a time, each of a bounded length."""
-    told = Told()
+    printed = threading.Event()
+
+    class SlowlyTold(Told):
+        def __call__(self, lines: list[str], left_out: int) -> None:
+            printed.wait(30)
+            super().__call__(lines, left_out)
+
+    told = SlowlyTold()
     with worker(told):
         for number in range(10 * LINES_MAX):
             print(number, "x" * 10_000)
+        printed.set()
     assert told.left_out + len(told.lines) == 10 * LINES_MAX
     assert told.left_out > 0
     assert told.lines[-1].startswith(f"in[0]: {10 * LINES_MAX - 1} x")

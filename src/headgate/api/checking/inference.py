@@ -90,7 +90,7 @@ def declared_keys(function: object, selector: KeySelector, records: Node) -> Dec
         hint, teller = map_output(selector), f"key function {name.rpartition('.')[2]}"
     else:
         names = (selector,) if isinstance(selector, str) else selector
-        hints = [_field_hint(records.record_type, name) for name in names]
+        hints = [field_hint(records.record_type, name) for name in names]
         hint = hints[0] if isinstance(selector, str) else tuple[tuple(hints)]  # type: ignore[misc]
         of = getattr(records.record_type, "__name__", "the records")
         teller = f"field{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))} of {of}"
@@ -116,7 +116,7 @@ def _tells_keys(hint: Any) -> bool:
     return _known(hint) is not None and not says_nothing(hint)
 
 
-def _field_hint(record_type: Any, name: str) -> Any:
+def field_hint(record_type: Any, name: str) -> Any:
     """What a class of records says of a field."""
     if not isinstance(record_type, type):
         return Any

@@ -1,13 +1,14 @@
-"""Refuses a key function whose annotation says that it gives what can be no key."""
+"""Refuses keys that can be none by what is declared: by a key function's annotation, or a field's."""
 
 from __future__ import annotations
 
 import datetime as dt
 import types
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Union, get_args, get_origin, is_typeddict
 from uuid import UUID
 
-from headgate.api.checking.inference import map_output
+from headgate.api.checking.inference import field_hint, map_output
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
 from headgate.common.keys.keygroups import ALLOWED_KEYS
@@ -29,6 +30,22 @@ def refuse_impossible_key(function: Any) -> None:
         )
 
 
+def refuse_impossible_fields(names: Iterable[str], record_type: Any) -> None:
+    """Refuse fields that the records' class declares to hold something else than a key; others pass.
+
+    Raises:
+        PlanError: naming the field and its type.
+    """
+    for name in names:
+        hint = field_hint(record_type, name)
+        if not can_be_key(hint):
+            raise PlanError(
+                f"key_by() ({user_site()}) got field {name!r} of {record_type.__qualname__}, which is of type"
+                f" {_named(hint)} and cannot be a key; expected {ALLOWED_KEYS}: give it a function that makes"
+                " one of it, such as the value of an Enum"
+            )
+
+
 def can_be_key(hint: Any) -> bool:
     """Whether something of this type may be a key; a type that says nothing may.
 
@@ -41,6 +58,8 @@ def can_be_key(hint: Any) -> bool:
         >>> [can_be_key(hint) for hint in (Color, dict, list[int], tuple[int, Color], Color | dict)]
         [False, False, False, False, False]
     """
+    if hint is Any:
+        return True
     if get_origin(hint) is Annotated:
         return can_be_key(get_args(hint)[0])
     if get_origin(hint) in (Union, types.UnionType):

@@ -314,15 +314,17 @@ class DataStream(Operator, Generic[T]):
 
         Raises:
             PlanError: neither names nor one function, a name that the records of the source do not have, or a
-                function annotated to give what can be no key, such as a record.
+                field or function that is declared to give what can be no key, such as a record.
         """
-        from headgate.api.streams.key_hints import refuse_impossible_key
+        from headgate.api.streams.key_hints import refuse_impossible_fields, refuse_impossible_key
         from headgate.api.streams.keyed_stream import KeyedStream
 
         selector: Any = key
         if not callable(key) or more:
             check_columns("key_by", (key, *more))
             refuse_unknown_fields("key_by", (key, *more), self._environment.program, self._number)
+            records = self._environment.program.node(self._number).record_type
+            refuse_impossible_fields(map(str, (key, *more)), records)
             selector = (key, *more) if more else key
         else:
             refuse_arity(f"key_by() ({user_site()})", key, "one record")

@@ -418,6 +418,8 @@ class JobMaster:
                 self._attempts.queries.answered(message)
             case m.Told():
                 self.ports.listener.told(message.uid, message.subtask, message.data)
+            case m.SlowRecords():
+                self._reports.slow_records(message.name, message.pickled)
             case m.Recovered():
                 self.checkpoints.recovered(message.vertex, message.subtask)
             case m.DataEnded():

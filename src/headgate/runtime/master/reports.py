@@ -9,6 +9,7 @@ from headgate.runtime.job.listener import JobListener
 from headgate.runtime.master.attempt.repeated_failures import told
 from headgate.runtime.master.checkpoints.recording import CheckpointHistory
 from headgate.runtime.master.losses import Losses
+from headgate.runtime.protocol.undeclared_rows import log_slowness, slowness
 
 
 class Reports:
@@ -29,6 +30,7 @@ class Reports:
     ) -> None:
         self._listener, self._losses, self._history, self._settings = listener, losses, history, settings
         self.last_failure: str | None = None
+        self._slow: set[str] = set()
 
     def report(self, fact: e.Fact) -> None:
         """Tell one fact."""
@@ -56,6 +58,19 @@ class Reports:
                 listener.note(f"rescaling from {before.slots} to {plan.slots} workers")
             case e.Ended(how):
                 listener.ended(how.value)
+
+    def slow_records(self, name: str, pickled: bool) -> None:
+        """A worker tells of records that do not go the fast way; the job does so once for each type.
+
+        A warning is in the log whatever is shown.
+        """
+        if name in self._slow:
+            return
+        self._slow.add(name)
+        if pickled:
+            log_slowness(name, pickled)
+        else:
+            self._listener.note(slowness(name, pickled))
 
     def _failed(self, failure: Failure) -> None:
         self.last_failure = str(self._losses.error(failure))

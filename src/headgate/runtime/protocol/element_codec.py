@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, cast, is_typeddict
 
 import msgspec
 import numpy as np
@@ -51,10 +51,13 @@ class ElementCodec:
 
     def __init__(self, record_type: Any = None, undeclared: UndeclaredRows | None = None) -> None:
         self._type, self._typed = record_type, record_serializer(record_type)
-        self._composite = composite_serializer(record_type) if self._typed is None else None
+        # A dict has no class that would tell the serializer of the declared one.
+        apart = self._typed is None or is_typeddict(record_type)
+        self._composite = composite_serializer(record_type) if apart else None
         self._fields = None if self._typed is None else field_rows(record_type)
         self._dynamic = DynamicSerializer()
         self._undeclared = UndeclaredRows() if undeclared is None else undeclared
+        self._slow_told = False
 
     def encode(self, element: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
         """Kind and payload of a frame."""
@@ -107,16 +110,26 @@ class ElementCodec:
             if encoded is not None:
                 return FrameKind.ROWS, [*_head(batch, _FIELDS), encoded]
         try:
-            return FrameKind.ROWS, self.encode_plain(batch)
+            plain = self.encode_plain(batch)
+            if self._typed is not None and batch.records and type(batch.records[0]) is self._type:
+                self._tell_slow()
+            return FrameKind.ROWS, plain
         except NotPlainError:
             pass
         if self._composite is not None:
             try:
                 encoded = self._composite.encode_checked(batch.records)
+                if not isinstance(self._type, type) or is_typeddict(self._type):
+                    self._tell_slow()
                 return FrameKind.ROWS, [*_head(batch, _COMPOSITE), encoded]
             except UsageError:
                 pass  # As above: a value is not of the declared type.
         return FrameKind.PICKLED_ROWS, [*_head(batch, _DYNAMIC), *self._undeclared.encode(batch.records)]
+
+    def _tell_slow(self) -> None:
+        if not self._slow_told:
+            self._slow_told = True
+            self._undeclared.tell_once(self._type, pickled=False)
 
     def _decode_batch(self, kind: FrameKind, payload: memoryview) -> Batch:
         count, flags, form = _HEAD.unpack_from(payload)

@@ -202,6 +202,19 @@ class Printed(msgspec.Struct, frozen=True, tag="printed"):
     left_out: int
 
 
+class SlowRecords(msgspec.Struct, frozen=True, tag="slow-records"):
+    """Worker: records of a type do not go the fast way between workers; see `runtime.undeclared_rows`.
+
+    Attributes:
+        name: of the type.
+        pickled: whether they are pickled.
+    """
+
+    attempt: int
+    name: str
+    pickled: bool
+
+
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """Job master: drop the attempt's subtasks; the process stays."""
 
@@ -326,6 +339,7 @@ FromWorker = (
     | StateAnswer
     | Told
     | Printed
+    | SlowRecords
 )
 ToWorker = (
     Deploy

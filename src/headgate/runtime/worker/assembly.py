@@ -24,7 +24,7 @@ from headgate.runtime.job.shipped_program import Program
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.protocol.elements import Event
 from headgate.runtime.protocol.frames import Frame, FrameKind
-from headgate.runtime.protocol.messages import Deploy, Told
+from headgate.runtime.protocol.messages import Deploy, SlowRecords, Told
 from headgate.runtime.protocol.undeclared_rows import UndeclaredRows
 from headgate.runtime.worker.exchange.output import (
     EdgeEnds,
@@ -152,7 +152,7 @@ class _Assembler:
         if settings.changelog:
             interval, restored = settings.changelog_materialize_ms, deploy.restored_checkpoint or 0
             self._backends = ChangelogBackends(backends, interval, ports.clock, restored)
-        undeclared = UndeclaredRows(ports.code, deploy.program)
+        undeclared = UndeclaredRows(ports.code, deploy.program, self._slow_records)
         types = program.record_types
         self._codecs = {e.id: ElementCodec(types.get(e.id), undeclared) for e in self._plan.edges}
         self._tasks: dict[SubtaskId, Task] = {}
@@ -334,6 +334,9 @@ class _Assembler:
             )
 
         return context
+
+    def _slow_records(self, name: str, pickled: bool) -> None:
+        self._ports.link.send(SlowRecords(self._deploy.attempt, name, pickled))
 
     def _tell(self, uid: str, subtask: int, data: bytes) -> None:
         self._ports.link.send(Told(self._deploy.attempt, uid, subtask, data))
