@@ -90,13 +90,14 @@ def _unpacked_size(data: bytes) -> int | None:
     """How much an entry unpacks to, of which no more than a piece is held; None where it is not whole."""
     unpacker = zlib.decompressobj()
     size = 0
-    while not unpacker.eof:
-        piece = len(unpacker.decompress(data, _PIECE))
+    while True:
+        piece = unpacker.decompress(data, _PIECE)
         data = unpacker.unconsumed_tail
-        size += piece
-        if not piece or size > _ENTRY_MAX:
-            return size if unpacker.eof and size <= _ENTRY_MAX else None
-    return size
+        size += len(piece)
+        if size > _ENTRY_MAX or not (piece or unpacker.eof):
+            return None
+        if unpacker.eof:
+            return size
 
 
 def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
