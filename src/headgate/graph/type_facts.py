@@ -30,7 +30,7 @@ from headgate.graph.plan import edge_record_types
 from headgate.graph.type_text import COLUMNS, StateFact, States, TypeText, type_text
 from headgate.serde.codecs.pickled_values import holds_pickle
 from headgate.serde.descriptions import parts_of
-from headgate.serde.resolve import record_serializer, serializer_for
+from headgate.serde.resolve import composite_serializer, record_serializer, serializer_for
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.snapshots.snapshot_rules import part_serializers
 
@@ -144,6 +144,8 @@ def _stream_row(
     typed = record_serializer(hint)
     if typed is not None and typed.describe()["kind"] == "typeddict":
         typed = None  # Its values are dicts, which the codec takes for what they are.
+    if typed is None and storable(hint) == NO:
+        typed = composite_serializer(hint)
     kind = SELF_DESCRIBING if typed is None else typed.describe()["kind"]
     return row | {"serializer": kind, "immutable": _immutable(hint), "in_flight": storable(hint)}
 

@@ -26,6 +26,8 @@ from headgate.graph.type_facts import NO, PLAIN_ONLY, YES, record_serializer, st
 from headgate.graph.type_text import StateFact, type_text
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.protocol.frames import FrameKind
+from headgate.serde.resolve import composite_serializer
 
 PROGRAM = """
 from dataclasses import dataclass
@@ -60,7 +62,7 @@ class Count(hg.KeyedProcessFunction):
 env = hg.Environment(parallelism=2)
 words = env.from_collection([1], uid="in").map(parse, uid="parse")
 counted = words.key_by("text").process(Count(), uid="count")
-counted.rebalance().map(hide, uid="hide").rebalance().write_json("out")
+counted.rebalance().map(hide, uid="hide").rebalance().collect_later()
 counted.side_output(LATE).rebalance().write_json("late")
 env.execute("typed")
 raise SystemExit("the program went on")
@@ -171,6 +173,37 @@ def test_streams_that_travel_otherwise_than_their_type_says(tmp_path: Path) -> N
     assert streams == [("unknown", "Arrow", "yes"), ("Options", "self-describing", "yes")]
 
 
+def test_declared_types_without_fields_are_told_by_their_serializer(tmp_path: Path) -> None:
+    """They are not pickled between workers, and no plain values either."""
+    program = tmp_path / "job.py"
+    program.write_text("""import enum
+import headgate as hg
+from dataclasses import dataclass
+
+class Color(enum.Enum):
+    RED = 1
+
+@dataclass
+class Shop:
+    name: str
+
+def color(n: int) -> Color:
+    return Color.RED
+
+def pair(n: int) -> tuple[str, Shop]:
+    return "a", Shop("b")
+
+env = hg.Environment(parallelism=2)
+for function in (color, pair):
+    env.generate(lambda n: n, count=1).map(function).rebalance().collect_later()
+env.execute()
+""")
+    _, out, _ = headgate("types", str(program), "--json")
+    streams = json.loads(out)["streams"]
+    told = {row["type"]: row["serializer"] for row in streams if row["serializer"] != "self-describing"}
+    assert told == {"Color": "enum", "tuple[str, __main__.Shop]": "tuple"}
+
+
 def test_every_state_is_told(facts: dict[str, Any]) -> None:
     """Kind, types, serializer of each type, and whether a snapshot must guard its values."""
     keys = ("state", "kind", "types", "serializer", "why", "immutable")
@@ -262,3 +295,19 @@ def test_what_is_told_is_what_the_exchange_does(hint: Any, value: Any, told: str
         assert told != YES
     else:
         assert told != NO
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [(hint, value) for hint, value, told in HINTS if told == NO],
+    ids=lambda case: str(case)[:30],
+)
+def test_only_what_has_no_serializer_is_pickled_between_workers(hint: Any, value: Any) -> None:
+    """What state of a declared type is stored by, carries its records, too."""
+    codec = ElementCodec(hint)
+    known = record_serializer(hint) or composite_serializer(hint)
+    kind, parts = codec.encode(RowBatch([value]))
+    assert kind is (FrameKind.PICKLED_ROWS if known is None else FrameKind.ROWS)
+    back = codec.decode(kind, memoryview(b"".join(parts)))
+    assert isinstance(back, RowBatch)
+    assert type(back.records[0]) is type(value)

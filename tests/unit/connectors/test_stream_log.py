@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -71,3 +72,18 @@ def test_later_files_are_those_that_other_queries_of_the_line_have_listed(tmp_pa
     assert set(later) == {f"file:///in/{number}%20.json" for number in range(4, 13)}
     assert "/in/4 .json" in logs.missing_locally(later)
     assert logs.files_of_later_epochs(tmp_path / "other", log) == []
+
+
+def test_many_entries_that_unpack_to_much_are_refused_together() -> None:
+    """A few kilobytes of a snapshot could fill the disk otherwise. No entry is held whole for that."""
+    entry = zlib.compress(bytes(64 << 20))
+    tracemalloc.start()
+    found = logs.damage({f"sources/0/{number}": entry for number in range(17)})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found is not None
+    assert "its entries unpack to more than" in found
+    assert peak < 16 << 20
+    assert logs.damage({f"sources/0/{number}": entry for number in range(3)}) is None
+    assert logs.damage({"sources/0/0": zlib.compress(b"")}) is None
+    assert "ends early" in str(logs.damage({"sources/0/0": entry[:-9]}))

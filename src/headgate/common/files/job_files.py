@@ -23,7 +23,7 @@ from headgate.common.decoders import json_decoder
 from headgate.common.errors import StorageError
 from headgate.common.files.durable import clock, system, unlink
 from headgate.common.files.durable_file import hold
-from headgate.common.files.permissions import OWNER_FILE
+from headgate.common.files.permissions import OWNER_FILE, Permissions, make_folder
 from headgate.common.files.stored_paths import inside
 from headgate.common.process.children import hide
 from headgate.common.process.processes import process_lives
@@ -124,7 +124,7 @@ class PublishedJob:
         folder = jobs_folder()
         self._path = inside(folder, f"{job.job_id}{_SUFFIX}", "the file of a job")
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(folder, Permissions.OWNER, durable=False)
             self._descriptor = hold(self._path, msgspec.json.encode(job), OWNER_FILE)
         except (OSError, RuntimeError) as error:
             raise StorageError(

@@ -20,11 +20,14 @@ import msgspec
 from headgate.common.decoders import json_decoder
 from headgate.common.files.durable import clock, system, token, unlink
 from headgate.common.files.durable_file import hold
-from headgate.common.files.permissions import make_folder
+from headgate.common.files.permissions import Permissions, make_folder, permissions_in_use
 from headgate.common.process.processes import process_lives
 
 _SUFFIX: Final = ".json"
 _BYTES_MAX: Final = 1 << 16
+_READABLE: Final = 0o644
+"""Of the files where the process's mask decides: others must read who is in, and need not write."""
+
 _GATE_S: Final = 5.0
 """How long somebody else may be entering before nobody waits for that any more."""
 
@@ -80,6 +83,8 @@ class Occupancy:
         Raises:
             OSError: the folder cannot be written.
         """
+        permissions = permissions_in_use()
+        mode = _READABLE if permissions is Permissions.UMASK else permissions.file_mode
         while True:
             make_folder(self._folder)
             gate = system.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -88,7 +93,7 @@ class Occupancy:
                 if not self._is(gate):
                     continue  # whoever left last has removed it
                 look(occupants_of(self._folder))
-                self._descriptor = hold(self._path, msgspec.json.encode(self._me), 0o644)
+                self._descriptor = hold(self._path, msgspec.json.encode(self._me), mode)
                 return
             finally:
                 system.close(gate)

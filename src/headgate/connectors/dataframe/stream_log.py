@@ -33,6 +33,9 @@ _NAME: Final = re.compile(
 )
 _ENTRY_MAX: Final = 1 << 28
 """Bytes of one entry: the names of a million files."""
+_LOG_MAX: Final = 1 << 30
+"""Bytes of all entries of a log."""
+_PIECE: Final = 1 << 20
 
 
 def picture(folder: Path, epoch: int) -> Log:
@@ -67,17 +70,34 @@ def damage(log: object) -> str | None:
     """
     if not isinstance(log, Mapping):
         return f"its log is a {type(log).__name__}, expected names and bytes"
+    whole = 0
     for name, data in log.items():
         if not isinstance(name, str) or _NAME.fullmatch(name) is None:
             return f"it has an entry named {name!r:.200}, which is none of Spark's"
-        unpacker = zlib.decompressobj()
         try:
-            size = len(unpacker.decompress(data, _ENTRY_MAX))
+            size = _unpacked_size(data)
         except (zlib.error, TypeError) as error:
             return f"its entry {name!r} cannot be unpacked: {error}"
-        if not unpacker.eof:
-            return f"its entry {name!r} ends early or unpacks to more than {_ENTRY_MAX} bytes, {size} so far"
+        if size is None:
+            return f"its entry {name!r} ends early or unpacks to more than {_ENTRY_MAX} bytes"
+        whole += size
+        if whole > _LOG_MAX:
+            return f"its entries unpack to more than {_LOG_MAX} bytes, {name!r} the first beyond"
     return None
+
+
+def _unpacked_size(data: bytes) -> int | None:
+    """How much an entry unpacks to, of which no more than a piece is held; None where it is not whole."""
+    unpacker = zlib.decompressobj()
+    size = 0
+    while True:
+        piece = unpacker.decompress(data, _PIECE)
+        data = unpacker.unconsumed_tail
+        size += len(piece)
+        if size > _ENTRY_MAX or not (piece or unpacker.eof):
+            return None
+        if unpacker.eof:
+            return size
 
 
 def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:

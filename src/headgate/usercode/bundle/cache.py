@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from headgate.common.files.durable import clock
+from headgate.common.files.permissions import Permissions, make_folder
 from headgate.common.process.children import hide
 from headgate.usercode.bundle.unpacking import remove
 from headgate.usercode.errors import UserCodeLoadError
@@ -72,8 +73,8 @@ class ArtifactCache:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        with contextlib.suppress(FileExistsError):
-            root.mkdir(mode=OWNER_ONLY, parents=True)
+        with contextlib.suppress(FileExistsError):  # a file or a broken link, which is refused below
+            make_folder(root, Permissions.OWNER, durable=False)
         found = root.lstat()
         mode = stat.S_IMODE(found.st_mode)
         if not stat.S_ISDIR(found.st_mode):

@@ -7,13 +7,16 @@ wheels are taken, because building a source distribution runs its code.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
+from headgate.common.files.permissions import OWNER_FOLDER, Permissions, make_folder
 from headgate.usercode.bundle.artifacts import abi_of_this
 from headgate.usercode.bundle.bundle_contents import hash_of_file
 from headgate.usercode.errors import UserCodeLoadError
@@ -35,13 +38,15 @@ def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
         cache: folder for what was fetched; the same file is fetched once for each kind of interpreter.
 
     Raises:
-        UserCodeLoadError: the file is not there, is not locked, or a wheel cannot be had.
+        UserCodeLoadError: the file is not there, is not locked, or a wheel cannot be had; or
+            anybody may write into the cache.
     """
     if not requirements.is_file():
         raise UserCodeLoadError(f"requirements file {str(requirements)!r} is not there")
     folder = cache / f"{hash_of_file(requirements)[:32]}-{abi_of_this()}"
+    make_folder(cache, Permissions.OWNER, durable=False)
+    _owners_alone(cache)
     if not _is_whole(folder):
-        cache.mkdir(parents=True, exist_ok=True)
         making = Path(tempfile.mkdtemp(prefix="fetching-", dir=cache))
         try:
             _fetch(requirements, making)
@@ -50,6 +55,18 @@ def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
         finally:
             shutil.rmtree(making, ignore_errors=True)
     return tuple(sorted(folder.glob("*.whl")))
+
+
+def _owners_alone(cache: Path) -> None:
+    """See that nobody else can write into the cache, who would decide what runs in the job."""
+    found = cache.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
+        raise UserCodeLoadError(
+            f"the cache of wheels {str(cache)!r} must be its owner's alone, expected user {os.geteuid()} and "
+            f"mode 700, got user {found.st_uid} and mode {stat.S_IMODE(found.st_mode):o}; remove it"
+        )
+    if found.st_mode & stat.S_IWGRP:  # as the masks of many systems leave it
+        cache.chmod(OWNER_FOLDER)
 
 
 def _put_in_place(making: Path, folder: Path) -> None:

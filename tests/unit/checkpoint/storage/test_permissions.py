@@ -20,12 +20,16 @@ from headgate.checkpoint.local_copies import LocalCopies, remove_abandoned_copie
 from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.files.job_files import JobFile, PublishedJob
+from headgate.common.files.occupants import Occupancy, this_driver_as
 from headgate.common.files.permissions import Permissions, make_folder, own_folder, use_permissions
 from headgate.common.ids import JobId
 from headgate.common.settings.config import Config
 from headgate.connectors.dataframe.to_spark_journal import GoesOn
 from headgate.connectors.dataframe.to_spark_log import Log
 from headgate.testing import PAUSE, MiniCluster, TestSource
+from headgate.usercode.bundle.cache import ArtifactCache
+from headgate.usercode.bundle.requirements import wheels_of
+from headgate.usercode.errors import UserCodeLoadError
 
 KEY = "headgate.storage.permissions"
 
@@ -139,12 +143,44 @@ def test_secrets_are_the_owners_alone(
     use_storage_settings(storage_settings(Config().with_program({KEY: option})))
     monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
     published = PublishedJob(JobFile("job-1", "job", os.getpid(), "host", 0, "http://127.0.0.1:1", "secret"))
-    assert modes(tmp_path / "home" / "jobs") == ({0o700}, {0o600})
+    assert modes(tmp_path / "home") == ({0o700}, {0o600})
     published.withdraw()
     copies = LocalCopies(tmp_path / "copies", "host", JobId("job"), 0)
     with copies.copying("job/chk-1/x", None) as copy:
         list(copy.of([b"x"]))
     assert stat.S_IMODE((tmp_path / "copies" / "headgate-copies-host-job").stat().st_mode) == 0o700
+    ArtifactCache(tmp_path / "code" / "cache").lease("0" * 16, lambda folder: None).release()
+    for place in ("code", "code/cache"):
+        assert stat.S_IMODE((tmp_path / place).stat().st_mode) == 0o700
+
+
+def test_a_cache_of_wheels_that_anybody_may_write_is_not_believed(tmp_path: Path) -> None:
+    """What lies there runs in the job; one that only a group could write is made the owner's alone."""
+    (tmp_path / "locked.txt").touch()
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o777)
+    with pytest.raises(UserCodeLoadError, match="must be its owner's alone"):
+        wheels_of(tmp_path / "locked.txt", cache)
+    cache.chmod(0o775)
+    assert wheels_of(tmp_path / "locked.txt", cache) == ()
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert wheels_of(tmp_path / "locked.txt", tmp_path / "new" / "cache") == ()
+    for place in ("new", "new/cache"):
+        assert stat.S_IMODE((tmp_path / place).stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("option", ["owner", "group", "umask"])
+def test_who_is_at_work_is_told_to_those_that_the_option_names(
+    option: str, mask: int, tmp_path: Path
+) -> None:
+    """While a job runs its files in the checkpoint storage and the output are as everything else is."""
+    use_storage_settings(storage_settings(Config().with_program({KEY: option})))
+    occupancy = Occupancy(tmp_path / "running", this_driver_as("job-1", "job"))
+    occupancy.enter(lambda others: None)
+    _, files = modes(tmp_path / "running")
+    assert files == ({0o644} if option == "umask" else expected(option, mask)[1])
+    occupancy.leave()
 
 
 def test_a_place_for_all_is_not_trusted(tmp_path: Path) -> None:
