@@ -13,7 +13,7 @@ import pytest
 from mini_jobs import Count, environment
 
 import headgate as hg
-from headgate.testing import OperatorHarness
+from headgate.testing import OperatorHarness, ProcessCluster
 
 ONCE = {"restart-strategy.type": "none"}
 
@@ -388,6 +388,48 @@ def test_the_first_line_says_what_was_raised(make: Callable[[], BaseException], 
     assert isinstance(error, hg.UserFunctionError)
     assert error.raised.endswith(raised)
     assert str(error).partition("\n")[0].endswith(f"{raised} in attempt 1 for record 1")
+
+
+class Unloadable:
+    """Cannot be made again in a worker."""
+
+    def __init__(self, kind: type[BaseException]) -> None:
+        self.kind = kind
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        raise state["kind"]("not here")
+
+    def __call__(self, record: Any) -> Any:
+        return record
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
+def test_an_error_while_the_program_is_loaded_is_the_programs(kind: type[BaseException]) -> None:
+    """It is no error of ours, and has its line."""
+    env = hg.Environment(parallelism=1, executor=ProcessCluster(), config=ONCE)
+    with pytest.raises(hg.UserFunctionError) as caught:
+        env.from_collection([1]).map(Unloadable(kind)).collect()
+    assert caught.value.raised == f"{kind.__name__}: not here"
+    assert caught.value.line.startswith(f"{__file__}:")
+    assert "while a worker loaded the program" in caught.value.record
+
+
+class Uncopied:
+    """A record that cannot be taken apart."""
+
+    def __reduce__(self) -> Any:
+        raise LookupError("not apart")
+
+
+def test_a_record_that_cannot_be_sent_is_the_programs() -> None:
+    """It is no error of ours."""
+
+    def build(env: hg.Environment) -> Any:
+        return env.from_collection([1, 2]).map(lambda n: Uncopied()).key_by(lambda r: 1).process(Count())
+
+    error = refused(build, 2)  # which words it has depends on whether the record leaves its worker
+    assert not isinstance(error, hg.InternalError)
+    assert "not apart" in str(error)
 
 
 def test_the_harness_says_the_same() -> None:

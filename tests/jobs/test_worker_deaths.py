@@ -17,7 +17,9 @@ import pytest
 
 import headgate as hg
 from headgate.common.errors import OperatingError
-from headgate.runtime.job.black_box import PREFIX, remains_of
+from headgate.deploy.spark.reasons import shortened
+from headgate.runtime.job.black_box import PREFIX, Remains, remains_of
+from headgate.runtime.master.attempt.deaths import told_death
 from headgate.testing import ProcessCluster
 
 AT = 2
@@ -54,12 +56,51 @@ def be_terminated(record: int) -> int:
     return record
 
 
+def leave_after_a_child(record: int) -> int:
+    """A child by fork dies of a fatal signal; this process goes on, and leaves later."""
+    if record == AT:
+        pid = os.fork()
+        if pid == 0:
+            ctypes.string_at(0)
+        os.waitpid(pid, 0)
+        os._exit(4)
+    return record
+
+
 CASES: list[Any] = [
     (leave, ["ended with exit code 3", "os._exit(3) was called", "in leave", "about to leave"]),
     (be_killed, ["killed by SIGKILL", "MB of memory"]),
     pytest.param(crash, ["killed by SIGSEGV", "Segmentation fault", "in crash"], marks=pytest.mark.ci),
     pytest.param(be_terminated, ["killed by SIGTERM"], marks=pytest.mark.ci),
 ]
+
+
+def test_a_childs_death_is_no_word_of_its_parent() -> None:
+    """What the handler of fatal signals writes in a child does not reach the parent's box."""
+    env = hg.Environment(parallelism=1, executor=ProcessCluster(), config={"restart-strategy.type": "none"})
+    with pytest.raises(OperatingError) as failed:
+        env.from_collection([1, AT], uid="numbers").map(leave_after_a_child, uid="deadly").collect()
+    assert "os._exit(4) was called" in str(failed.value)
+    assert "Segmentation fault" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            "Fatal Python error: Segmentation fault, in\n  there",
+            "died: killed by SIGSEGV; Fatal",
+        ),
+        ("os._exit(3) was called, in\n  there", "died; os._exit(3) was called"),
+        ("", "died: killed by a signal, out of memory, or stopped by itself"),
+    ],
+)
+def test_what_a_worker_has_said_replaces_the_guess_of_who_ran_it(words: str, told: str) -> None:
+    """Spark sees that a Python worker has ended, and not why."""
+    spark_said = shortened("ResultTask(4, 1) finished ... Python worker exited unexpectedly (crashed)")
+    message = told_death(1, None, "its gang ended", spark_said, Remains(words=words), oom=False)
+    assert message.startswith(f"the worker of slot 1 was lost: the Python worker of slot 1 {told}")
+    assert ("or stopped by itself" in message) is (not words)
 
 
 def boxes_of(pid: str) -> list[Path]:

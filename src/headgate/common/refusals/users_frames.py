@@ -141,6 +141,21 @@ def users_line(error: BaseException) -> str | None:
     return own or any_other
 
 
+def is_of_the_program(error: BaseException) -> bool:
+    """Whether code of the program itself was on the way, not only Python's, ours or of packages.
+
+    Example:
+        >>> is_of_the_program(ValueError("raised nowhere"))
+        False
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith((*_OURS, *_STANDARD_LIBRARY, *_INSTALLED)):
+            return True
+        trace = trace.tb_next
+    return False
+
+
 def calling_line() -> str:
     """Place of the program's innermost frame that this is called under, as `job.py:12`; empty: there is none.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from headgate.runtime.master.attempt.deaths import UNEXPLAINED_END
+
 SENTENCE_MAX: Final = 400
 
 _TASK: Final = re.compile(r"ResultTask\(\d+, (\d+)\)")
@@ -35,7 +37,7 @@ def shortened(text: str) -> str:
     if (raised := _python_error(text)) is not None:
         return _cut(f"the Python worker{_slot(text)} raised {raised}")
     if "Python worker exited unexpectedly" in text or "Python worker failed to connect" in text:
-        return f"the Python worker{_slot(text)} died: killed by a signal, out of memory, or stopped by itself"
+        return f"the Python worker{_slot(text)} died{UNEXPLAINED_END}"
     if any(sign in text for sign in _GONE):
         return "Spark's JVM in the driver ended"
     return _cut(_first_line(text))

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.common.files.durable import clock, open_read, unlink
-from headgate.common.process.children import OwnProcess
+from headgate.common.process.children import OwnProcess, hide
 from headgate.common.process.processes import process_lives
 from headgate.common.refusals.users_frames import is_users_file
 
@@ -64,7 +64,7 @@ class BlackBox:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = path.open("w+b", buffering=0)
+        self._file = hide(path.open("w+b", buffering=0))  # a child's fatal signal is no word of ours
         self._file.truncate(_SIZE)
         self._map = mmap.mmap(self._file.fileno(), _SIZE)
         self._file.seek(_SIZE)  # behind that the handler of fatal signals writes

@@ -32,6 +32,7 @@ from headgate.common.process.interruptions import let_pass
 from headgate.common.process.limits import changes, limits_of
 from headgate.common.process.logs import TaskContext, clear_task_context, use_task_context
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
+from headgate.common.refusals.users_frames import is_of_the_program, users_line, users_traceback
 from headgate.core.alignment.barriers import Alignment
 from headgate.runtime.job.black_box import BlackBox
 from headgate.runtime.job.operator_context import NoRecord, user_error
@@ -332,7 +333,7 @@ class Worker:
     def _fail(self, error: BaseException, subtask: SubtaskId | None) -> None:
         self.state = WorkerState.FAILED
         vertex, index = subtask if subtask is not None else (-1, self.slot)
-        if not isinstance(error, Exception):  # of user code, wherever that was called
+        if not isinstance(error, Exception) or is_of_the_program(error):  # wherever that was called
             error = self._named(error, subtask)
         lost = error.slot if isinstance(error, _PeerLostError) else None
         kind, arguments = describe_error(error)
@@ -342,10 +343,18 @@ class Worker:
 
     def _named(self, error: BaseException, subtask: SubtaskId | None) -> BaseException:
         """The error of user code that nobody has named so far, with the operator at the chain's head."""
-        if self._assembly is None or subtask is None:
+        if isinstance(error, errors.HeadgateError):
             return error
-        head = self._assembly.tasks[subtask].head
-        return user_error(head.context, error, NoRecord("at work"))
+        if self._assembly is not None and subtask is not None:
+            return user_error(self._assembly.tasks[subtask].head.context, error, NoRecord("at work"))
+        return errors.UserFunctionError(
+            "code of the program",
+            repr(NoRecord("while a worker loaded the program, or took records in")),
+            users_traceback(error),
+            self.attempt,
+            type(error).__name__,
+            users_line(error) or "",
+        )
 
     # -- what subtasks ask for -------------------------------------------------------------------
 

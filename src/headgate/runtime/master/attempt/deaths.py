@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,17 @@ from headgate.runtime.master.attempt.members import Member
 _SLOT: Final = re.compile(r"\b(?:slot|worker) (\d+)\b")
 ENDED_WHERE: Final = "where it ended, innermost first:"
 """Heading of the stack in what is told of a lost worker."""
+
+UNEXPLAINED_END: Final = ": killed by a signal, out of memory, or stopped by itself"
+"""End of a reason by somebody who saw a process end and not why; the process's own words say more."""
+
+_FATAL: Final[Mapping[str, str]] = {
+    "Fatal Python error: Aborted": "SIGABRT",
+    "Fatal Python error: Bus error": "SIGBUS",
+    "Fatal Python error: Floating point exception": "SIGFPE",
+    "Fatal Python error: Illegal instruction": "SIGILL",
+    "Fatal Python error: Segmentation fault": "SIGSEGV",
+}
 
 WORDS_WAIT_S: Final = 1.5
 """How long a process that is reported lost, and lives, may take to say why it ends."""
@@ -114,6 +125,9 @@ def told_death(
     if member is not None:
         who += f" (process {member.register.pid} on {member.register.host})"
     words, _, stack = remains.words.partition(", in\n")
+    if words and gang_said is not None and gang_said.endswith(UNEXPLAINED_END):
+        signal = _FATAL.get(words)
+        gang_said = gang_said.removesuffix(UNEXPLAINED_END) + (f": killed by {signal}" if signal else "")
     causes = "; ".join(cause for cause in (gang_said, words) if cause)
     told = [f"{who} was lost: {causes or reason}"]
     if oom:
