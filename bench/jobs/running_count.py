@@ -11,7 +11,6 @@ from typing import Any
 
 import headgate as hg
 from bench.jobs.support import Stopwatch, SummingSink, environment, result
-from headgate.common.settings.options import UNALIGNED
 from headgate.connectors.files import parquet_source
 
 
@@ -54,7 +53,7 @@ def run_once(
     storage = tempfile.mkdtemp(prefix="headgate-bench-")
     stopwatch, sink = Stopwatch(), sink or SummingSink()
     try:
-        options = {UNALIGNED.key: "true"} if mode == "unaligned" else None
+        options = {"execution.checkpointing.unaligned.enabled": "true"} if mode == "unaligned" else None
         env = environment(stopwatch, None if mode == "off" else "1s", storage, options)
         program(env.from_source(parquet_source(data), uid="bids")).sink_to(sink, uid="sink")
         env.execute("bids")

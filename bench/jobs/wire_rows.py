@@ -14,7 +14,7 @@ from bench.jobs.support import result
 from headgate.records.row_batch import RowBatch
 
 ROWS = 20_000
-CODECS = ("headgate.runtime.protocol.element_codec", "headgate.runtime.protocol.codec")
+CODECS = ("headgate.runtime.protocol.element_codec", "headgate.runtime.codec")
 """Where the exchange's codec lives, by the age of the package that is measured."""
 
 
