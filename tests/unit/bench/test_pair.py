@@ -150,7 +150,7 @@ STAYING = {
 
 
 def test_jobs_import_what_older_packages_have_too() -> None:
-    """Job files of the newer checkout run against the older package, so they name no module that has moved."""
+    """Job files of the newer checkout run against the older package, so they name no moved module."""
     files = {f"bench/jobs/{job.arguments('x', 1)[1].rpartition('.')[2]}.py" for job in pair.JOBS.values()}
     for file in [*sorted(files), "bench/jobs/support.py"]:
         tree = ast.parse((ROOT / file).read_text())
