@@ -3,6 +3,18 @@
 Rows travel lossless whatever they are, so that a result does not depend on whether two subtasks
 share a process: plain values by the self-describing codec, values of the declared type by its serializer,
 records of other classes as `undeclared_rows` says, with a reference to their class.
+
+The payload of a batch::
+
+    offset size
+         0    4  number of records
+         4    1  flags: 1 if the records have event time
+         5    1  form of the rows: plain values, declared type, composite type, or field by field
+         6    2  zero
+         8       with event time: 8 bytes for each record, its timestamp; then 8 for each, its watermark
+                 the rows in their form, or an Arrow IPC stream
+
+All integers are little-endian.
 """
 
 from __future__ import annotations
