@@ -17,7 +17,7 @@ A frame is a fixed header and a payload of known length::
         40    4  CRC-32 of the 40 bytes before
         44       payload
 
-All integers of the header are big-endian; numbers in a payload are little-endian, see
+All integers of the header are big-endian; those in the payload of a batch are not, see
 `element_codec.py`. The header has a checksum of its own, so that a damaged length is noticed
 before anything is allocated for it. This file does not authenticate: frames are read only behind
 the handshake, and the job they belong to is bound there.
