@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from headgate.common.plain_data import Description, Plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def combined(verdicts: Iterable[Compatibility]) -> Compatibility:
     return Reconfigured(changes) if changed else AsIs()
 
 
-def compare(stored: Mapping[str, Any], current: Mapping[str, Any]) -> AsIs | Incompatible:
+def compare(stored: Description, current: Description) -> AsIs | Incompatible:
     """Judge a stored description against the current one: equal or not.
 
     Example:
@@ -83,7 +84,7 @@ def compare(stored: Mapping[str, Any], current: Mapping[str, Any]) -> AsIs | Inc
     return AsIs() if why is None else Incompatible(why)
 
 
-def _difference(stored: Any, current: Any, path: str) -> str | None:
+def _difference(stored: Plain, current: Plain, path: str) -> str | None:
     if isinstance(stored, Mapping) and isinstance(current, Mapping):
         for name in [*stored, *(name for name in current if name not in stored)]:
             inner = f"{path}.{name}" if path else str(name)
@@ -106,5 +107,5 @@ def _difference(stored: Any, current: Any, path: str) -> str | None:
     return None if stored == current else f"{path} was {_shown(stored)} and is {_shown(current)}"
 
 
-def _shown(part: Any) -> str:
+def _shown(part: Plain) -> str:
     return str(part["kind"]) if isinstance(part, Mapping) and "kind" in part else str(part)

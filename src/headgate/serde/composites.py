@@ -13,6 +13,7 @@ from itertools import chain, islice
 from typing import Any, ClassVar, Final, TypeVar
 
 from headgate.common.errors import StorageError
+from headgate.common.plain_data import mapping_in
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.described_snapshot import DescribedSnapshot
 from headgate.serde.serializer import (
@@ -124,7 +125,9 @@ class _ContainerSnapshot(CompositeTypeSerializerSnapshot[T, S]):
         """As every composite; what a built-in serializer wrote is judged part by part, and rewritten."""
         if not isinstance(old_snapshot, DescribedSnapshot) or old_snapshot.description["kind"] != self.kind:
             return super().resolve_schema_compatibility(old_snapshot)
-        old = type(self).of_nested([DescribedSnapshot(old_snapshot.description[part]) for part in self.parts])
+        old = type(self).of_nested(
+            [DescribedSnapshot(mapping_in(old_snapshot.description, part)) for part in self.parts]
+        )
         judged = super().resolve_schema_compatibility(old)
         if judged.is_incompatible:
             return judged

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import StorageError
+from headgate.common.plain_data import Description, Plain
 from headgate.serde.compatibility import Reconfigured
 from headgate.serde.logical_names import logical_name
 from headgate.serde.rule_registry import rules
@@ -44,9 +44,9 @@ class DescribedSnapshot(TypeSerializerSnapshot[Any]):
     """
 
     def __init__(
-        self, description: Mapping[str, Any] | None = None, serializer: TypeSerializer[Any] | None = None
+        self, description: Description | None = None, serializer: TypeSerializer[Any] | None = None
     ) -> None:
-        self.description: dict[str, Any] = dict(description or {})
+        self.description: dict[str, Plain] = dict(description or {})
         self._serializer = serializer
 
     def current_version(self) -> int:

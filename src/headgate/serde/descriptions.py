@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
+
+from headgate.common.plain_data import Description, mapping_in, mappings_in, text_in
 
 
-def parts_of(description: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The descriptions directly inside one: elements, key and value, alternatives, fields.
+def parts_of(description: Description) -> list[Description]:
+    """Return the descriptions directly inside one: elements, key and value, alternatives, fields.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for
         >>> [part["kind"] for part in parts_of(serializer_for(dict[str, int]).describe())]
         ['str', 'int']
     """
-    of = description.get("of", ())
-    parts = [of] if isinstance(of, Mapping) else [part for part in of if isinstance(part, Mapping)]
-    parts += [description[name] for name in ("key", "value") if name in description]
-    fields = description.get("fields", {})
-    return parts + (list(fields.values()) if isinstance(fields, Mapping) else [])
+    of, fields = description.get("of", ()), description.get("fields", {})
+    inner = of if isinstance(of, list | tuple) else [of]
+    named = [mapping_in(description, name) for name in ("key", "value") if name in description]
+    fields_inside = list(fields.values()) if isinstance(fields, Mapping) else []
+    return [one for one in (*inner, *named, *fields_inside) if isinstance(one, Mapping)]
 
 
-def kinds_in(description: Mapping[str, Any]) -> Iterator[str]:
-    """The kind of a description and of everything in it.
+def kinds_in(description: Description) -> Iterator[str]:
+    """Yield the kind of a description and of everything in it.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for
         >>> list(kinds_in(serializer_for(list[int | None]).describe()))
         ['list', 'union', 'int', 'none']
     """
-    yield description["kind"]
+    yield text_in(description, "kind")
     for part in parts_of(description):
         yield from kinds_in(part)
+
+
+def nullable(stored: Description) -> bool:
+    """Whether a stored value of a description can be nil."""
+    kind = stored["kind"]
+    if kind == "literal":
+        return nullable(mapping_in(stored, "of"))
+    return kind in ("none", "any") or (kind == "union" and any(map(nullable, mappings_in(stored, "of"))))

@@ -7,10 +7,10 @@ no built-in serializer of a declared type, registers the rules when it is loaded
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 from headgate.common.errors import InternalError
+from headgate.common.plain_data import Description
 from headgate.serde.compatibility import Compatibility
 from headgate.serde.serializer import TypeSerializer
 
@@ -18,7 +18,7 @@ from headgate.serde.serializer import TypeSerializer
 class Rules(Protocol):
     """What is known of values by their stored description: kind, version and parameters."""
 
-    def serializer_of(self, description: Mapping[str, Any]) -> TypeSerializer[Any]:
+    def serializer_of(self, description: Description) -> TypeSerializer[Any]:
         """A serializer of the described type, whose classes are looked up by their names.
 
         Raises:
@@ -26,7 +26,7 @@ class Rules(Protocol):
         """
         ...
 
-    def reading(self, description: Mapping[str, Any], new: TypeSerializer[Any]) -> TypeSerializer[Any]:
+    def reading(self, description: Description, new: TypeSerializer[Any]) -> TypeSerializer[Any]:
         """What reads described values as those of another built-in serializer.
 
         Raises:
@@ -34,7 +34,7 @@ class Rules(Protocol):
         """
         ...
 
-    def judge(self, description: Mapping[str, Any], new: TypeSerializer[Any]) -> Compatibility:
+    def judge(self, description: Description, new: TypeSerializer[Any]) -> Compatibility:
         """Whether described values can become those of another built-in serializer.
 
         Raises:

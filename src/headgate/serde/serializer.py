@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from headgate.common.errors import HeadgateError, StorageError, UsageError
+from headgate.common.plain_data import Plain
 from headgate.common.process.interruptions import let_pass
 from headgate.common.refusals.users_frames import told_with_line
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
@@ -126,7 +127,7 @@ class TypeSerializer(ABC, Generic[T]):
         """A copy that changes in place do not reach; the value itself when it is immutable."""
         return value if self.immutable else copy.deepcopy(value)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Plain]:
         """What is stored beside the values: a plain dict with at least "kind" and "version"."""
         return {
             "kind": "custom",

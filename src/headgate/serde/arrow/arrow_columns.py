@@ -14,12 +14,12 @@ import msgspec
 import pyarrow as pa
 
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.plain_data import Description
 from headgate.serde.arrow.arrow_types import codec_of
 from headgate.serde.arrow.stored_values import (
     MODE_TAGGED,
     MODE_TYPED,
     Beyond,
-    Description,
     close_batch,
     open_batch,
     pack,

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 
+from headgate.common.plain_data import (
+    Description,
+    mapping_in,
+    mappings_in,
+    named_mappings_in,
+    text_in,
+    texts_in,
+)
 from headgate.serde.arrow.arrow_codec import (
     NAME,
     SINGLE,
@@ -19,8 +27,9 @@ from headgate.serde.arrow.arrow_codec import (
     numpy_codec,
     struct_codec,
 )
-from headgate.serde.arrow.stored_values import ROWS, Description, nullable, optional_of, pack, unpack
+from headgate.serde.arrow.stored_values import ROWS, optional_of, pack, unpack
 from headgate.serde.codecs.containers import DIRECT_KEYS
+from headgate.serde.descriptions import nullable
 from headgate.serde.serializer import TypeSerializer
 
 _ABSENT: Final = object()
@@ -50,11 +59,11 @@ def arrow_type_of(serializer: TypeSerializer[Any]) -> Any:
 
 def codec_of(stored: Description) -> Codec | None:
     """The way of a description's plain values to Arrow and back; None where something would be lost."""
-    kind = stored["kind"]
+    kind = text_in(stored, "kind")
     if kind in SINGLE:
         return SINGLE[kind]
     if kind in ROWS:
-        return _row_codec(stored["fields"], _itself, _itself)
+        return _row_codec(named_mappings_in(stored, "fields"), _itself, _itself)
     make = _MAKERS.get(kind)
     return None if make is None else make(stored)
 
@@ -84,7 +93,9 @@ def _itself(value: Any) -> Any:
 
 
 def _row_codec(
-    fields: Description, to_row: Callable[[Any], Any], to_plain: Callable[[tuple[Any, ...]], Any]
+    fields: Mapping[str, Description],
+    to_row: Callable[[Any], Any],
+    to_plain: Callable[[tuple[Any, ...]], Any],
 ) -> Codec | None:
     """Of a row of fields; None when none of them has a type, or a name cannot be one of a column."""
     if not _has_columns(fields):
@@ -100,7 +111,7 @@ def _row_codec(
     return struct_codec(parts, to_row, to_plain, fits=fits if checks else None, total=total)
 
 
-def _has_columns(fields: Description) -> bool:
+def _has_columns(fields: Mapping[str, Description]) -> bool:
     return all(map(_can_name, fields)) and any(codec_of(field) is not None for field in fields.values())
 
 
@@ -113,24 +124,25 @@ def _can_name(name: str) -> bool:
 
 def _tuple_codec(stored: Description) -> Codec | None:
     # Named as Spark names the columns of tuples.
-    fields = {f"_{place}": part for place, part in enumerate(stored["of"], 1)}
+    fields = {f"_{place}": part for place, part in enumerate(mappings_in(stored, "of"), 1)}
     return _row_codec(fields, _itself, _itself)
 
 
 def _model_codec(stored: Description) -> Codec | None:
     """The fields, and beside them which of them were set, as bits in their order."""
-    if not all(map(_can_name, stored["fields"])):
+    fields = named_mappings_in(stored, "fields")
+    if not all(map(_can_name, fields)):
         return None
-    fields = {**stored["fields"], "_fields_set": {"kind": "flag"}}
+    fields["_fields_set"] = {"kind": "flag"}
     return _row_codec(fields, lambda plain: (*plain[0], plain[1]), lambda row: (row[:-1], row[-1]))
 
 
 def _typed_dict_codec(stored: Description) -> Codec | None:
     """Keys that need not be there are null where they are not."""
-    fields = stored["fields"]
+    fields = named_mappings_in(stored, "fields")
     if not _has_columns(fields):
         return None
-    names, required = list(fields), frozenset(stored["required"])
+    names, required = list(fields), frozenset(texts_in(stored, "required"))
     whole = {name: _part(field) for name, field in fields.items()}
     parts = {
         name: part if name in required else _optional(part, fields[name]) for name, part in whole.items()
@@ -174,7 +186,7 @@ def _optional(part: Codec, stored: Description) -> Codec:
 
 
 def _list_codec(stored: Description) -> Codec | None:
-    element = codec_of(stored["of"])
+    element = codec_of(mapping_in(stored, "of"))
     if element is None:
         return None
     # The name that Parquet gives to elements.
@@ -200,10 +212,11 @@ def _list_codec(stored: Description) -> Codec | None:
 
 
 def _map_codec(stored: Description) -> Codec | None:
-    key, value = codec_of(stored["key"]), codec_of(stored["value"])
+    stored_key = mapping_in(stored, "key")
+    key, value = codec_of(stored_key), codec_of(mapping_in(stored, "value"))
     if key is None or value is None or key.nullable:
         return None
-    direct = stored["key"]["kind"] in DIRECT_KEYS
+    direct = stored_key["kind"] in DIRECT_KEYS
     type_, keys, items = pa.map_(key.type, value.type), key, value
 
     def to_array(values: Plain) -> Any:
@@ -271,7 +284,7 @@ def _union_codec(stored: Description) -> Codec | None:
 
 
 def _enum_codec(stored: Description) -> Codec:
-    return NAME if all(map(_can_name, stored["members"])) else STRING
+    return NAME if all(map(_can_name, texts_in(stored, "members"))) else STRING
 
 
 _MAKERS: Final[dict[str, Callable[[Description], Codec | None]]] = {
@@ -282,7 +295,7 @@ _MAKERS: Final[dict[str, Callable[[Description], Codec | None]]] = {
     "typeddict": _typed_dict_codec,
     "model": _model_codec,
     "union": _union_codec,
-    "literal": lambda stored: codec_of(stored["of"]),
+    "literal": lambda stored: codec_of(mapping_in(stored, "of")),
     "enum": _enum_codec,
-    "numpy": lambda stored: numpy_codec(stored["dtype"]),
+    "numpy": lambda stored: numpy_codec(text_in(stored, "dtype")),
 }

@@ -7,7 +7,7 @@ same shape; a single value that needs that mode itself is marked as :class:`Beyo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,10 +15,12 @@ import msgspec
 
 from headgate.common.decoders import UNDECODABLE
 from headgate.common.errors import StorageError
+from headgate.common.plain_data import Description, mapping_in, mappings_in, named_mappings_in, text_in
 from headgate.serde.codecs.containers import DIRECT_KEYS
 from headgate.serde.codecs.dynamic import decode_tagged, encode_tagged, to_tagged
 from headgate.serde.codecs.type_codec import Convert
 from headgate.serde.codecs.unions import DIRECT
+from headgate.serde.descriptions import nullable
 
 MODE_TYPED: Final = b"\x00"
 MODE_TAGGED: Final = b"\x01"
@@ -29,8 +31,6 @@ ROWS: Final = frozenset({"dataclass", "attrs", "struct", "namedtuple"})
 pack: Final = msgspec.msgpack.Encoder().encode
 unpack: Final = msgspec.msgpack.Decoder().decode
 """Without a hook, so that extension types stay what they are."""
-
-Description = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ def open_batch(stored: Description, data: bytes | memoryview, count: int) -> lis
     try:
         values = _open(stored, bytes(view[:1]), view[1:])
     except UNDECODABLE as error:
-        raise StorageError(f"a stored batch of {stored['kind']} cannot be taken apart ({error})") from None
+        raise StorageError(f"a stored batch of {stored['kind']!s} cannot be taken apart ({error})") from None
     if type(values) is not list or len(values) != count:
-        raise StorageError(f"a stored batch of {stored['kind']} does not hold {count} values")
+        raise StorageError(f"a stored batch of {stored['kind']!s} does not hold {count} values")
     return values
 
 
@@ -123,11 +123,11 @@ def settling(stored: Description) -> Convert | None:
     Rows become tuples, as the tagged mode tells them from lists, and values of type Any become tagged
     ones, which encoding them again leaves as they are.
     """
-    kind = stored["kind"]
+    kind = text_in(stored, "kind")
     if kind in SEQUENCES:
-        return _mapping(settling(stored["of"]))
+        return _mapping(settling(mapping_in(stored, "of")))
     if kind in ROWS:
-        return _row([settling(field) for field in stored["fields"].values()])
+        return _fields(stored)
     made = _SETTLING.get(kind)
     return None if made is None else made(stored)
 
@@ -145,15 +145,20 @@ def _row(converts: list[Convert | None]) -> Convert:
     return settle
 
 
+def _fields(stored: Description) -> Convert:
+    return _row([settling(field) for field in named_mappings_in(stored, "fields").values()])
+
+
 def _dict(stored: Description) -> Convert | None:
-    key, value = settling(stored["key"]), settling(stored["value"])
-    if stored["key"]["kind"] not in DIRECT_KEYS:
+    stored_key = mapping_in(stored, "key")
+    key, value = settling(stored_key), settling(mapping_in(stored, "value"))
+    if stored_key["kind"] not in DIRECT_KEYS:
         return _mapping(_row([key, value]))
     return None if value is None else lambda entries: {k: value(v) for k, v in entries.items()}
 
 
 def _typed_dict(stored: Description) -> Convert:
-    converts = {name: settling(field) for name, field in stored["fields"].items()}
+    converts = {name: settling(field) for name, field in named_mappings_in(stored, "fields").items()}
 
     def settle(entries: Any) -> dict[str, Any]:
         made = {}
@@ -166,13 +171,14 @@ def _typed_dict(stored: Description) -> Convert:
 
 
 def _union(stored: Description) -> Convert | None:
-    if {member["kind"] for member in stored["of"]} <= DIRECT:
+    members = mappings_in(stored, "of")
+    if {text_in(one, "kind") for one in members} <= DIRECT:
         return None
     member = optional_of(stored)
     if member is not None:
         convert = settling(member)
         return None if convert is None else lambda value: None if value is None else convert(value)
-    converts = [settling(member) for member in stored["of"]]
+    converts = [settling(one) for one in members]
 
     def settle(tagged: Any) -> tuple[int, Any]:
         place, value = tagged
@@ -184,26 +190,19 @@ def _union(stored: Description) -> Convert | None:
 
 def optional_of(stored: Description) -> Description | None:
     """X of a stored union that is X or None where X is never None itself; else None."""
-    others = [member for member in stored["of"] if member["kind"] != "none"]
-    if len(others) == 1 and len(stored["of"]) == 2 and not nullable(others[0]):
-        return others[0]  # type: ignore[no-any-return]
+    members = mappings_in(stored, "of")
+    others = [member for member in members if member["kind"] != "none"]
+    if len(others) == 1 and len(members) == 2 and not nullable(others[0]):
+        return others[0]
     return None
-
-
-def nullable(stored: Description) -> bool:
-    """Whether the plain value of a description can be None."""
-    kind = stored["kind"]
-    if kind == "literal":
-        return nullable(stored["of"])
-    return kind in ("none", "any") or (kind == "union" and any(map(nullable, stored["of"])))
 
 
 _SETTLING: Final[dict[str, Callable[[Description], Convert | None]]] = {
     "any": lambda _: to_tagged,
-    "tuple": lambda stored: _row([settling(part) for part in stored["of"]]),
-    "model": lambda stored: _row([_row([settling(field) for field in stored["fields"].values()]), None]),
+    "tuple": lambda stored: _row([settling(part) for part in mappings_in(stored, "of")]),
+    "model": lambda stored: _row([_fields(stored), None]),
     "typeddict": _typed_dict,
     "dict": _dict,
     "union": _union,
-    "literal": lambda stored: settling(stored["of"]),
+    "literal": lambda stored: settling(mapping_in(stored, "of")),
 }

@@ -24,6 +24,7 @@ import msgspec
 
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.plain_data import Plain
 from headgate.serde.codecs import temporal
 from headgate.serde.described_snapshot import DescribedSnapshot
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
@@ -263,7 +264,7 @@ class DynamicSerializer(TypeSerializer[Any]):
             raise StorageError(f"a batch holds {len(values)} values; expected {count}")
         return values
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Plain]:
         """Kind and version of the codec."""
         return {"kind": "any", "version": 1}
 

@@ -18,6 +18,7 @@ import msgspec
 
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
+from headgate.common.plain_data import Description, mapping_in, mappings_in, named_mappings_in, text_in
 from headgate.serde.codecs.dynamic import untag
 from headgate.serde.codecs.temporal import (
     datetime_from_plain,
@@ -27,7 +28,7 @@ from headgate.serde.codecs.temporal import (
 )
 from headgate.serde.codecs.type_codec import Convert, Form, describe, keep
 from headgate.serde.codecs.unions import DIRECT
-from headgate.serde.evolution.evolved_unions import nullable
+from headgate.serde.descriptions import nullable
 from headgate.serde.evolution.readings import Reading, Refused
 
 JSON: Final = "json"
@@ -74,9 +75,7 @@ def json_form(inner: Form) -> Form:
     )
 
 
-def evolve_json(
-    stored: Mapping[str, Any], new: Form, evolve: Callable[[Mapping[str, Any], Form], Reading]
-) -> Reading:
+def evolve_json(stored: Description, new: Form, evolve: Callable[[Description, Form], Reading]) -> Reading:
     """How JSON text of a stored description is read: as the inner type's values would be.
 
     Raises:
@@ -84,8 +83,9 @@ def evolve_json(
     """
     if new.description["kind"] != JSON:
         raise Refused(f"was JSON text and is {new.name}; keep hg.json in the annotation")
-    inner = evolve(stored["of"], new.inner[0])
-    convert = _reader(_shape(stored["of"]), inner.wire, inner.convert)
+    of = mapping_in(stored, "of")
+    inner = evolve(of, new.inner[0])
+    convert = _reader(_shape(of), inner.wire, inner.convert)
     return Reading(inner.verdict, str, convert)
 
 
@@ -115,15 +115,15 @@ class _Shape(NamedTuple):
     read: Convert
 
 
-def _shape(description: Mapping[str, Any]) -> _Shape:
-    kind = description["kind"]
+def _shape(description: Description) -> _Shape:
+    kind = text_in(description, "kind")
     if kind in _SCALARS:
         return _Shape(_scalar(_SCALARS[kind]), keep)
     if kind in _ARRAYS:
-        element = _shape(description["of"])
+        element = _shape(mapping_in(description, "of"))
         return _Shape(_each(element.write), _each(element.read))
     if kind in _ROWS:
-        return _object(description["fields"])
+        return _object(named_mappings_in(description, "fields"))
     make = _BY_KIND.get(kind)
     if make is None:
         raise UsageError(
@@ -138,7 +138,7 @@ def _each(convert: Convert) -> Convert:
     return lambda values: [convert(value) for value in values]
 
 
-def _object(fields: Mapping[str, Any]) -> _Shape:
+def _object(fields: Mapping[str, Description]) -> _Shape:
     """A row of values as an object by the fields' names."""
     shapes = {name: _shape(inner) for name, inner in fields.items()}
 
@@ -153,25 +153,25 @@ def _object(fields: Mapping[str, Any]) -> _Shape:
     return _Shape(write, read)
 
 
-def _typed_dict(description: Mapping[str, Any]) -> _Shape:
-    shapes = {name: _shape(inner) for name, inner in description["fields"].items()}
+def _typed_dict(description: Description) -> _Shape:
+    shapes = {name: _shape(inner) for name, inner in named_mappings_in(description, "fields").items()}
     return _Shape(
         lambda entries: {name: shapes[name].write(value) for name, value in entries.items()},
         lambda found: {name: shapes[name].read(value) for name, value in found.items()},
     )
 
 
-def _tuple(description: Mapping[str, Any]) -> _Shape:
-    shapes = [_shape(inner) for inner in description["of"]]
+def _tuple(description: Description) -> _Shape:
+    shapes = [_shape(inner) for inner in mappings_in(description, "of")]
     return _Shape(
         lambda row: [shape.write(value) for shape, value in zip(shapes, row, strict=True)],
         lambda found: [shape.read(value) for shape, value in zip(shapes, found, strict=True)],
     )
 
 
-def _dict(description: Mapping[str, Any]) -> _Shape:
+def _dict(description: Description) -> _Shape:
     """An object; dicts whose keys are not declared as str are pairs to the inner serializer."""
-    key, value = description["key"]["kind"], _shape(description["value"])
+    key, value = text_in(mapping_in(description, "key"), "kind"), _shape(mapping_in(description, "value"))
     if key not in _TEXT_KEYS:
         raise UsageError(f"hg.json holds dicts with str keys only; got {key} keys, write them as text")
     if key == "str":
@@ -186,10 +186,10 @@ def _dict(description: Mapping[str, Any]) -> _Shape:
     return _Shape(write, lambda found: [(name, value.read(entry)) for name, entry in found.items()])
 
 
-def _union(description: Mapping[str, Any]) -> _Shape:
+def _union(description: Description) -> _Shape:
     """Mirrors how :func:`headgate.serde.codecs.unions.union_form` chooses among its three layouts."""
-    members = description["of"]
-    kinds = [member["kind"] for member in members]
+    members = mappings_in(description, "of")
+    kinds = [text_in(member, "kind") for member in members]
     if set(kinds) <= DIRECT:
         return _Shape(_scalar(frozenset().union(*(_SCALARS[kind] for kind in kinds))), keep)
     shapes = [_shape(member) for member in members]
@@ -214,14 +214,14 @@ def _union(description: Mapping[str, Any]) -> _Shape:
     return _Shape(write, read)
 
 
-def _date(_: Mapping[str, Any]) -> _Shape:
+def _date(_: Description) -> _Shape:
     return _Shape(
         lambda day: dt.date.fromordinal(day).isoformat(),
         lambda text: dt.date.fromisoformat(text).toordinal(),
     )
 
 
-def _moment(cls: Any, from_plain: Convert, to_plain: Convert) -> Callable[[Mapping[str, Any]], _Shape]:
+def _moment(cls: Any, from_plain: Convert, to_plain: Convert) -> Callable[[Description], _Shape]:
     """ISO text, with the key of a zone behind it in brackets as RFC 9557 writes it."""
 
     def read(text: str) -> Any:
@@ -248,7 +248,7 @@ def _in_zone(value: Any, zone: ZoneInfo) -> Any:
     return wall[1] if wall[0].utcoffset() != value.utcoffset() == wall[1].utcoffset() else wall[0]
 
 
-def _uuid(_: Mapping[str, Any]) -> _Shape:
+def _uuid(_: Description) -> _Shape:
     return _Shape(lambda data: str(UUID(bytes=data)), lambda text: UUID(text).bytes)
 
 
@@ -290,14 +290,14 @@ def _any(value: Any) -> Any:
     raise ValueError(f"JSON has no {kind.__name__}; declare its type, or make it text or a list")
 
 
-_BY_KIND: Final[dict[str, Callable[[Mapping[str, Any]], _Shape]]] = {
+_BY_KIND: Final[dict[str, Callable[[Description], _Shape]]] = {
     "any": lambda _: _Shape(_any, keep),
     "date": _date,
     "datetime": _moment(dt.datetime, datetime_from_plain, datetime_to_plain),
     "time": _moment(dt.time, time_from_plain, time_to_plain),
     "timedelta": lambda _: _Shape(keep, keep),
     "dict": _dict,
-    "literal": lambda description: _shape(description["of"]),
+    "literal": lambda description: _shape(mapping_in(description, "of")),
     "tuple": _tuple,
     "typeddict": _typed_dict,
     "union": _union,

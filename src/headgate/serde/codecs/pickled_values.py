@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Mapping
 from typing import Any, Final, get_origin
 
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import crc32
+from headgate.common.plain_data import Description, text_in
 from headgate.serde.codecs.pickled import dump_value, load_value
 from headgate.serde.codecs.record_classes import logical_name
 from headgate.serde.codecs.type_codec import Form, copier, describe
@@ -60,26 +60,25 @@ def pickled_form(hint: Any) -> Form:
     )
 
 
-def evolve_pickled(stored: Mapping[str, Any], new: Form) -> Reading:
+def evolve_pickled(stored: Description, new: Form) -> Reading:
     """Pickled values are read as they were written, or not at all.
 
     Raises:
         Refused: always, with the reason; equal descriptions do not come here.
     """
-    now = new.description
+    now, was = new.description, text_in(stored, "name")
     if now["kind"] != PICKLE:
-        raise Refused(f"was pickled {stored['name']} and is {new.name}; pickled values do not evolve")
-    if stored["name"] != now["name"]:
-        raise Refused(
-            f"was pickled {stored['name']} and is pickled {now['name']}; pickled values do not evolve"
-        )
+        raise Refused(f"was pickled {was} and is {new.name}; pickled values do not evolve")
+    if was != now["name"]:
+        raise Refused(f"was pickled {was} and is pickled {now['name']!s}; pickled values do not evolve")
+    python = text_in(stored, "python")
     raise Refused(
-        f"was pickled by Python {stored['python']} and this is {now['python']}; pickled values do not cross "
-        f"versions of Python, restore with {stored['python']}"
+        f"was pickled by Python {python} and this is {now['python']!s}; pickled values do not cross "
+        f"versions of Python, restore with {python}"
     )
 
 
-def holds_pickle(description: Mapping[str, Any]) -> bool:
+def holds_pickle(description: Description) -> bool:
     """Whether values of a description are pickled, or something in them is."""
     return PICKLE in kinds_in(description)
 

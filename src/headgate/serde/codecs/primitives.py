@@ -11,6 +11,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from headgate.common.errors import UsageError
+from headgate.common.plain_data import text_in
 from headgate.serde.codecs import temporal
 from headgate.serde.codecs.dynamic import to_tagged
 from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
@@ -62,14 +63,14 @@ PRIMITIVES: Final[dict[Any, Form]] = {
 }
 PRIMITIVES[type(None)] = PRIMITIVES[None]
 
-BY_KIND: Final[dict[str, Form]] = {form.description["kind"]: form for form in PRIMITIVES.values()}
+BY_KIND: Final[dict[str, Form]] = {text_in(form.description, "kind"): form for form in PRIMITIVES.values()}
 """The same forms by what descriptions call them."""
 
 
 def enum_form(cls: type[enum.Enum], name: str) -> Form:
     """Members by name, so that their values may change; flags by value, as they combine."""
     if issubclass(cls, enum.Flag):
-        form = describe("flag", name=name, members={m.name: m.value for m in cls})
+        form = describe("flag", name=name, members={str(m.name): m.value for m in cls})
         return Form(name, form, int, exactly(cls, lambda value: value.value), cls, frozenset({cls}))
     if not len(cls):
         raise UsageError(f"enumeration {name} has no members, so no value of it can be stored")

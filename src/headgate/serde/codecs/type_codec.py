@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.plain_data import Plain
 from headgate.serde.codecs.dynamic import (
     NotPlainError,
     as_plain,
@@ -97,7 +98,7 @@ class Form:
     """
 
     name: str
-    description: dict[str, Any]
+    description: dict[str, Plain]
     wire: Any
     to_plain: Convert | None = None
     from_plain: Convert | None = None
@@ -110,7 +111,7 @@ class Form:
     record: Record | None = None
 
 
-def describe(kind: str, **parameters: Any) -> dict[str, Any]:
+def describe(kind: str, **parameters: Plain) -> dict[str, Plain]:
     """A description of version 1."""
     return {"kind": kind, "version": 1, **parameters}
 
@@ -205,7 +206,7 @@ class FormSerializer(TypeSerializer[Any]):
         except UsageError as error:
             raise self._misfit(values, error) from None
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Plain]:
         """Kind, version and parameters."""
         return self.form.description
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import reduce
 from operator import or_
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
+from headgate.common.plain_data import Description, mapping_in, mappings_in, text_in
 from headgate.serde.codecs.primitives import BY_KIND
 from headgate.serde.compatibility import Compatibility
 from headgate.serde.evolution.older_shapes import judge_description, reading_serializer
@@ -25,22 +26,22 @@ class DescriptionRules:
     def __init__(self, serializer_for: Callable[[Any], TypeSerializer[Any]]) -> None:
         self._serializer_for = serializer_for
 
-    def serializer_of(self, description: Mapping[str, Any]) -> TypeSerializer[Any]:
+    def serializer_of(self, description: Description) -> TypeSerializer[Any]:
         """See the protocol."""
         return reading_serializer(description, self._serializer_for(_hint_of(description)))
 
-    def reading(self, description: Mapping[str, Any], new: TypeSerializer[Any]) -> TypeSerializer[Any]:
+    def reading(self, description: Description, new: TypeSerializer[Any]) -> TypeSerializer[Any]:
         """See the protocol."""
         return reading_serializer(description, new)
 
-    def judge(self, description: Mapping[str, Any], new: TypeSerializer[Any]) -> Compatibility:
+    def judge(self, description: Description, new: TypeSerializer[Any]) -> Compatibility:
         """See the protocol."""
         return judge_description(description, new)
 
 
-def _hint_of(description: Mapping[str, Any]) -> Any:
+def _hint_of(description: Description) -> Any:
     """The annotation that a description came from."""
-    kind = description["kind"]
+    kind = text_in(description, "kind")
     if kind == "any":
         return Any
     if kind in BY_KIND:
@@ -49,17 +50,17 @@ def _hint_of(description: Mapping[str, Any]) -> Any:
     if kind in _GENERIC:
         return _GENERIC[kind](description)
     if "name" in description:
-        return class_named(description["name"])
+        return class_named(text_in(description, "name"))
     raise UsageError(f"a stored value of kind {kind} can only be read as the type that a program declares")
 
 
-_GENERIC: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
-    "list": lambda d: list[_hint_of(d["of"])],  # type: ignore[misc]
-    "set": lambda d: set[_hint_of(d["of"])],  # type: ignore[misc]
-    "frozenset": lambda d: frozenset[_hint_of(d["of"])],  # type: ignore[misc]
-    "tuple_of": lambda d: tuple[_hint_of(d["of"]), ...],  # type: ignore[misc]
-    "tuple": lambda d: tuple[tuple(map(_hint_of, d["of"]))],  # type: ignore[misc]
-    "dict": lambda d: dict[_hint_of(d["key"]), _hint_of(d["value"])],  # type: ignore[misc]
-    "union": lambda d: reduce(or_, map(_hint_of, d["of"])),
-    "literal": lambda d: _hint_of(d["of"]),
+_GENERIC: Final[dict[str, Callable[[Description], Any]]] = {
+    "list": lambda d: list[_hint_of(mapping_in(d, "of"))],  # type: ignore[misc]
+    "set": lambda d: set[_hint_of(mapping_in(d, "of"))],  # type: ignore[misc]
+    "frozenset": lambda d: frozenset[_hint_of(mapping_in(d, "of"))],  # type: ignore[misc]
+    "tuple_of": lambda d: tuple[_hint_of(mapping_in(d, "of")), ...],  # type: ignore[misc]
+    "tuple": lambda d: tuple[tuple(map(_hint_of, mappings_in(d, "of")))],  # type: ignore[misc]
+    "dict": lambda d: dict[_hint_of(mapping_in(d, "key")), _hint_of(mapping_in(d, "value"))],  # type: ignore[misc]
+    "union": lambda d: reduce(or_, map(_hint_of, mappings_in(d, "of"))),
+    "literal": lambda d: _hint_of(mapping_in(d, "of")),
 }

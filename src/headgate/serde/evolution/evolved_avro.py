@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
+from headgate.common.plain_data import Description, text_in
 from headgate.serde.codecs.avro_schemas import (
     NAMED,
     Schema,
@@ -40,14 +41,14 @@ _PROMOTED: Final[Mapping[str, tuple[str, ...]]] = {
 _ORDER: Final = ("int", "long", "float", "double")
 
 
-def evolve_avro(stored: Mapping[str, Any], new: Form) -> Reading:
+def evolve_avro(stored: Description, new: Form) -> Reading:
     """How Avro values of a stored description are read as those of a form.
 
     Raises:
         Refused: the schemas cannot be resolved; says where and what to do.
     """
     if new.description["kind"] != "avro":
-        raise Refused(f"was Avro {stored['name']} and is {new.name}; keep hg.avro in the annotation")
+        raise Refused(f"was Avro {text_in(stored, 'name')} and is {new.name}; keep hg.avro in the annotation")
     try:
         writer, reader = expanded(stored["schema"]), expanded(new.description["schema"])
     except UsageError as error:
@@ -55,7 +56,7 @@ def evolve_avro(stored: Mapping[str, Any], new: Form) -> Reading:
     resolution = _Resolution()
     written, wanted = resolution.of(writer, reader)
     if _layout(writer) == _layout(reader):
-        change = f"defaults or aliases of {new.description['name']} changed"
+        change = f"defaults or aliases of {text_in(new.description, 'name')} changed"
         return Reading(Reconfigured((change,)), bytes, new.from_plain)
     convert = _converter(hinted(written), hinted(wanted), hinted(reader) if resolution.fills else None)
     return Reading(AfterMigration(tuple(resolution.changes)), bytes, convert)

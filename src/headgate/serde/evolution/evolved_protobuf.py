@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from headgate.common.former_names import former_names
+from headgate.common.plain_data import Description, text_in
 from headgate.serde.codecs.protobuf import reader
 from headgate.serde.codecs.type_codec import Form
 from headgate.serde.compatibility import AfterMigration, Reconfigured
@@ -36,22 +37,23 @@ _SAME_BYTES: Final = (
 """Types that Protobuf reads as each other, whatever becomes of the values."""
 
 
-def evolve_message(stored: Mapping[str, Any], new: Form) -> Reading:
+def evolve_message(stored: Description, new: Form) -> Reading:
     """How messages of a stored description are read as those of a form.
 
     Raises:
         Refused: a field, or the message itself, does not fit; says which and what to do.
     """
+    name = text_in(stored, "name")
     if new.description["kind"] != "protobuf":
-        raise Refused(f"was the Protobuf message {stored['name']} and is {new.name}")
+        raise Refused(f"was the Protobuf message {name} and is {new.name}")
     (cls,) = new.classes
-    if stored["name"] not in (new.description["name"], *former_names(cls)):
+    if name not in (new.name, *former_names(cls)):
         raise Refused(
-            f"was the Protobuf message {stored['name']} and is {new.name}; if it is the same, mark the "
-            f"class: hg.formerly({stored['name']!r})({cls.__name__})"
+            f"was the Protobuf message {name} and is {new.name}; if it is the same, mark the "
+            f"class: hg.formerly({name!r})({cls.__name__})"
         )
     judged = _Judgement(stored, new.description)
-    judged.message(stored["name"], new.description["name"])
+    judged.message(name, new.name)
     verdict = AfterMigration if judged.migrates else Reconfigured
     changes = tuple(judged.changes) or (f"the order or names in {new.name} changed",)
     return Reading(verdict(changes), bytes, reader(cls, keep_unknown=not judged.drops))

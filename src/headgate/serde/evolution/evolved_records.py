@@ -13,6 +13,7 @@ from typing import Any, Final, NotRequired, TypedDict
 import msgspec
 
 from headgate.common.errors import UsageError
+from headgate.common.plain_data import Description, mapping_in, text_in, texts_in
 from headgate.serde.codecs.primitives import ANY
 from headgate.serde.codecs.record_classes import absent, dict_builder
 from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, FormSerializer, Record
@@ -21,23 +22,24 @@ from headgate.serde.evolution.readings import PartRefused, Reading, Refused, pre
 
 RECORDS: Final = frozenset({"dataclass", "attrs", "struct", "namedtuple", "typeddict"})
 
-Evolve = Callable[[Mapping[str, Any], Form], Reading]
+Evolve = Callable[[Description, Form], Reading]
 
 
-def evolve_record(stored: Mapping[str, Any], new: Form, evolve: Evolve) -> Reading:
+def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
     """How records of a stored description are read as those of a form.
 
     Raises:
         Refused: a field, or the class itself, does not fit; says which and what to do.
     """
     record = _as_dict(stored) if new is ANY and stored["kind"] == "typeddict" else new.record
+    name = text_in(stored, "name")
     if record is None:
-        why = f"was the record {stored['name']} and is {new.name}"
+        why = f"was the record {name} and is {new.name}"
         raise Refused(why if new is not ANY else f"{why}, which takes plain values only")
-    if stored["name"] not in record.names:
+    if name not in record.names:
         raise Refused(
-            f"was the record {stored['name']} and is {record.names[0]}; if it is the same, mark it with "
-            f"@hg.formerly({stored['name']!r})"
+            f"was the record {name} and is {record.names[0]}; if it is the same, mark it with "
+            f"@hg.formerly({name!r})"
         )
     sources = _sources(stored, record)
     readings = {
@@ -55,21 +57,20 @@ def evolve_record(stored: Mapping[str, Any], new: Form, evolve: Evolve) -> Readi
     return Reading(verdict, _wire(stored, readings), _converter(stored, takers, record.build))
 
 
-def _as_dict(stored: Mapping[str, Any]) -> Record:
+def _as_dict(stored: Description) -> Record:
     """A stored TypedDict as the plain dict that it is."""
-    fields = tuple(
-        Field(name, ANY, default=None if name in stored["required"] else absent) for name in stored["fields"]
-    )
-    return Record((stored["name"],), fields, dict_builder(list(stored["fields"])))
+    names, required = list(mapping_in(stored, "fields")), texts_in(stored, "required")
+    fields = tuple(Field(name, ANY, default=None if name in required else absent) for name in names)
+    return Record((text_in(stored, "name"),), fields, dict_builder(names))
 
 
-def _sources(stored: Mapping[str, Any], record: Record) -> list[str | None]:
+def _sources(stored: Description, record: Record) -> list[str | None]:
     """The stored field that each field of the new class takes.
 
     An alias counts where the new name is not stored. The old name may have been given to another
     field since, which is an added one then.
     """
-    names = stored["fields"]
+    names = mapping_in(stored, "fields")
     claimed: dict[str, str] = {}
     for field in record.fields:
         former = next((name for name in field.former if name in names), None)
@@ -88,11 +89,9 @@ def _sources(stored: Mapping[str, Any], record: Record) -> list[str | None]:
     ]
 
 
-def _of_field(
-    stored: Mapping[str, Any], source: str, field: Field, record: Record, evolve: Evolve
-) -> Reading:
+def _of_field(stored: Description, source: str, field: Field, record: Record, evolve: Evolve) -> Reading:
     where = f"field {field.name!r} of {record.names[0]}"
-    return prefixed(where, lambda: evolve(stored["fields"][source], field.form))
+    return prefixed(where, lambda: evolve(mapping_in(mapping_in(stored, "fields"), source), field.form))
 
 
 def _added(field: Field, record: Record) -> Convert:
@@ -113,10 +112,10 @@ def _added(field: Field, record: Record) -> Convert:
     return lambda _: make()
 
 
-def _taker(stored: Mapping[str, Any], source: str, reading: Reading, field: Field, record: Record) -> Convert:
+def _taker(stored: Description, source: str, reading: Reading, field: Field, record: Record) -> Convert:
     if source in _optional_keys(stored):
         return _optional_taker(source, reading.convert, field, record)
-    at = source if stored["kind"] == "typeddict" else list(stored["fields"]).index(source)
+    at = source if stored["kind"] == "typeddict" else list(mapping_in(stored, "fields")).index(source)
     convert = reading.convert
     if convert is None:
         return itemgetter(at)
@@ -139,38 +138,46 @@ def _optional_taker(source: str, convert: Convert | None, field: Field, record: 
     return take
 
 
-def _optional_keys(stored: Mapping[str, Any]) -> frozenset[str]:
+def _optional_keys(stored: Description) -> frozenset[str]:
     if stored["kind"] != "typeddict":
         return frozenset()
-    return frozenset(stored["fields"]) - frozenset(stored["required"])
+    return frozenset(mapping_in(stored, "fields")) - frozenset(texts_in(stored, "required"))
 
 
-def _shape(stored: Mapping[str, Any], new: Form, sources: list[str | None], record: Record) -> Compatibility:
+def _shape(stored: Description, new: Form, sources: list[str | None], record: Record) -> Compatibility:
     """What changed in the record itself."""
     changes = []
-    if stored["name"] != record.names[0]:
-        changes.append(f"{stored['name']} became {record.names[0]}")
-    if stored["kind"] != new.description["kind"]:
-        changes.append(f"{record.names[0]} was a {stored['kind']} and is a {new.description['kind']}")
+    name, kind, kind_now = text_in(stored, "name"), text_in(stored, "kind"), text_in(new.description, "kind")
+    if name != record.names[0]:
+        changes.append(f"{name} became {record.names[0]}")
+    if kind != kind_now:
+        changes.append(f"{record.names[0]} was a {kind} and is a {kind_now}")
     for field, source in zip(record.fields, sources, strict=True):
         if source is None:
             changes.append(f"field {field.name!r} of {record.names[0]} was added")
         elif source != field.name:
             changes.append(f"field {source!r} of {record.names[0]} became {field.name!r}")
     kept = [source for source in sources if source is not None]
-    gone = [name for name in stored["fields"] if name not in kept]
+    names = list(mapping_in(stored, "fields"))
+    gone = [name for name in names if name not in kept]
     changes += [f"field {name!r} of {record.names[0]} was removed" for name in gone]
-    if kept != [name for name in stored["fields"] if name in kept]:
+    if kept != [name for name in names if name in kept]:
         changes.append(f"the fields of {record.names[0]} are in another order")
-    if sorted(stored.get("required", ())) != sorted(new.description.get("required", ())):
+    if _required(stored) != _required(new.description):
         changes.append(f"{record.names[0]} requires other keys")
     return AfterMigration(tuple(changes)) if changes else AsIs()
 
 
-def _wire(stored: Mapping[str, Any], readings: Mapping[str, Reading]) -> Any:
+def _required(description: Description) -> list[str]:
+    return sorted(texts_in(description, "required")) if "required" in description else []
+
+
+def _wire(stored: Description, readings: Mapping[str, Reading]) -> Any:
     """The type that msgspec decodes: a field that nobody takes is left undecoded, or out."""
     if stored["kind"] != "typeddict":
-        wires = [readings[name].wire if name in readings else msgspec.Raw for name in stored["fields"]]
+        wires = [
+            readings[name].wire if name in readings else msgspec.Raw for name in mapping_in(stored, "fields")
+        ]
         return tuple[tuple(wires)]  # type: ignore[misc]
     optional = _optional_keys(stored)
     keys = {
@@ -180,10 +187,10 @@ def _wire(stored: Mapping[str, Any], readings: Mapping[str, Reading]) -> Any:
     return TypedDict("Stored", keys)  # type: ignore[operator]
 
 
-def _converter(stored: Mapping[str, Any], takers: list[Convert], build: Convert) -> Convert:
+def _converter(stored: Description, takers: list[Convert], build: Convert) -> Convert:
     if stored["kind"] == "typeddict":
         return lambda plain: build([take(plain) for take in takers])
-    size = len(stored["fields"])
+    size = len(mapping_in(stored, "fields"))
 
     def convert(plain: Any) -> Any:
         # Rows of the tagged mode are not checked by msgspec.

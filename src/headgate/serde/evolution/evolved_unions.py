@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Union
 
+from headgate.common.plain_data import Description, text_in
 from headgate.serde.codecs.primitives import BY_KIND
 from headgate.serde.codecs.type_codec import Convert
 from headgate.serde.codecs.unions import DIRECT, optional_wire, skip_none, tagged_reading
+from headgate.serde.descriptions import nullable
 from headgate.serde.evolution.readings import Reading
 
 
-def union_reading(
-    members: Sequence[Mapping[str, Any]], readings: Sequence[Reading]
-) -> tuple[Any, Convert | None]:
+def union_reading(members: Sequence[Description], readings: Sequence[Reading]) -> tuple[Any, Convert | None]:
     """What msgspec decodes for a stored union, and what is made of it.
 
     Mirrors how :func:`headgate.serde.codecs.unions.union_form` chooses among its three layouts.
     """
-    kinds = [member["kind"] for member in members]
+    kinds = [text_in(member, "kind") for member in members]
     if set(kinds) <= DIRECT:
         wires = tuple(reading.wire for reading in readings)
         return Union[wires], _by_class(kinds, readings)  # noqa: UP007 - of a tuple
@@ -27,14 +27,6 @@ def union_reading(
         reading = readings[others[0]]
         return optional_wire(reading.wire), skip_none(reading.convert)
     return tagged_reading([reading.wire for reading in readings], [reading.convert for reading in readings])
-
-
-def nullable(stored: Mapping[str, Any]) -> bool:
-    """Whether a stored value of a description can be nil."""
-    kind = stored["kind"]
-    if kind == "literal":
-        return nullable(stored["of"])
-    return kind in ("none", "any") or (kind == "union" and any(map(nullable, stored["of"])))
 
 
 def _by_class(kinds: Sequence[str], readings: Sequence[Reading]) -> Convert | None:

@@ -6,9 +6,9 @@ read, the new serializer's snapshot judges.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from headgate.common.plain_data import Description
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.serde.compatibility import Compatibility
@@ -24,7 +24,7 @@ from headgate.serde.serializer import TypeSerializer
 
 
 @stored_description()
-def judge(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Compatibility:
+def judge(stored: Description, current: TypeSerializer[Any]) -> Compatibility:
     """Whether bytes of a stored description can become values of a declared type.
 
     Raises:
@@ -43,7 +43,7 @@ def judge(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Compatibil
 
 
 @stored_description()
-def reader_for(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Reader:
+def reader_for(stored: Description, current: TypeSerializer[Any]) -> Reader:
     """What reads batches of a stored description as values of a declared type.
 
     Bytes that are as the serializer itself would write them are left to it.
@@ -57,5 +57,5 @@ def reader_for(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Reade
     return reading_serializer(stored, current).decode_many
 
 
-def _by_snapshots(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> bool:
+def _by_snapshots(stored: Description, current: TypeSerializer[Any]) -> bool:
     return holds_custom(stored) or not isinstance(current, FormSerializer | DynamicSerializer)

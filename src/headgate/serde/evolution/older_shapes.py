@@ -7,11 +7,13 @@ description alone, and each value is made of the new type at once. Records are i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import enum
+from collections.abc import Callable
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
 from headgate.common.former_names import former_names
+from headgate.common.plain_data import Description, Plain, mapping_in, mappings_in, text_in, texts_in
 from headgate.serde.codecs.containers import DIRECT_KEYS, dict_wire, each, row_converter_or_none
 from headgate.serde.codecs.json_text import evolve_json
 from headgate.serde.codecs.pickled_values import evolve_pickled
@@ -43,7 +45,7 @@ _EXACT_FLOATS: Final = 2**53
 
 
 @stored_description()
-def judge_description(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Compatibility:
+def judge_description(stored: Description, current: TypeSerializer[Any]) -> Compatibility:
     """Whether bytes of a stored built-in description can become values of a built-in serializer.
 
     Raises:
@@ -55,7 +57,7 @@ def judge_description(stored: Mapping[str, Any], current: TypeSerializer[Any]) -
         return Incompatible(refused.why)
 
 
-def reading_serializer(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> TypeSerializer[Any]:
+def reading_serializer(stored: Description, current: TypeSerializer[Any]) -> TypeSerializer[Any]:
     """What decodes bytes of a stored built-in description as values of a built-in serializer.
 
     Raises:
@@ -70,10 +72,11 @@ def reading_serializer(stored: Mapping[str, Any], current: TypeSerializer[Any]) 
     return FormSerializer(Form(current.name, dict(stored), reading.wire, from_plain=reading.convert))
 
 
-def holds_custom(stored: Mapping[str, Any]) -> bool:
+def holds_custom(stored: Description) -> bool:
     """Whether a serializer of the user's has written the values, or parts of lists or maps."""
-    parts = (stored.get(name) for name in _PARTS.get(stored["kind"], ()))
-    return stored["kind"] == "custom" or any(part["kind"] == "custom" for part in parts if part is not None)
+    kind = text_in(stored, "kind")
+    parts = [mapping_in(stored, name) for name in _PARTS.get(kind, ()) if stored.get(name) is not None]
+    return kind == "custom" or any(part["kind"] == "custom" for part in parts)
 
 
 _PARTS: Final[dict[str, tuple[str, ...]]] = {"list": ("of",), "dict": ("key", "value")}
@@ -84,7 +87,7 @@ def form_of(serializer: TypeSerializer[Any]) -> Form:
     return serializer.form if isinstance(serializer, FormSerializer) else ANY
 
 
-def evolve(stored: Mapping[str, Any], new: Form) -> Reading:
+def evolve(stored: Description, new: Form) -> Reading:
     """How values of a stored description are read as a form's.
 
     Raises:
@@ -107,15 +110,15 @@ def evolve(stored: Mapping[str, Any], new: Form) -> Reading:
     return _single(stored, new)
 
 
-def _plain(stored: Mapping[str, Any]) -> Reading:
+def _plain(stored: Description) -> Reading:
     """How values are read where any plain ones are allowed; the change is the whole's, not the parts'."""
     if stored["kind"] == "union":
         return _from_union(stored, ANY)
-    return evolve(stored["of"], ANY) if stored["kind"] == "literal" else _single(stored, ANY)
+    return evolve(mapping_in(stored, "of"), ANY) if stored["kind"] == "literal" else _single(stored, ANY)
 
 
-def _single(stored: Mapping[str, Any], new: Form) -> Reading:
-    kind = stored["kind"]
+def _single(stored: Description, new: Form) -> Reading:
+    kind = text_in(stored, "kind")
     if kind in RECORDS:
         return evolve_record(stored, new, evolve)
     reader = _BY_KIND.get(kind)
@@ -125,18 +128,19 @@ def _single(stored: Mapping[str, Any], new: Form) -> Reading:
 # -- unions and literals
 
 
-def _from_union(stored: Mapping[str, Any], new: Form) -> Reading:
+def _from_union(stored: Description, new: Form) -> Reading:
     """Every alternative must have a place; alternatives that only moved are no other type."""
-    found = [_alternative(member, stored, new) for member in stored["of"]]
+    members = mappings_in(stored, "of")
+    found = [_alternative(member, stored, new) for member in members]
     verdict = combined([reading.verdict for _, reading in found])
     same = [place for place, _ in found] == list(range(len(new.inner)))
     if new is not ANY and not same:
         verdict = combined([verdict, AfterMigration((f"{_shown(stored)} became {new.name}",))])
-    wire, convert = union_reading(stored["of"], [reading for _, reading in found])
+    wire, convert = union_reading(members, [reading for _, reading in found])
     return Reading(verdict, wire, convert)
 
 
-def _alternative(member: Mapping[str, Any], stored: Mapping[str, Any], new: Form) -> tuple[int, Reading]:
+def _alternative(member: Description, stored: Description, new: Form) -> tuple[int, Reading]:
     try:
         return _into(member, new)
     except PartRefused:
@@ -148,7 +152,7 @@ def _alternative(member: Mapping[str, Any], stored: Mapping[str, Any], new: Form
         ) from None
 
 
-def _into(stored: Mapping[str, Any], new: Form) -> tuple[int, Reading]:
+def _into(stored: Description, new: Form) -> tuple[int, Reading]:
     """The alternative of a union that takes the values with the least change, and its place."""
     if new.description["kind"] != "union":
         return -1, evolve(stored, new)
@@ -172,21 +176,22 @@ def _into(stored: Mapping[str, Any], new: Form) -> tuple[int, Reading]:
 _GRAVITY: Final[tuple[type, ...]] = (AsIs, Reconfigured, AfterMigration)
 
 
-def _from_literal(stored: Mapping[str, Any], new: Form) -> Reading:
+def _from_literal(stored: Description, new: Form) -> Reading:
     if new.description["kind"] == "union":
         try:
             return changed(_into(stored, new)[1], f"{_shown(stored)} became {new.name}")
         except Refused:
             pass  # Its values may still fit as what they are: text, numbers.
     if new.description["kind"] != "literal":
-        return changed(evolve(stored["of"], new), f"{_shown(stored)} became {new.name}")
-    lost = [value for value in stored["values"] if value not in new.description["values"]]
+        return changed(evolve(mapping_in(stored, "of"), new), f"{_shown(stored)} became {new.name}")
+    kept = texts_in(new.description, "values")
+    lost = [value for value in texts_in(stored, "values") if value not in kept]
     if lost:
         raise Refused(
             f"was {_shown(stored)} and is {new.name}, which allows {', '.join(lost)} no longer; keep what is "
             "stored among the values"
         )
-    base = evolve(stored["of"], new.inner[0])
+    base = evolve(mapping_in(stored, "of"), new.inner[0])
     verdict = combined([base.verdict, Reconfigured((f"{_shown(stored)} became {new.name}",))])
     return Reading(verdict, base.wire, base.convert)
 
@@ -194,37 +199,38 @@ def _from_literal(stored: Mapping[str, Any], new: Form) -> Reading:
 # -- containers
 
 
-def _sequence(stored: Mapping[str, Any], new: Form) -> Reading:
+def _sequence(stored: Description, new: Form) -> Reading:
     cls = _CONTAINERS[_same_kind(stored, new)]
-    element = prefixed("elements", lambda: evolve(stored["of"], _inner(new, 0)))
+    element = prefixed("elements", lambda: evolve(mapping_in(stored, "of"), _inner(new, 0)))
     make = None if cls is list and element.convert is None else each(cls, element.convert)
     if cls in (set, frozenset):
         make = _all_apart(each(cls, element.convert))
     return Reading(element.verdict, list[element.wire], make)  # type: ignore[name-defined]
 
 
-def _tuple(stored: Mapping[str, Any], new: Form) -> Reading:
+def _tuple(stored: Description, new: Form) -> Reading:
     _same_kind(stored, new)
-    if new is not ANY and len(stored["of"]) != len(new.inner):
+    of = mappings_in(stored, "of")
+    if new is not ANY and len(of) != len(new.inner):
         raise Refused(
-            f"was a tuple of {len(stored['of'])} and is one of {len(new.inner)}; a NamedTuple or dataclass "
+            f"was a tuple of {len(of)} and is one of {len(new.inner)}; a NamedTuple or dataclass "
             "could gain and lose fields"
         )
-    parts = [_position(place, part, new) for place, part in enumerate(stored["of"])]
+    parts = [_position(place, part, new) for place, part in enumerate(of)]
     wire: Any = tuple[tuple(part.wire for part in parts)]  # type: ignore[misc]
     convert = row_converter_or_none([part.convert for part in parts])
     return Reading(combined([part.verdict for part in parts]), wire, convert)
 
 
-def _position(place: int, stored: Mapping[str, Any], new: Form) -> Reading:
+def _position(place: int, stored: Description, new: Form) -> Reading:
     return prefixed(f"position {place}", lambda: evolve(stored, _inner(new, place)))
 
 
-def _dict(stored: Mapping[str, Any], new: Form) -> Reading:
+def _dict(stored: Description, new: Form) -> Reading:
     _same_kind(stored, new)
-    key = prefixed("keys", lambda: evolve(stored["key"], _inner(new, 0)))
-    value = prefixed("values", lambda: evolve(stored["value"], _inner(new, 1)))
-    direct = stored["key"]["kind"] in DIRECT_KEYS
+    key = prefixed("keys", lambda: evolve(mapping_in(stored, "key"), _inner(new, 0)))
+    value = prefixed("values", lambda: evolve(mapping_in(stored, "value"), _inner(new, 1)))
+    direct = mapping_in(stored, "key")["kind"] in DIRECT_KEYS
     to_key, to_value = _or_itself(key.convert), _or_itself(value.convert)
 
     def make(entries: Any) -> dict[Any, Any]:
@@ -250,10 +256,10 @@ def _all_apart(make: Convert) -> Convert:
     return checked
 
 
-def _same_kind(stored: Mapping[str, Any], new: Form) -> str:
-    kind: str = stored["kind"]
-    if new is not ANY and new.description["kind"] != kind:
-        now = f"{new.description['kind']} {new.name}" if "members" in new.description else new.name
+def _same_kind(stored: Description, new: Form) -> str:
+    kind, now = text_in(stored, "kind"), text_in(new.description, "kind")
+    if new is not ANY and now != kind:
+        now = f"{now} {new.name}" if "members" in new.description else new.name
         raise Refused(f"was {_shown(stored)} and is {now}")
     return kind
 
@@ -269,8 +275,8 @@ def _or_itself(convert: Convert | None) -> Convert:
 # -- single values
 
 
-def _primitive(stored: Mapping[str, Any], new: Form) -> Reading:
-    own = BY_KIND.get(stored["kind"])
+def _primitive(stored: Description, new: Form) -> Reading:
+    own = BY_KIND.get(text_in(stored, "kind"))
     if own is None and stored["kind"] == new.description["kind"]:
         raise Refused(_difference(stored, new))
     if own is None:
@@ -282,7 +288,7 @@ def _primitive(stored: Mapping[str, Any], new: Form) -> Reading:
     raise Refused(f"was {own.name} and is {new.name}")
 
 
-def _difference(stored: Mapping[str, Any], new: Form) -> str:
+def _difference(stored: Description, new: Form) -> str:
     """Why a kind that only reads what is equal does not fit."""
     verdict = compare(stored, new.description)
     return verdict.why if isinstance(verdict, Incompatible) else ""
@@ -293,24 +299,28 @@ def _to_float(value: int) -> float:
     return float(value) if -_EXACT_FLOATS <= value <= _EXACT_FLOATS else value
 
 
-def _enumeration(stored: Mapping[str, Any], new: Form) -> Reading:
+def _enumeration(stored: Description, new: Form) -> Reading:
+    was = text_in(stored, "name")
     if new is ANY:
-        raise Refused(f"was the enumeration {stored['name']}, and Any takes plain values only")
+        raise Refused(f"was the enumeration {was}, and Any takes plain values only")
     kind = _same_kind(stored, new)
     (cls,) = new.classes
     names = (logical_name(cls), *former_names(cls))
-    if stored["name"] not in names:
+    if was not in names:
         raise Refused(
-            f"was the enumeration {stored['name']} and is {names[0]}; if it is the same, mark it with "
-            f"@hg.formerly({stored['name']!r})"
+            f"was the enumeration {was} and is {names[0]}; if it is the same, mark it with "
+            f"@hg.formerly({was!r})"
         )
-    check = _check_flag if kind == "flag" else _check_members
-    for name in stored["members"]:
-        check(cls, name, stored["members"])
+    if kind == "flag":
+        for name, value in mapping_in(stored, "members").items():
+            _check_flag(cls, name, value)
+    else:
+        for name in texts_in(stored, "members"):
+            _check_member(cls, name)
     return Reading(Reconfigured((f"members of {names[0]} changed",)), new.wire, new.from_plain)
 
 
-def _check_members(cls: Any, name: str, _: Any) -> None:
+def _check_member(cls: type[enum.Enum], name: str) -> None:
     # Also under a second name for a member, which is how one is renamed.
     if name not in cls.__members__:
         raise Refused(
@@ -319,29 +329,29 @@ def _check_members(cls: Any, name: str, _: Any) -> None:
         )
 
 
-def _check_flag(cls: Any, name: str, stored: Mapping[str, int]) -> None:
+def _check_flag(cls: type[enum.Enum], name: str, stored: Plain) -> None:
     member = cls.__members__.get(name)
-    if member is None or member.value != stored[name]:
+    if member is None or member.value != stored:
         now = "is gone" if member is None else f"is {member.value}"
         raise Refused(
-            f"flag {name} of {cls.__qualname__} was {stored[name]} and {now}; flags are stored by value, so "
+            f"flag {name} of {cls.__qualname__} was {stored!r} and {now}; flags are stored by value, so "
             "keep it as it was"
         )
 
 
-def _shown(stored: Mapping[str, Any]) -> str:
+def _shown(stored: Description) -> str:
     """A stored type in words."""
-    kind = stored["kind"]
+    kind = text_in(stored, "kind")
     if kind == "union":
-        return " | ".join(map(_shown, stored["of"]))
+        return " | ".join(map(_shown, mappings_in(stored, "of")))
     if kind == "literal":
-        return f"Literal[{', '.join(stored['values'])}]"
+        return f"Literal[{', '.join(texts_in(stored, 'values'))}]"
     if kind in BY_KIND:
         return BY_KIND[kind].name
-    return f"{kind} {stored['name']}" if "name" in stored else str(kind).replace("_of", "")
+    return f"{kind} {text_in(stored, 'name')}" if "name" in stored else kind.replace("_of", "")
 
 
-_BY_KIND: Final[dict[str, Callable[[Mapping[str, Any], Form], Reading]]] = {
+_BY_KIND: Final[dict[str, Callable[[Description, Form], Reading]]] = {
     "list": _sequence,
     "set": _sequence,
     "frozenset": _sequence,

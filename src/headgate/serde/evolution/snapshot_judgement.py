@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import headgate.serde.resolve  # noqa: F401 - registers the rules that described snapshots ask for
 from headgate.common.errors import HeadgateError, StorageError, UsageError
+from headgate.common.plain_data import Description, mapping_in, text_in
 from headgate.common.process.interruptions import let_pass
 from headgate.common.refusals.users_frames import told_with_line
 from headgate.serde.compatibility import Incompatible
@@ -30,9 +31,7 @@ UNNAMED: Final = "the one before"
 _VERSION: Final = 1
 
 
-def judge_stored(
-    stored: Mapping[str, Any], current: TypeSerializer[Any]
-) -> TypeSerializerSchemaCompatibility[Any]:
+def judge_stored(stored: Description, current: TypeSerializer[Any]) -> TypeSerializerSchemaCompatibility[Any]:
     """What becomes of bytes of a stored description under the program's serializer.
 
     Raises:
@@ -80,7 +79,7 @@ def judge_snapshot(
     )
 
 
-def stored_snapshot(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Snapshot:
+def stored_snapshot(stored: Description, current: TypeSerializer[Any]) -> Snapshot:
     """The snapshot that a stored description holds or stands for.
 
     Args:
@@ -96,13 +95,14 @@ def stored_snapshot(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> 
             raise UsageError(
                 f"was stored in version {stored.get('version')} of its format; this Headgate reads {_VERSION}"
             )
-        if not isinstance(stored.get("snapshot"), bytes):
+        data = stored.get("snapshot")
+        if not isinstance(data, bytes):
             raise StorageError("the description of a serializer holds no snapshot; it is damaged")
-        return snapshot_from_bytes(stored["snapshot"], snapshot_classes(current.snapshot()))
+        return snapshot_from_bytes(data, snapshot_classes(current.snapshot()))
     if not holds_custom(stored):
         return DescribedSnapshot(stored)
-    cls, parts = _CONTAINERS[stored["kind"]]
-    return cls([stored_snapshot(stored[part], current) for part in parts])
+    make, parts = _CONTAINERS[text_in(stored, "kind")]
+    return make([stored_snapshot(mapping_in(stored, part), current) for part in parts])
 
 
 def snapshot_classes(snapshot: Snapshot) -> tuple[SnapshotClass, ...]:
@@ -110,7 +110,7 @@ def snapshot_classes(snapshot: Snapshot) -> tuple[SnapshotClass, ...]:
     return tuple(dict.fromkeys(map(type, _with_nested(snapshot))))
 
 
-def reader_of_stored(stored: Mapping[str, Any], current: TypeSerializer[Any]) -> Reader:
+def reader_of_stored(stored: Description, current: TypeSerializer[Any]) -> Reader:
     """What reads batches of a stored description as values of the program's serializer.
 
     Raises:
@@ -141,16 +141,18 @@ def _with_nested(snapshot: Snapshot) -> Iterator[Snapshot]:
             yield from _with_nested(nested)
 
 
-def writer_of(stored: Mapping[str, Any]) -> str:
+def writer_of(stored: Description) -> str:
     """What the serializer that wrote described values is called."""
     return _name_of(stored) if holds_custom(stored) else f"the built-in one of {_name_of(stored)}"
 
 
-def _name_of(stored: Mapping[str, Any]) -> str:
-    if stored["kind"] == "custom":
-        return str(stored["name"])
-    inner = ", ".join(_name_of(stored[part]) for part in _CONTAINERS.get(stored["kind"], (None, ()))[1])
-    return f"{stored['kind']}[{inner}]" if inner else str(stored["kind"])
+def _name_of(stored: Description) -> str:
+    kind = text_in(stored, "kind")
+    if kind == "custom":
+        return text_in(stored, "name")
+    parts = _CONTAINERS[kind][1] if kind in _CONTAINERS else ()
+    inner = ", ".join(_name_of(mapping_in(stored, part)) for part in parts)
+    return f"{kind}[{inner}]" if inner else kind
 
 
 _CONTAINERS: Final[dict[str, tuple[Callable[[list[Snapshot]], Snapshot], tuple[str, ...]]]] = {

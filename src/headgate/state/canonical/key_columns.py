@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from headgate.common.errors import StorageError
 from headgate.common.keys.key_types import Shape, shape_of
+from headgate.common.plain_data import Description, mappings_in, text_in
 from headgate.serde.arrow.arrow_columns import RAW, ArrowColumn
 from headgate.serde.arrow.arrow_types import codec_of
-from headgate.serde.arrow.stored_values import Beyond, Description, close_batch, open_batch
+from headgate.serde.arrow.stored_values import Beyond, close_batch, open_batch
 from headgate.serde.codecs.containers import tuple_form
 from headgate.serde.codecs.dynamic import DynamicSerializer, to_tagged
 from headgate.serde.codecs.primitives import BY_KIND, PRIMITIVES
@@ -40,11 +41,8 @@ def _form_of_shape(shape: Shape) -> Form | None:
 
 
 def _form_of(stored: Description) -> Form:
-    return (
-        tuple_form(list(map(_form_of, stored["of"])))
-        if stored["kind"] == "tuple"
-        else BY_KIND[stored["kind"]]
-    )
+    kind = text_in(stored, "kind")
+    return tuple_form(list(map(_form_of, mappings_in(stored, "of")))) if kind == "tuple" else BY_KIND[kind]
 
 
 def _shape_of_form(form: Form) -> Shape:

@@ -16,7 +16,8 @@ from headgate.api.declared.keyed_states import StateKind
 from headgate.common.decoders import UNDECODABLE, converter
 from headgate.common.errors import StorageError
 from headgate.common.files.durable import json_dumps, json_loads
-from headgate.serde.arrow.stored_values import Description, is_open
+from headgate.common.plain_data import Description, mappings_in, text_in
+from headgate.serde.arrow.stored_values import is_open
 from headgate.serde.codecs.type_codec import describe
 
 VERSION: Final = 1
@@ -113,17 +114,17 @@ def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
 
 def row_of(schema: Description) -> str:
     """What a row of a state is, by the kind and the description of its serializers."""
-    kind = schema["kind"]
+    kind = text_in(schema, "kind")
     if kind == "timers":
         return TIMER
-    if not all(map(is_open, schema["of"])):
+    if not all(map(is_open, mappings_in(schema, "of"))):
         return BYTES
-    return {StateKind.LIST: ELEMENT, StateKind.MAP: ENTRY}.get(kind, VALUE)
+    return ELEMENT if kind == StateKind.LIST else ENTRY if kind == StateKind.MAP else VALUE
 
 
-def stored_type(schema: Description) -> dict[str, Any]:
+def stored_type(schema: Description) -> Description:
     """The description of what a state holds under one key of the stream."""
-    of = schema["of"]
+    of = mappings_in(schema, "of")
     if schema["kind"] == StateKind.LIST:
         return describe("list", of=of[0])
     return describe("dict", key=of[0], value=of[1]) if schema["kind"] == StateKind.MAP else of[0]

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.errors import StorageError
+from headgate.common.plain_data import Description, mappings_in
 from headgate.serde.arrow.arrow_columns import RAW, ArrowColumn
-from headgate.serde.arrow.stored_values import Beyond, Description, settling, within
+from headgate.serde.arrow.stored_values import Beyond, settling, within
 from headgate.serde.codecs.containers import DIRECT_KEYS
 from headgate.serde.codecs.type_codec import Convert
 from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY, TIMER
@@ -69,9 +70,10 @@ def values_of(rows_are: str, schema: Description) -> Values:
         return Timers()
     if rows_are == BYTES:
         return Cells()
+    of = mappings_in(schema, "of")
     if rows_are == ELEMENT:
-        return Elements(schema["of"][0])
-    return Entries(*schema["of"]) if rows_are == ENTRY else Single(schema["of"][0])
+        return Elements(of[0])
+    return Entries(*of) if rows_are == ENTRY else Single(of[0])
 
 
 class _OneRow:

@@ -14,9 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from headgate.common.errors import UsageError
+from headgate.common.plain_data import Description
 from headgate.serde.arrow.stored_values import (
     Beyond,
-    Description,
     close_batch,
     open_batch,
     pack,

@@ -14,8 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.common.errors import UsageError
+from headgate.common.plain_data import (
+    Description,
+    mapping_in,
+    mappings_in,
+    named_mappings_in,
+    text_in,
+    texts_in,
+)
 from headgate.serde.arrow.arrow_types import arrow_type, codec_of
-from headgate.serde.arrow.stored_values import ROWS, Description, optional_of
+from headgate.serde.arrow.stored_values import ROWS, optional_of
 
 Fit = Callable[[Any], Any]
 """An array of the DataFrame's type to one of the table's.
@@ -59,7 +67,7 @@ declared int; cast the column, or give convert=, a function that makes the state
 
 
 def _judged(stored: Description, given: Any, where: str) -> Fit:
-    kind = "record" if stored["kind"] in ROWS else stored["kind"]
+    kind = "record" if stored["kind"] in ROWS else text_in(stored, "kind")
     make = _MAKERS.get(kind)
     fit = None if codec_of(stored) is None or make is None else make(stored, given, where)
     if fit is None and given == arrow_type(stored) and kind not in _NEVER_AS_IS:
@@ -168,7 +176,7 @@ def _decimal(_: Description, given: Any, _where: str) -> Fit | None:
 def _enum(stored: Description, given: Any, where: str) -> Fit | None:
     if not _is_text(given):
         return None
-    names = list(stored["members"])
+    names = texts_in(stored, "members")
 
     def fit(array: Any) -> Any:
         text = _cast(array, pa.string(), where)
@@ -186,7 +194,7 @@ def _enum(stored: Description, given: Any, where: str) -> Fit | None:
 def _record(stored: Description, given: Any, where: str) -> Fit | None:
     if not pa.types.is_struct(given):
         return None
-    fields: Mapping[str, Description] = stored["fields"]
+    fields = named_mappings_in(stored, "fields")
     there = [given.field(place).name for place in range(given.num_fields)]
     if set(there) != set(fields) or len(there) != len(fields):
         raise UsageError(
@@ -197,9 +205,10 @@ def _record(stored: Description, given: Any, where: str) -> Fit | None:
 
 
 def _tuple(stored: Description, given: Any, where: str) -> Fit | None:
-    if not pa.types.is_struct(given) or given.num_fields != len(stored["of"]):
+    of = mappings_in(stored, "of")
+    if not pa.types.is_struct(given) or given.num_fields != len(of):
         return None
-    fields = {given.field(place).name: part for place, part in enumerate(stored["of"])}
+    fields = {given.field(place).name: part for place, part in enumerate(of)}
     return _struct(stored, fields, range(len(fields)), given, where)
 
 
@@ -231,7 +240,7 @@ def _places(valid: Any) -> Any:
 def _list(stored: Description, given: Any, where: str) -> Fit | None:
     if not (pa.types.is_list(given) or pa.types.is_large_list(given)):
         return None
-    element = fit_of(stored["of"], given.value_type, f"{where}[]")
+    element = fit_of(mapping_in(stored, "of"), given.value_type, f"{where}[]")
     type_ = arrow_type(stored)
 
     def fit(array: Any) -> Any:
@@ -244,8 +253,8 @@ def _list(stored: Description, given: Any, where: str) -> Fit | None:
 def _map(stored: Description, given: Any, where: str) -> Fit | None:
     if not pa.types.is_map(given):
         return None
-    key = fit_of(stored["key"], given.key_type, f"{where}.key")
-    value = fit_of(stored["value"], given.item_type, f"{where}.value")
+    key = fit_of(mapping_in(stored, "key"), given.key_type, f"{where}.key")
+    value = fit_of(mapping_in(stored, "value"), given.item_type, f"{where}.value")
     type_ = arrow_type(stored)
 
     def fit(array: Any) -> Any:

@@ -1,0 +1,94 @@
+"""Types of plain data, which JSON and MessagePack hold, and reading its parts by their type.
+
+The parts of decoded data are of any shape. A reader takes each part out as what it expects, and a part of
+another type raises `TypeError`, which every reader of stored data turns into an error that names the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+"""What decoding JSON text gives."""
+
+Plain: TypeAlias = "bool | int | float | str | bytes | Sequence[Plain] | Mapping[str, Plain] | None"
+"""What MessagePack holds without a schema; every `Json` is such a value."""
+
+Description: TypeAlias = Mapping[str, Plain]
+"""What a serializer stores about the values it writes: "kind", "version" and the parameters of the kind."""
+
+
+def text_in(data: Mapping[str, Plain], name: str) -> str:
+    """The text under a name.
+
+    Example:
+        >>> text_in({"kind": "int"}, "kind")
+        'int'
+        >>> text_in({"kind": 1}, "kind")
+        Traceback (most recent call last):
+            ...
+        TypeError: kind is of type int; expected text
+    """
+    found = data[name]
+    if not isinstance(found, str):
+        raise TypeError(f"{name} is of type {type(found).__name__}; expected text")
+    return found
+
+
+def texts_in(data: Mapping[str, Plain], name: str) -> list[str]:
+    """The texts in the list under a name.
+
+    Example:
+        >>> texts_in({"members": ["RED", "BLUE"]}, "members")
+        ['RED', 'BLUE']
+    """
+    found = _list(data, name)
+    texts = [one for one in found if isinstance(one, str)]
+    if len(texts) != len(found):
+        raise TypeError(f"{name} holds something else than text")
+    return texts
+
+
+def mapping_in(data: Mapping[str, Plain], name: str) -> Mapping[str, Plain]:
+    """The mapping under a name, such as the description of the elements of a list.
+
+    Example:
+        >>> mapping_in({"of": {"kind": "int"}}, "of")
+        {'kind': 'int'}
+    """
+    return as_mapping(data[name])
+
+
+def mappings_in(data: Mapping[str, Plain], name: str) -> list[Mapping[str, Plain]]:
+    """The mappings in the list under a name, such as the descriptions of the parts of a tuple.
+
+    Example:
+        >>> mappings_in({"of": [{"kind": "int"}]}, "of")
+        [{'kind': 'int'}]
+    """
+    return [as_mapping(one) for one in _list(data, name)]
+
+
+def named_mappings_in(data: Mapping[str, Plain], name: str) -> dict[str, Mapping[str, Plain]]:
+    """The mappings by name under a name, such as the descriptions of the fields of a record.
+
+    Example:
+        >>> named_mappings_in({"fields": {"x": {"kind": "int"}}}, "fields")
+        {'x': {'kind': 'int'}}
+    """
+    return {inner: as_mapping(one) for inner, one in as_mapping(data[name]).items()}
+
+
+def as_mapping(data: Plain) -> Mapping[str, Plain]:
+    """Plain data that must be a mapping."""
+    if not isinstance(data, Mapping):
+        raise TypeError(f"got {type(data).__name__}; expected a mapping")
+    return data
+
+
+def _list(data: Mapping[str, Plain], name: str) -> Sequence[Plain]:
+    found = data[name]
+    if not isinstance(found, list | tuple):
+        raise TypeError(f"{name} is of type {type(found).__name__}; expected a list")
+    return found
