@@ -1,23 +1,28 @@
-"""What user code prints: whole lines, told apart by who printed them, and never too many at once."""
+"""What user code prints on the standard streams: whole lines, by who printed them, and never too many."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
+import re
 import sys
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import headgate as hg
-from headgate.common.process.logs import TaskContext, use_task_context
+from headgate.common.process.logs import TaskContext, remove_logging, set_up_logging, use_task_context
 from headgate.display.printed import CellLines
-from headgate.runtime.worker.printing import LINES_MAX, TellingOutlet, printing_to
+from headgate.runtime.job.black_box import PREFIX, BlackBox, remains_of
+from headgate.runtime.worker.printing import LINES_MAX, LogOutlet, TellingOutlet, printing_to
 from headgate.testing import MiniCluster
 
 
@@ -83,6 +88,102 @@ def test_lines_name_operator_and_subtask(capsys: pytest.CaptureFixture[str]) -> 
         "double[0]: saw 1", "again[0]: saw 2", "talks[0]: from elsewhere", "shout[0]: HEARD 4",
         "last[0]: saw 4", "seen[0]: 8",
     ]  # fmt: skip
+
+
+def complains(number: int) -> int:
+    """A user's function that prints where errors go."""
+    print("odd:", end=" ", file=sys.stderr)
+    print(number, file=sys.stderr)
+    return number
+
+
+def test_lines_on_the_standard_error_name_operator_and_subtask(capsys: pytest.CaptureFixture[str]) -> None:
+    """They stay on the standard error of a mini cluster's process."""
+    env = hg.Environment(parallelism=1, executor=MiniCluster())
+    env.from_collection([1], uid="in").rebalance().map(complains, uid="check").map(doubled).collect()
+    output = capsys.readouterr()
+    assert output.err.splitlines() == ["check[0]: odd: 1"]
+    assert output.out.splitlines() == ["map-3[0]: saw 1"]
+
+
+def test_both_streams_go_the_same_bounded_way() -> None:
+    """A flood on the standard error is the last lines and a count, and a bar of progress is one line."""
+    printed = threading.Event()
+
+    class SlowlyTold(Told):
+        def __call__(self, lines: list[str], left_out: int) -> None:
+            printed.wait(30)
+            super().__call__(lines, left_out)
+
+    told = SlowlyTold()
+    with worker(told):
+        for number in range(5 * LINES_MAX):
+            print(number, file=sys.stderr)
+        for percent in range(101):
+            sys.stderr.write(f"\r{percent} %")
+        sys.stderr.write("\n")
+        assert sys.stderr.buffer.write(b"bytes\n") == 6
+        print("usual")
+        printed.set()
+    assert told.left_out + len(told.lines) == 5 * LINES_MAX + 3
+    assert told.left_out > 0
+    assert told.lines[-3:] == ["in[0]: 100 %", "in[0]: bytes", "in[0]: usual"]
+
+
+def test_entries_of_logs_pass_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
+    """Headgate's own handler, a handler of the program's, and Python's last resort."""
+    told = Told()
+    try:
+        with worker(told):
+            set_up_logging()
+            logging.getLogger("headgate.some").warning("ours")
+            remove_logging()
+            handler = logging.StreamHandler()
+            logger = logging.getLogger("program")
+            logger.addHandler(handler)
+            logger.warning("of the program")
+            logger.removeHandler(handler)
+    finally:
+        remove_logging()
+    assert told.lines == []
+    assert re.fullmatch(
+        r".* WARNING job=job uid=in .* headgate.some: ours\nof the program\n", capsys.readouterr().err
+    )
+
+
+def test_where_nobody_looks_the_standard_error_goes_into_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """An entry is one line on the standard error, with its fields, and is not taken for a print itself."""
+
+    class Prints(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            print("a handler that prints:", record.getMessage(), file=sys.stderr)
+
+    handler = Prints()
+    logging.getLogger("headgate.print").addHandler(handler)
+    try:
+        set_up_logging()
+        with printing_to(LogOutlet(), "job", 0, alone=True):
+            print("seen", file=sys.stderr)
+    finally:
+        remove_logging()
+        logging.getLogger("headgate.print").removeHandler(handler)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "a handler that prints: worker: seen"
+    assert second.endswith("INFO headgate.print: worker: seen")
+
+
+def test_the_last_lines_on_the_standard_error_are_kept_for_who_asks_why_it_ended() -> None:
+    """Lines that went to the driver are in the box as they were printed."""
+    descriptor, name = tempfile.mkstemp(prefix=f"{PREFIX}{os.getpid()}-")
+    os.close(descriptor)
+    box = BlackBox(Path(name))
+    with printing_to(TellingOutlet(Told()), "job", 0, alone=True, box=box):
+        print("no more room", file=sys.stderr)
+        print("not an error")
+    remains = remains_of(name)
+    box.close()
+    assert remains is not None
+    assert remains.errors == "no more room"
 
 
 def test_lines_outside_every_operator_name_the_chain() -> None:

@@ -1,8 +1,9 @@
-"""What user code prints in a worker: whole lines, each with the operator and subtask that printed it.
+"""Takes the lines that user code prints in a worker, each with the operator and subtask that printed it.
 
-Within :func:`printing_to`, `sys.stdout` is one that knows who prints. Lines of worker threads go, whole, to
-the job's driver, which shows them (`display/printed.py`), or into the log. What other threads of the process
-print passes unchanged. A process that user code forked prints as if nothing of this were there.
+Within :func:`printing_to`, `sys.stdout` and `sys.stderr` are streams that know who prints. Complete lines of
+worker threads go to the job's driver, which shows them (`display/printed.py`), or into the log. What other
+threads of the process print passes unchanged, and so does what `logging` and Headgate itself write to the
+standard error. A process that user code forked prints as if nothing of this were there.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Final, Protocol, TextIO
 from typing_extensions import Buffer, override
 
 from headgate.common.process.logs import TaskContext, task_context
+from headgate.runtime.job.black_box import BlackBox
 from headgate.runtime.worker.operators.operator_contract import operator_called
 
 LINE_LENGTH_MAX: Final = 4_000
@@ -30,24 +32,29 @@ LINES_MAX: Final = 1_000
 EVERY_S: Final = 0.1
 
 _LOG: Final = logging.getLogger("headgate.print")
+_WORKER: Final = "worker"
+"""The place of a line that no operator printed."""
+
+_handing_on: Final[set[int]] = set()
+"""Idents of threads that hand a line to an outlet: what they print meanwhile is no user's line."""
 
 
 class PrintOutlet(Protocol):
-    """Where whole lines go; any thread may call it."""
+    """Where complete lines go; any thread may call it."""
 
-    def line(self, context: TaskContext, place: str, line: str) -> None:
-        """Somebody printed a line."""
+    def line(self, place: str, line: str) -> None:
+        """Take a line that was printed at `place`."""
         ...
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """Hand on what is kept; no line follows."""
         ...
 
 
 class LogOutlet:
-    """Lines become entries of the log, which say by themselves whose they are."""
+    """Lines become entries of the log."""
 
-    def line(self, context: TaskContext, place: str, line: str) -> None:
+    def line(self, place: str, line: str) -> None:
         """See :class:`PrintOutlet`."""
         _LOG.info("%s: %s", place, line)
 
@@ -61,7 +68,7 @@ class StreamOutlet:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def line(self, context: TaskContext, place: str, line: str) -> None:
+    def line(self, place: str, line: str) -> None:
         """See :class:`PrintOutlet`."""
         self._stream.write(f"{place}: {line}\n")
 
@@ -70,10 +77,9 @@ class StreamOutlet:
 
 
 class TellingOutlet:
-    """Lines are told to the driver, several times a second and bounded.
+    """Sends lines to the driver, several times a second and at most `LINES_MAX` at a time.
 
-    Args:
-        tell: takes lines, each behind its place, and how many before them were left out.
+    `tell` takes lines, each after its place, and how many before them were left out.
     """
 
     def __init__(self, tell: Callable[[list[str], int], None]) -> None:
@@ -83,7 +89,7 @@ class TellingOutlet:
         self._lock, self._over = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
 
-    def line(self, context: TaskContext, place: str, line: str) -> None:
+    def line(self, place: str, line: str) -> None:
         """See :class:`PrintOutlet`."""
         with self._lock:
             self._left_out += len(self._lines) == LINES_MAX
@@ -112,28 +118,31 @@ class TellingOutlet:
             self._tell(lines, left_out)
 
 
-class WorkersStdout(io.TextIOBase):
-    """Stands in for the standard output of a process in which workers live.
+class WorkersStream(io.TextIOBase):
+    """Stands in for a standard stream, `beneath`, of a process in which workers live."""
 
-    Args:
-        beneath: the standard output as it was.
-    """
-
-    def __init__(self, beneath: TextIO) -> None:
-        self._beneath, self._pid = beneath, os.getpid()
+    def __init__(self, beneath: TextIO, box: BlackBox | None = None) -> None:
+        self.beneath, self._box, self._pid = beneath, box, os.getpid()
         self._unfinished: dict[int, tuple[str, str]] = {}
         self.outlets: dict[str, PrintOutlet] = {}
         self.buffer = _Bytes(self)
 
     @override
     def write(self, text: str, /) -> int:
+        return self.take(text, sys._getframe(1))
+
+    def take(self, text: str, caller: FrameType) -> int:
+        """Write `text` for `caller`: its complete lines to the outlet of its worker, if it has one."""
         context = task_context()
         key = f"{context.job}/{context.subtask}"
         key = key if key in self.outlets else ""
-        outlet = self.outlets.get(key)
+        outlet, me = self.outlets.get(key), threading.get_ident()
         if outlet is None or os.getpid() != self._pid or not isinstance(text, str):
-            return self._beneath.write(text)
-        me = threading.get_ident()
+            return self.beneath.write(text)
+        if me in _handing_on or self.passes(caller):
+            return self.beneath.write(text)
+        if self._box is not None and not isinstance(outlet, LogOutlet):
+            self._box.printed(text)
         _, before = self._unfinished.pop(me, (key, ""))
         *lines, rest = (before + text).split("\n")
         if rest:
@@ -142,48 +151,65 @@ class WorkersStdout(io.TextIOBase):
                 rest = _as_seen(rest)[:LINE_LENGTH_MAX] + "\r" * rest.endswith("\r")
             self._unfinished[me] = key, rest
         if lines:
-            place = _place(context)
-            for line in lines:
-                outlet.line(context, place, _as_seen(line)[:LINE_LENGTH_MAX])
+            place = _place(context, caller)
+            _handing_on.add(me)  # a handler of the log may print
+            try:
+                for line in lines:
+                    outlet.line(place, _as_seen(line)[:LINE_LENGTH_MAX])
+            finally:
+                _handing_on.discard(me)
         return len(text)
+
+    def passes(self, caller: FrameType) -> bool:
+        """Whether what `caller` writes goes on unchanged."""
+        return False
 
     @override
     def flush(self) -> None:
-        self._beneath.flush()
+        self.beneath.flush()
 
     @override
     def isatty(self) -> bool:
-        return self._beneath.isatty()
+        return self.beneath.isatty()
 
     @override
     def fileno(self) -> int:
-        return self._beneath.fileno()
+        return self.beneath.fileno()
 
     @override
     def writable(self) -> bool:
         return True
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._beneath, name)
+        return getattr(self.beneath, name)
 
     def end_lines(self, key: str) -> None:
         """Print what the threads of a worker have not ended with a line break."""
         for me, (of, rest) in list(self._unfinished.items()):
             if of == key:
                 del self._unfinished[me]
-                self.outlets[key].line(TaskContext(), "worker", _as_seen(rest))
+                self.outlets[key].line(_WORKER, _as_seen(rest))
+
+
+class WorkersStderr(WorkersStream):
+    """The standard error: entries of logs, and what Headgate says of the process, pass unchanged."""
+
+    @override
+    def passes(self, caller: FrameType) -> bool:
+        module = caller.f_globals.get("__name__")
+        return isinstance(module, str) and (module == "logging" or module.startswith("headgate."))
 
 
 class _Bytes(io.BufferedIOBase):
-    """The bytes below a :class:`WorkersStdout`: what is written there is text like any other."""
+    """The bytes below a :class:`WorkersStream`: what is written there is text like any other."""
 
-    def __init__(self, text: WorkersStdout) -> None:
+    def __init__(self, text: WorkersStream) -> None:
         self._text = text
 
     @override
     def write(self, data: Buffer, /) -> int:
         given = bytes(data)
-        self._text.write(given.decode("utf-8", "replace"))
+        self._text.take(given.decode("utf-8", "replace"), sys._getframe(1))
         return len(given)
 
     @override
@@ -195,11 +221,11 @@ class _Bytes(io.BufferedIOBase):
         return True
 
 
-def _place(context: TaskContext) -> str:
+def _place(context: TaskContext, caller: FrameType) -> str:
     """Operator and subtask; the operator is the one that is being called."""
     if context.uid is None:
-        return "worker"
-    called = operator_called(_frames(sys._getframe(2)))
+        return _WORKER
+    called = operator_called(_frames(caller))
     return f"{context.uid if called is None else called.uid}[{context.subtask}]"
 
 
@@ -224,42 +250,61 @@ def _as_seen(line: str) -> str:
 class _Installed:
     """What all workers of this process share."""
 
-    stdout: WorkersStdout | None = None
+    stdout: WorkersStream | None = None
+    stderr: WorkersStderr | None = None
     workers: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def put_in_place(self, box: BlackBox | None) -> list[WorkersStream]:
+        """Replace the standard streams, unless they are replaced already."""
+        if self.stdout is None or sys.stdout is not self.stdout:
+            self.stdout = WorkersStream(sys.stdout if self.stdout is None else self.stdout.beneath)
+            sys.stdout = self.stdout
+        if self.stderr is None or sys.stderr is not self.stderr:
+            self.stderr = WorkersStderr(sys.stderr if self.stderr is None else self.stderr.beneath, box)
+            sys.stderr = self.stderr
+        return [self.stdout, self.stderr]
+
+    def take_away(self) -> None:
+        """Put the standard streams back, where nobody else has replaced them meanwhile."""
+        if self.stdout is not None and sys.stdout is self.stdout:
+            sys.stdout = self.stdout.beneath
+        if self.stderr is not None and sys.stderr is self.stderr:
+            sys.stderr = self.stderr.beneath
+        self.stdout = self.stderr = None
 
 
 _installed: Final = _Installed()
 
 
 @contextmanager
-def printing_to(outlet: PrintOutlet | None, job: str, slot: int, *, alone: bool) -> Iterator[None]:
-    """Within it the lines that a worker's user code prints go to `outlet`.
+def printing_to(
+    outlet: PrintOutlet | None, job: str, slot: int, *, alone: bool, box: BlackBox | None = None
+) -> Iterator[None]:
+    """Within it the lines that user code of worker `slot` of `job` prints go to `outlet`.
 
     Args:
-        outlet: where to; None: the standard output of this process, with their places.
+        outlet: where to; None: the standard streams of this process, with their places.
         job: whose worker it is.
         slot: its number.
         alone: whether the process has no other purpose, so that every thread's lines are of this worker.
+        box: keeps the last lines on the standard error for who asks why the process ended.
     """
     key = "" if alone else f"{job}/{slot}"
     with _installed.lock:
-        if _installed.stdout is None or sys.stdout is not _installed.stdout:
-            beneath = sys.stdout if _installed.stdout is None else _installed.stdout._beneath
-            _installed.stdout = WorkersStdout(beneath)
-            sys.stdout = _installed.stdout
-        stdout = _installed.stdout
-        stdout.outlets[key] = outlet = outlet or StreamOutlet(stdout._beneath)
+        streams = _installed.put_in_place(box)
+        for stream in streams:
+            stream.outlets[key] = outlet or StreamOutlet(stream.beneath)
         _installed.workers += 1
     try:
         yield
     finally:
         with _installed.lock:
             _installed.workers -= 1
-            stdout.end_lines(key)
-            stdout.outlets.pop(key, None)
+            for stream in streams:
+                stream.end_lines(key)
+                stream.outlets.pop(key, None)
             if _installed.workers == 0:
-                if sys.stdout is _installed.stdout:
-                    sys.stdout = _installed.stdout._beneath
-                _installed.stdout = None
-        outlet.close()
+                _installed.take_away()
+        if outlet is not None:
+            outlet.close()

@@ -188,7 +188,8 @@ class _Process:
             outlet = TellingOutlet(lambda lines, left_out: link.send(m.Printed(0, lines, left_out)))
         elif self._spec.dies_with_parent:
             outlet = LogOutlet()
-        return printing_to(outlet, self._spec.job, self._slot, alone=self._spec.dies_with_parent)
+        alone = self._spec.dies_with_parent
+        return printing_to(outlet, self._spec.job, self._slot, alone=alone, box=self._box)
 
     def _data_plane(self) -> SocketDataPlane:
         spec = self._spec
