@@ -19,8 +19,8 @@ from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
-from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
+from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
+from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
 from headgate.state.backends import StateBackends
 from headgate.state.snapshots import OperatorSubtaskState, SubtaskSnapshot
 
@@ -132,7 +132,7 @@ class Subtask:
         pending = self.operator.snapshot(number)
         paused = time.perf_counter()
         assert pending is not None
-        drawn = DrawnSnapshot(
+        drawn = TakenSnapshot(
             self._id, number, [pending], 0.0, _COUNTERS, {}, False, BarrierMetrics(0.0, 0.0, False),
             savepoint=order,
         )  # fmt: skip

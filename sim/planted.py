@@ -28,7 +28,7 @@ from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.runtime.master.job_master import JobMaster
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.worker.operators.stateless import SinkOperator
-from headgate.runtime.worker.snapshot.subtask_checkpoint import Drawing
+from headgate.runtime.worker.snapshot.snapshot_taker import SnapshotTaker
 from headgate.runtime.worker.task.gate_task import GateTask
 from headgate.runtime.worker.task.source_task import SourceTask
 from sim.store import STORES, EventReader, Store, StoreCommitter, StoreWriter
@@ -241,7 +241,7 @@ def _forget_half_read(self: GateTask, capture: Any) -> None:
     self._reading = reading
 
 
-def _forget_outputs(_self: Drawing, _overtaken: Any) -> None:
+def _forget_outputs(_self: SnapshotTaker, _overtaken: Any) -> None:
     """What the barrier overtook on the sender's side is stored nowhere."""
 
 
@@ -249,7 +249,7 @@ IN_FLIGHT_BUGS: dict[str, Bug] = {
     "records in flight are not restored": Bug(((deployment, "assign_in_flight", _restore_nothing),)),
     "records before late barriers are lost": Bug(((GateTask, "_pass_captured", _drop_captured),)),
     "half-read batches are not captured": Bug(((GateTask, "_take_inputs", _forget_half_read),)),
-    "overtaken output is not captured": Bug(((Drawing, "_take_outputs", _forget_outputs),)),
+    "overtaken output is not captured": Bug(((SnapshotTaker, "_take_outputs", _forget_outputs),)),
 }
 """The same for barriers that overtake records."""
 

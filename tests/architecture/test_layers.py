@@ -61,8 +61,8 @@ OURS = {
         "common", "serde", "records", "graph", "core", "state", "runtime.job", "runtime.protocol",
     ],
     "runtime.worker.snapshot": [
-        "common", "core", "state", "checkpoint", "runtime.job", "runtime.protocol", "runtime.worker.exchange",
-        "runtime.worker.in_flight", "runtime.worker.operators",
+        "common", "records", "core", "state", "checkpoint", "runtime.job", "runtime.protocol",
+        "runtime.worker.exchange", "runtime.worker.in_flight", "runtime.worker.operators",
     ],
     "runtime.worker.task": [
         "common", "records", "graph", "core", "api", "runtime.job", "runtime.protocol",
@@ -358,8 +358,8 @@ def test_the_walk_sees_what_it_should() -> None:
     assert module.package == "core"
 
 
-HOSTS = {"TaskHost", "SnapshotHost", "Desk"}
-"""Protocols by which a part still calls its host back: of tasks and of deletions. May only shrink."""
+HOSTS = {"Desk"}
+"""Protocols by which a part still calls its host back: of deletions. May only shrink."""
 
 
 def test_no_part_of_the_job_master_calls_it_back() -> None:

@@ -22,8 +22,8 @@ from headgate.restore.assignment import share_operator
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, open_backend
-from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
-from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
+from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
+from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
 from headgate.state.backends import ChangelogBackends, HeapBackends, RocksBackends
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, SubtaskSnapshot
 
@@ -127,7 +127,7 @@ class SavepointBench:
             found["processing"] |= set(subtask.processing_timers.snapshot())
         return found
 
-    def draw(self, checkpoint: int, order: SavepointOrder | None, completed: int = 0) -> list[DrawnSnapshot]:
+    def draw(self, checkpoint: int, order: SavepointOrder | None, completed: int = 0) -> list[TakenSnapshot]:
         """The synchronous part of all subtasks."""
         drawn = []
         for index, subtask in enumerate(self.subtasks):
@@ -137,11 +137,11 @@ class SavepointBench:
             at = SubtaskId(VertexId(0), SubtaskIndex(index))
             metrics = BarrierMetrics(0.0, 0.0, False)
             drawn.append(
-                DrawnSnapshot(at, checkpoint, [state], 0.0, counters, {}, False, metrics, savepoint=order)
+                TakenSnapshot(at, checkpoint, [state], 0.0, counters, {}, False, metrics, savepoint=order)
             )
         return drawn
 
-    def finish(self, drawn: Sequence[DrawnSnapshot]) -> list[SubtaskSnapshot]:
+    def finish(self, drawn: Sequence[TakenSnapshot]) -> list[SubtaskSnapshot]:
         """The asynchronous part."""
         return [self.writer.finish(each, self.clock) for each in drawn]
 

@@ -15,6 +15,7 @@ from headgate.checkpoint.data_files import read_handle
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import StorageError
 from headgate.common.ids import AttemptId, Fence, Generation, JobId
+from headgate.common.ports import NoProbe
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.graph.partitioners import Forward
 from headgate.records.row_batch import RowBatch
@@ -24,9 +25,11 @@ from headgate.runtime.worker.exchange.output import OutputChannel, OutputEdge, O
 from headgate.runtime.worker.in_flight.gathering import CaptureLimits, InFlightCapture, StreamKey
 from headgate.runtime.worker.in_flight.stored_parts import decode_elements
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, StateFiles
-from headgate.runtime.worker.snapshot.finishing import Finishing
-from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
-from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, Drawing
+from headgate.runtime.worker.snapshot.attempt_reports import AttemptReports
+from headgate.runtime.worker.snapshot.finishing import AttemptServices, Finishing
+from headgate.runtime.worker.snapshot.snapshot_taker import SnapshotTaker
+from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
+from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics
 from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState, SubtaskSnapshot
 
 COUNTERS = Counters(0, 0, 0, 0, 0, None, 0, 0, 0.0)
@@ -109,7 +112,7 @@ class Catalog:
         return None
 
 
-class Bench:
+class Bench(AttemptReports):
     """A subtask of some operators with one output channel, and the worker's part in its snapshots.
 
     Attributes:
@@ -121,6 +124,7 @@ class Bench:
     def __init__(
         self, root: Path, *operators: Stateful, credit: int = 100, limits: CaptureLimits | None = None
     ) -> None:
+        self.checkpoints, self.probe = {}, NoProbe()
         self.clock, self.disk, self.background = ManualClock(1_000), FullableDisk(root), ManualBackground()
         self.posted: deque[Callable[[], None]] = deque()
         writer = SnapshotWriter(self.disk, 0, Fence(JobId("job"), Generation(1), AttemptId(1)))
@@ -137,32 +141,25 @@ class Bench:
         self.edge = OutputEdge(Forward(), [OutputChannel(self.lane, credit)], 128, ends=OUT)
         self.outputs.edges.append(self.edge)
         self.operators = operators or (Stateful(),)
-        self.drawing = Drawing(TASK, self.operators, self.outputs, self)
+        self.snapshots = SnapshotTaker(
+            TASK, self.operators, self.outputs, AttemptServices(self.clock, self, self.finishing)
+        )
         self.acknowledged: dict[int, SubtaskSnapshot] = {}
         self.failed: list[tuple[int, BaseException]] = []
         self.declined: list[tuple[int, str]] = []
 
-    # -- as the worker -----------------------------------------------------------------------------
-
-    def open_capture(self, subtask: Any, checkpoint: int) -> InFlightCapture:
-        return self.finishing.open_capture(subtask, checkpoint)
-
-    def snapshot_drawn(self, drawn: Any) -> None:
-        self.finishing.begin(drawn)
-
-    def snapshot_void(self, subtask: Any, checkpoint: int) -> None:
-        self.finishing.void(subtask, checkpoint)
+    # -- as the reports to the job master ----------------------------------------------------------
 
     def checkpoint_declined(self, subtask: Any, checkpoint: int, reason: str) -> None:
         self.declined.append((checkpoint, reason))
 
     def acknowledge(self, subtask: Any, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
-        assert self.drawing.machine.finished(checkpoint)
+        assert self.snapshots.machine.finished(checkpoint)
         assert checkpoint not in self.acknowledged
         self.acknowledged[checkpoint] = snapshot
 
     def could_not_finish(self, subtask: Any, checkpoint: int, error: BaseException) -> None:
-        assert self.drawing.machine.finished(checkpoint)
+        assert self.snapshots.machine.finished(checkpoint)
         self.failed.append((checkpoint, error))
 
     # -- as the test -------------------------------------------------------------------------------
@@ -176,9 +173,9 @@ class Bench:
                 capture.add(INPUT, batch)
 
         metrics = BarrierMetrics(0.0, 0.0, barrier.overtakes)
-        self.drawing.draw(barrier, metrics, COUNTERS, False, take if barrier.overtakes else None)
+        self.snapshots.take(barrier, metrics, COUNTERS, False, take if barrier.overtakes else None)
         if not open_inputs:
-            self.drawing.inputs_complete(barrier.checkpoint)
+            self.snapshots.inputs_complete(barrier.checkpoint)
 
     def job(self) -> None:
         """One job beside the loop, and what the loop hears of it."""

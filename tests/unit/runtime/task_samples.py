@@ -1,4 +1,4 @@
-"""Subtasks without a worker: a host that remembers, a lane that keeps, operators that record."""
+"""Subtasks without a worker: reports that are remembered, a lane that keeps, operators that record."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from operator_samples import ManualClock, Recorder, context
 
 from headgate.api.source import NOTHING_AVAILABLE, Split
 from headgate.common.ids import EdgeId, SubtaskId, SubtaskIndex, VertexId
+from headgate.common.ports import NoProbe
 from headgate.core.alignment.factory import make_handler
 from headgate.graph.partitioners import Forward
 from headgate.runtime.worker.exchange.output import (
@@ -21,7 +22,9 @@ from headgate.runtime.worker.exchange.output import (
 from headgate.runtime.worker.in_flight.gathering import StreamKey
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, ReadyState
 from headgate.runtime.worker.operators.reading_source import SourceOperator
-from headgate.runtime.worker.snapshot.subtask_checkpoint import DrawnSnapshot
+from headgate.runtime.worker.snapshot.attempt_reports import AttemptReports
+from headgate.runtime.worker.snapshot.finishing import AttemptServices, Finishing
+from headgate.runtime.worker.snapshot.taken_snapshot import TakenSnapshot
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
 from headgate.runtime.worker.task.source_task import SourceTask
 from headgate.state.snapshots import OperatorSubtaskState
@@ -69,26 +72,13 @@ class Captured:
         ]
 
 
-class RememberingHost:
-    """The worker as a subtask sees it."""
+class Reports(AttemptReports):
+    """What the job master would hear of a subtask."""
 
-    def __init__(self, clock: ManualClock) -> None:
-        self.clock = clock
-        self.drawn: list[DrawnSnapshot] = []
+    def __init__(self) -> None:
+        self.checkpoints, self.over, self.probe = {}, False, NoProbe()
         self.declined: list[tuple[int, str]] = []
-        self.captures: dict[int, Captured] = {}
-        self.void: list[int] = []
         self.requests = self.ends = 0
-
-    def open_capture(self, subtask: SubtaskId, checkpoint: int) -> Any:
-        self.captures[checkpoint] = Captured()
-        return self.captures[checkpoint]
-
-    def snapshot_void(self, subtask: SubtaskId, checkpoint: int) -> None:
-        self.void.append(checkpoint)
-
-    def snapshot_drawn(self, drawn: DrawnSnapshot) -> None:
-        self.drawn.append(drawn)
 
     def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:
         self.declined.append((checkpoint, reason))
@@ -100,6 +90,25 @@ class RememberingHost:
 
     def data_ended(self, subtask: SubtaskId, counters: Any) -> None:
         self.ends += 1
+
+
+class Taken(Finishing):
+    """The snapshots that a subtask has taken; nothing is written."""
+
+    def __init__(self) -> None:
+        self.drawn: list[TakenSnapshot] = []
+        self.captures: dict[int, Captured] = {}
+        self.given_up: list[int] = []
+
+    def open_capture(self, subtask: SubtaskId, checkpoint: int) -> Any:
+        self.captures[checkpoint] = Captured()
+        return self.captures[checkpoint]
+
+    def void(self, subtask: SubtaskId, checkpoint: int) -> None:
+        self.given_up.append(checkpoint)
+
+    def begin(self, taken: TakenSnapshot) -> None:
+        self.drawn.append(taken)
 
 
 class Lane:
@@ -172,7 +181,9 @@ class Rig:
         recovered: Any = None,
     ) -> None:
         self.clock = ManualClock(1_000)
-        self.host, self.lane, self.granted = RememberingHost(self.clock), Lane(), [0] * channels
+        self.reports, self.taken, self.lane = Reports(), Taken(), Lane()
+        self.granted = [0] * channels
+        self.services = AttemptServices(self.clock, self.reports, self.taken)
         self.outputs = Outputs(10)
         self.edge = OutputEdge(Forward(), [OutputChannel(self.lane, credit)], 128, ends=OUT)
         self.outputs.edges.append(self.edge)
@@ -186,7 +197,7 @@ class Rig:
             TASK,
             [self.operator],
             self.outputs,
-            self.host,
+            self.services,
             10,
             recovered,
             channels=inputs,
@@ -224,7 +235,8 @@ class SourceRig:
 
     def __init__(self, reader: Any, credit: int = 100) -> None:
         self.clock, self.lane = ManualClock(1_000), Lane()
-        self.host = RememberingHost(self.clock)
+        self.reports, self.taken = Reports(), Taken()
+        self.services = AttemptServices(self.clock, self.reports, self.taken)
         self.outputs = Outputs(10)
         self.edge = OutputEdge(Forward(), [OutputChannel(self.lane, credit)], 128)
         self.outputs.edges.append(self.edge)
@@ -232,7 +244,7 @@ class SourceRig:
         self.reader = reader
         operator = SourceOperator(context(clock=self.clock), source)  # type: ignore[arg-type]
         operator.next = EdgeReceiver(self.outputs, [self.edge], True)
-        self.task = SourceTask(TASK, [operator], self.outputs, self.host, 10)
+        self.task = SourceTask(TASK, [operator], self.outputs, self.services, 10)
         self.task.open()
 
 

@@ -54,8 +54,8 @@ def test_all_of_an_unaligned_snapshot_is_durable_before_it_is_acknowledged(tmp_p
     bench.draw(over(1), rows([1, 2]), open_inputs=True)
     bench.job()
     assert bench.acknowledged == {}, "the state is durable, the records in flight are not"
-    bench.drawing.capture.add(INPUT, rows([3]))  # type: ignore[union-attr]
-    bench.drawing.inputs_complete(1)
+    bench.snapshots.capture.add(INPUT, rows([3]))  # type: ignore[union-attr]
+    bench.snapshots.inputs_complete(1)
     bench.run()
     snapshot = bench.acknowledged[1]
     keyed = snapshot.operators[0].keyed
@@ -86,14 +86,14 @@ def test_sk2_an_abort_during_the_asynchronous_part_cancels_it(
         else:
             bench.background.run()
     assert bench.acknowledged == {}
-    bench.drawing.aborted(1)
+    bench.snapshots.aborted(1)
     bench.run()
     while bench.posted:
         bench.posted.popleft()()
     bench.run()
     assert (bench.acknowledged, bench.failed, bench.declined, bench.files) == ({}, [], [], [])
-    assert (bench.drawing.machine.remembered, bench.drawing.machine.running) == (set(), set())
-    assert bench.drawing.capture is None
+    assert (bench.snapshots.machine.remembered, bench.snapshots.machine.running) == (set(), set())
+    assert bench.snapshots.capture is None
 
 
 def test_sk2_what_was_not_begun_is_not_even_written(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_sk2_what_was_not_begun_is_not_even_written(tmp_path: Path) -> None:
     original = bench.disk.create
     bench.disk.create = lambda name, parts: (written.append(name), original(name, parts))[1]  # type: ignore[method-assign]
     bench.draw(over(1), rows([1]))
-    bench.drawing.aborted(1)
+    bench.snapshots.aborted(1)
     bench.run()
     assert written == []
 
@@ -115,7 +115,7 @@ def test_sk2_a_snapshot_is_let_go_whatever_becomes_of_it(tmp_path: Path) -> None
     bench.draw(over(1))
     bench.run()
     bench.draw(over(2))
-    bench.drawing.aborted(2)
+    bench.snapshots.aborted(2)
     bench.run()
     bench.disk.full = True
     bench.draw(over(3))
@@ -131,10 +131,10 @@ def test_sk2_an_abort_after_the_asynchronous_part_leaves_the_files_to_the_job_ma
     bench.run()
     kept = bench.files
     assert len(kept) == 2
-    bench.drawing.aborted(1)
+    bench.snapshots.aborted(1)
     bench.run()
     assert bench.files == kept
-    assert bench.drawing.machine.remembered == set()
+    assert bench.snapshots.machine.remembered == set()
     bench.draw(over(2))
     bench.run()
     assert list(bench.acknowledged) == [1, 2]
@@ -148,7 +148,7 @@ def test_sk3_a_savepoint_does_not_overtake_and_takes_nothing_along(tmp_path: Pat
         rows([1]),
     )
     assert bench.lane.elements == [], "it waits behind the record that has no credit"
-    assert bench.drawing.next_timeout() is None, "for good"
+    assert bench.snapshots.next_timeout() is None, "for good"
     bench.run()
     assert bench.acknowledged[1].in_flight == []
     bench.edge.channels[0].grant(1)
@@ -161,9 +161,9 @@ def test_sk3_a_barrier_with_a_timeout_is_not_urgent_until_it_is_too_old(tmp_path
     bench.draw(AlignmentSettings(unaligned=True, timeout_ms=50).barrier(1, 1_000))
     bench.run()
     assert (bench.lane.elements, bench.acknowledged) == ([], {})
-    assert bench.drawing.next_timeout() == 1_051
-    assert not bench.drawing.tend(1_050)
-    assert bench.drawing.tend(1_051)
+    assert bench.snapshots.next_timeout() == 1_051
+    assert not bench.snapshots.poll_held_barrier(1_050)
+    assert bench.snapshots.poll_held_barrier(1_051)
     bench.run()
     (barrier,) = bench.lane.elements
     assert isinstance(barrier, Barrier)
@@ -181,10 +181,10 @@ def test_sk3_an_abort_before_records_are_written_leaks_nothing(tmp_path: Path, j
     bench.draw(over(1), batch, open_inputs=True)
     for _ in range(jobs):
         bench.job()
-    assert bench.drawing.unstored(batch)
+    assert bench.snapshots.unstored(batch)
     seen = weakref.ref(record)
-    bench.drawing.aborted(1)
-    assert not bench.drawing.unstored(batch)
+    bench.snapshots.aborted(1)
+    assert not bench.snapshots.unstored(batch)
     del batch, record
     gc.collect()
     assert seen() is None, "its records are in memory although nobody wants them"
@@ -196,9 +196,9 @@ def test_sk3_an_old_checkpoint_is_aborted_and_a_new_one_completes(tmp_path: Path
     """sK3: testAbortOldAndStartNewCheckpoint: 42 ends without a result, 43 with its own records only."""
     bench = Bench(tmp_path)
     bench.draw(over(42), rows(["old"]), open_inputs=True)
-    bench.drawing.aborted(42)
+    bench.snapshots.aborted(42)
     bench.draw(over(43), rows(["new"]))
-    bench.drawing.inputs_complete(42)
+    bench.snapshots.inputs_complete(42)
     bench.run()
     assert list(bench.acknowledged) == [43]
     assert bench.in_flight(43) == ["new"]
@@ -221,7 +221,7 @@ def test_a_newer_barrier_subsumes_what_is_still_open(tmp_path: Path) -> None:
 def test_an_abort_that_comes_before_the_barrier_is_answered_with_a_cancellation(tmp_path: Path) -> None:
     """Nothing is drawn, and those downstream do not wait."""
     bench = Bench(tmp_path)
-    bench.drawing.aborted(1)
+    bench.snapshots.aborted(1)
     bench.draw(over(1), rows([1]))
     bench.run()
     assert bench.lane.elements == [CancelMarker(1)]
@@ -236,13 +236,13 @@ def test_a_full_disk_fails_one_checkpoint_once_and_leaves_no_file(tmp_path: Path
     if state_first:
         bench.job()  # the state is durable
     bench.disk.full = True
-    bench.drawing.inputs_complete(1)
+    bench.snapshots.inputs_complete(1)
     bench.run()
     ((checkpoint, error),) = bench.failed
     assert (checkpoint, bench.acknowledged, bench.files) == (1, {}, [])
     assert "no space left" in str(error)
     bench.disk.full = False
-    bench.drawing.aborted(1)  # the job master's answer
+    bench.snapshots.aborted(1)  # the job master's answer
     bench.draw(over(2), rows([2]))
     bench.run()
     assert bench.in_flight(2) == [2]
@@ -254,11 +254,11 @@ def test_records_that_come_after_the_failure_are_not_taken_along(tmp_path: Path)
     bench.disk.full = True
     bench.draw(over(1), rows([1]), open_inputs=True)
     bench.run()
-    capture = bench.drawing.capture
+    capture = bench.snapshots.capture
     assert capture is not None
     capture.add(INPUT, rows([2]))
     assert capture.bytes_waiting == 0
-    bench.drawing.inputs_complete(1)
+    bench.snapshots.inputs_complete(1)
     bench.run()
     assert len(bench.failed) == 1
 
@@ -269,8 +269,8 @@ def test_more_than_may_be_taken_along_fails_the_checkpoint_with_its_reason(tmp_p
     bench.draw(over(1), open_inputs=True)
     bench.run()
     for number in range(40):
-        bench.drawing.capture.add(INPUT, rows([f"record {number}"] * 10))  # type: ignore[union-attr]
-    bench.drawing.inputs_complete(1)
+        bench.snapshots.capture.add(INPUT, rows([f"record {number}"] * 10))  # type: ignore[union-attr]
+    bench.snapshots.inputs_complete(1)
     bench.run()
     ((_, error),) = bench.failed
     assert isinstance(error, TooMuchInFlightError)
@@ -301,7 +301,7 @@ def test_one_file_that_cannot_be_deleted_does_not_keep_the_others(tmp_path: Path
     bench.draw(over(1), rows([1]), open_inputs=True)
     bench.job()
     assert len(bench.files) == 3
-    bench.drawing.aborted(1)
+    bench.snapshots.aborted(1)
     bench.run()
     assert [name.rpartition("-")[2] for name in bench.files] == ["0"]
 
@@ -324,10 +324,10 @@ def test_no_table_outlives_its_writing(tmp_path: Path, when: str) -> None:
     operator.snapshot = snapshot  # type: ignore[method-assign]
     bench.draw(over(1), rows([1]), open_inputs=True)
     if when == "aborted":
-        bench.drawing.aborted(1)
+        bench.snapshots.aborted(1)
     bench.job()
     if when == "acknowledged":
-        bench.drawing.inputs_complete(1)
+        bench.snapshots.inputs_complete(1)
     bench.run()
     gc.collect()
     assert seen[0]() is None
@@ -371,13 +371,13 @@ def test_an_abort_of_another_checkpoint_changes_nothing(tmp_path: Path) -> None:
     """Late or early ones: only what they name is given up."""
     bench = Bench(tmp_path)
     bench.draw(over(5), rows([1]), open_inputs=True)
-    bench.drawing.aborted(4)
-    bench.drawing.aborted(6)
+    bench.snapshots.aborted(4)
+    bench.snapshots.aborted(6)
     bench.finishing.void(TASK, 4)
-    bench.drawing.inputs_complete(5)
+    bench.snapshots.inputs_complete(5)
     bench.run()
     assert list(bench.acknowledged) == [5]
-    assert bench.drawing.machine.remembered == {6}
+    assert bench.snapshots.machine.remembered == {6}
 
 
 @pytest.mark.parametrize("when", ["written", "being-written"])

@@ -28,14 +28,14 @@ def signed(channels: int, **more: Any) -> Rig:
 
 def cut(rig: Rig, at: int = 0) -> Any:
     """What the snapshot saw."""
-    return finished(rig.host.drawn[at].pending[0]).list_state["seen"]
+    return finished(rig.taken.drawn[at].pending[0]).list_state["seen"]
 
 
 def test_the_snapshot_holds_exactly_what_stood_before_the_barriers() -> None:
     """Records behind a barrier wait until all barriers are there, and follow the barrier downstream."""
     rig = signed(2)
     rig.deliver((0, rows([1])), (0, Barrier(1, 990)), (0, rows([2])), (1, rows([3])))
-    assert rig.host.drawn == []
+    assert rig.taken.drawn == []
     rig.clock.now += 50
     rig.deliver((1, Barrier(1, 990)))
     assert sorted(cut(rig)) == [1, 3]
@@ -43,7 +43,7 @@ def test_the_snapshot_holds_exactly_what_stood_before_the_barriers() -> None:
     rig.outputs.barrier(Barrier(2, 0))
     story = [e.rows() if hasattr(e, "rows") else e for e in rig.lane.elements]
     assert story == [[1, 3], SIGN, Barrier(1, 990), [2], Barrier(2, 0)]
-    drawn = rig.host.drawn[0]
+    drawn = rig.taken.drawn[0]
     assert (drawn.checkpoint, drawn.metrics.start_delay_ms, drawn.metrics.alignment_ms) == (1, 10, 50)
     assert (drawn.counters.records_in, drawn.counters.records_out) == (2, 2)
 
@@ -52,10 +52,10 @@ def test_a_subsumed_checkpoint_is_declined_and_cancelled_downstream() -> None:
     """Row D4, as a subtask does it: decline with the reason, marker behind what was emitted."""
     rig = signed(2)
     rig.deliver((0, Barrier(1, 0)), (1, Barrier(2, 0)))
-    assert rig.host.declined == [(1, SUBSUMED)]
+    assert rig.reports.declined == [(1, SUBSUMED)]
     assert CancelMarker(1) in rig.lane.elements
     rig.deliver((0, Barrier(2, 0)))
-    assert [drawn.checkpoint for drawn in rig.host.drawn] == [2]
+    assert [drawn.checkpoint for drawn in rig.taken.drawn] == [2]
 
 
 def test_a_cancel_marker_releases_the_channels_and_goes_on() -> None:
@@ -63,7 +63,7 @@ def test_a_cancel_marker_releases_the_channels_and_goes_on() -> None:
     rig = signed(2)
     rig.deliver((0, Barrier(1, 0)), (0, rows([5])), (1, CancelMarker(1)), (1, CancelMarker(1)))
     assert rig.records == [5]
-    assert rig.host.declined == [(1, ON_CANCELLATION_BARRIER)]
+    assert rig.reports.declined == [(1, ON_CANCELLATION_BARRIER)]
     assert rig.lane.elements.count(CancelMarker(1)) == 1
 
 
@@ -71,15 +71,15 @@ def test_barriers_still_count_on_channels_whose_data_ended() -> None:
     """After the end of the data a channel carries barriers; the final checkpoint needs them all."""
     rig = signed(2)
     rig.deliver((0, Watermark(WATERMARK_MAX)), (0, EndOfData()), (1, rows([1])), (0, Barrier(1, 0)))
-    assert rig.host.drawn == []
+    assert rig.taken.drawn == []
     rig.deliver((1, Barrier(1, 0)))
     assert cut(rig) == [1]
-    assert rig.host.ends == 0
+    assert rig.reports.ends == 0
     rig.deliver((1, Watermark(WATERMARK_MAX)), (1, EndOfData()))
-    assert rig.host.ends == 1
+    assert rig.reports.ends == 1
     assert rig.lane.elements[-2:] == [Watermark(WATERMARK_MAX), EndOfData()]
     rig.deliver((0, Barrier(2, 0)), (1, Barrier(2, 0)))
-    assert [drawn.checkpoint for drawn in rig.host.drawn] == [1, 2]
+    assert [drawn.checkpoint for drawn in rig.taken.drawn] == [1, 2]
 
 
 # -- the cursor
@@ -88,7 +88,7 @@ def test_barriers_still_count_on_channels_whose_data_ended() -> None:
 def test_a_long_batch_is_processed_in_steps_and_a_barrier_waits_for_its_end_only() -> None:
     """Steps follow the cost of records; what another channel has waits for the batch, not for its frame."""
     rig = signed(2, cost_ms=1)
-    rig.task.pace.records = 4
+    rig.task.budget.records = 4
     rig.task.deliver(0, rows(list(range(10))))
     rig.task.deliver(1, Barrier(1, 0))
     sizes = []
@@ -97,14 +97,14 @@ def test_a_long_batch_is_processed_in_steps_and_a_barrier_waits_for_its_end_only
     assert sizes[0] == 4
     assert rig.records == list(range(10))
     assert rig.task.records_in == 10
-    assert rig.host.drawn == []
+    assert rig.taken.drawn == []
 
 
 def test_credit_goes_back_when_a_batch_is_used_up_not_when_it_came_in() -> None:
     """So a subtask that is slow stops its senders."""
     rig = signed(1, input_credit=2, cost_ms=100)
     rig.task.deliver(0, rows([1, 2, 3]))
-    rig.task.pace.records = 1
+    rig.task.budget.records = 1
     rig.task.step()
     assert rig.granted == [0]
     rig.run()
@@ -125,10 +125,10 @@ def test_a_blocked_output_stops_reading() -> None:
     for n in (1, 2, 3):
         rig.deliver((0, rows([n])), (0, Barrier(n, 0)))
     assert rig.records == [1, 2]
-    assert [drawn.checkpoint for drawn in rig.host.drawn] == [1, 2]
+    assert [drawn.checkpoint for drawn in rig.taken.drawn] == [1, 2]
     rig.edge.channels[0].grant(1)
     rig.run()
-    assert [drawn.checkpoint for drawn in rig.host.drawn] == [1, 2, 3]
+    assert [drawn.checkpoint for drawn in rig.taken.drawn] == [1, 2, 3]
 
 
 # -- event time
@@ -196,7 +196,7 @@ def test_the_operator_never_sees_time_fall(steps: list[tuple[int, Any]], size: i
     rig = signed(3)
     own = [WATERMARK_MIN] * 3
     for channel, said in steps:
-        rig.task.pace.records = size
+        rig.task.budget.records = size
         if said == "idle":
             rig.deliver((channel, Idle()))
         elif isinstance(said, int):
@@ -273,7 +273,7 @@ def test_a_barrier_passes_between_two_slices_of_timers() -> None:
     assert slow.busy
     rig.task.deliver(0, Barrier(1, 0))
     rig.task.step()
-    assert [drawn.checkpoint for drawn in rig.host.drawn] == [1]
+    assert [drawn.checkpoint for drawn in rig.taken.drawn] == [1]
     assert slow.life.index("snapshot 1") < len(slow.life)
     assert slow.life.count("slice") <= 1
 
@@ -305,7 +305,7 @@ def test_a_drain_that_is_given_up_meanwhile_is_not_drawn() -> None:
     assert slow.busy
     rig.task.aborted(1)
     rig.run()
-    assert rig.host.drawn == []
+    assert rig.taken.drawn == []
     assert (slow.life, rig.lane.elements[-1]) == (["slice", "slice"], CancelMarker(1))
 
 

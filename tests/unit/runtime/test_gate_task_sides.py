@@ -93,7 +93,7 @@ def test_a_barrier_that_overtakes_waits_on_the_broadcast_side() -> None:
     rig.task.deliver(MAIN, rows([1]))
     rig.task.deliver(RULES, barrier.as_forced())
     rig.run()
-    assert [drawn.checkpoint for drawn in rig.host.drawn] == [1]
-    drawn = rig.host.drawn[0].pending[0]
+    assert [drawn.checkpoint for drawn in rig.taken.drawn] == [1]
+    drawn = rig.taken.drawn[0].pending[0]
     assert {"a", "b"} <= set(drawn.state.list_state["seen"])  # type: ignore[attr-defined]
-    assert rig.host.captures[1].of(RULES) == []
+    assert rig.taken.captures[1].of(RULES) == []

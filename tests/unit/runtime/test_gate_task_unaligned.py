@@ -66,7 +66,7 @@ def barriers(rig: Rig) -> list[Any]:
 
 def cut(rig: Rig, at: int = 0) -> Any:
     """What the operator had seen at the snapshot."""
-    return finished(rig.host.drawn[at].pending[0]).list_state["seen"]
+    return finished(rig.taken.drawn[at].pending[0]).list_state["seen"]
 
 
 def test_a_blocked_subtask_draws_at_once_and_takes_everything_along() -> None:
@@ -74,7 +74,7 @@ def test_a_blocked_subtask_draws_at_once_and_takes_everything_along() -> None:
     rig = blocked(2)
     rig.deliver((0, rows([1, 2])), (1, rows([3])), (0, over(1)), (1, rows([4])))
     assert cut(rig) == ["gone", "first"]
-    capture = rig.host.captures[1]
+    capture = rig.taken.captures[1]
     assert values(capture.of(0)) == [1, 2]
     assert values(capture.of(1)) == [3, 4]
     assert values(capture.of(0, output=True)) == ["first"]
@@ -86,7 +86,7 @@ def test_what_comes_before_the_last_barrier_is_taken_along_too() -> None:
     """The capture ends with the barrier of the last channel; nothing behind a barrier belongs to it."""
     rig = blocked(2)
     rig.deliver((0, over(1)), (0, rows([9])), (1, rows([5])))
-    capture = rig.host.captures[1]
+    capture = rig.taken.captures[1]
     assert values(capture.of(1)) == [5]
     rig.deliver((1, rows([6])), (1, over(1)), (1, rows([7])))
     assert values(capture.of(0)) == []
@@ -106,14 +106,14 @@ def test_a_batch_in_the_middle_is_taken_along_from_the_cursor() -> None:
     """The rows that were processed are in the state, the others are in flight; none in both."""
     rig = Rig(1, unaligned=True, cost_ms=10)
     rig.deliver((0, SIGN))
-    rig.task.pace.records = 2
+    rig.task.budget.records = 2
     rig.task.deliver(0, rows([1, 2, 3, 4, 5]))
     rig.task.step()
     rig.task.deliver(0, rows([6]))
     rig.task.deliver(0, over(1))
     rig.task.step()
     seen = cut(rig)
-    assert seen + values(rig.host.captures[1].of(0)) == [1, 2, 3, 4, 5, 6]
+    assert seen + values(rig.taken.captures[1].of(0)) == [1, 2, 3, 4, 5, 6]
     assert 0 < len(seen) < 5
     rig.run()
     assert rig.records == [1, 2, 3, 4, 5, 6]
@@ -124,7 +124,7 @@ def test_a_watermark_that_was_reached_but_not_told_is_under_way() -> None:
     rig = Rig(1, unaligned=True)
     rig.deliver((0, SIGN), (0, Watermark(50)))
     rig.deliver((0, over(1)))
-    assert rig.host.captures[1].of(0, output=True) == [Watermark(50)]
+    assert rig.taken.captures[1].of(0, output=True) == [Watermark(50)]
 
 
 def test_where_each_channel_stands_goes_along() -> None:
@@ -133,7 +133,7 @@ def test_where_each_channel_stands_goes_along() -> None:
     release(rig)
     rig.deliver((0, Watermark(70)), (1, Watermark(60)))
     rig.deliver((0, over(1)), (1, over(1)))
-    begun = {key.sender_subtask: at for key, at in rig.host.captures[1].begun.items()}
+    begun = {key.sender_subtask: at for key, at in rig.taken.captures[1].begun.items()}
     assert begun == {0: (70, False), 1: (60, False)}
 
 
@@ -141,7 +141,7 @@ def test_an_ended_sender_is_not_in_flight() -> None:
     """It says so again after a restore."""
     rig = blocked(2)
     rig.deliver((0, rows([1])), (0, EndOfData()), (0, over(1)), (1, over(1)))
-    assert values(rig.host.captures[1].of(0)) == [1]
+    assert values(rig.taken.captures[1].of(0)) == [1]
 
 
 def test_rows_that_are_not_stored_yet_are_processed_as_copies() -> None:
@@ -158,7 +158,7 @@ def test_an_old_barrier_in_the_outputs_overtakes_there() -> None:
     """An aligned barrier that waits for credit longer than its timeout: records ahead of it go along."""
     rig = blocked(1)
     rig.deliver((0, timed(1)))
-    capture = rig.host.captures[1]
+    capture = rig.taken.captures[1]
     assert barriers(rig) == []
     assert not capture.sealed
     assert rig.task.next_wakeup() == 1_101
@@ -170,7 +170,7 @@ def test_an_old_barrier_in_the_outputs_overtakes_there() -> None:
     assert barriers(rig) == [timed(1).as_unaligned()]
     assert values(capture.of(0, output=True)) == ["first", SIGN]
     assert capture.sealed
-    assert rig.host.drawn[0].metrics.unaligned
+    assert rig.taken.drawn[0].metrics.unaligned
 
 
 def test_a_barrier_that_gets_through_in_time_takes_nothing_along() -> None:
@@ -178,21 +178,21 @@ def test_a_barrier_that_gets_through_in_time_takes_nothing_along() -> None:
     rig = blocked(1)
     rig.deliver((0, timed(1)))
     release(rig)
-    capture = rig.host.captures[1]
+    capture = rig.taken.captures[1]
     assert capture.sealed
     assert capture.streams == {}
-    assert not rig.host.drawn[0].metrics.unaligned
+    assert not rig.taken.drawn[0].metrics.unaligned
 
 
 def test_an_aligned_barrier_overtakes_at_the_inputs_after_its_timeout() -> None:
     """As sX6: announced behind records, it is taken ahead of them when it is too old."""
     rig = blocked(2)
     rig.deliver((0, rows([1])), (0, timed(1)), (1, rows([2])), (1, timed(1)))
-    assert rig.host.drawn == []
+    assert rig.taken.drawn == []
     rig.clock.now = 1_101
     rig.run()
     assert cut(rig) == ["gone", "first"]
-    capture = rig.host.captures[1]
+    capture = rig.taken.captures[1]
     assert (values(capture.of(0)), values(capture.of(1))) == ([1], [2])
     assert capture.sealed
 
@@ -202,9 +202,9 @@ def test_a_newer_barrier_ends_what_was_being_taken_along() -> None:
     rig = blocked(2)
     rig.deliver((0, over(1)))
     rig.deliver((0, over(2)))
-    assert rig.host.declined == [(1, SUBSUMED)]
-    assert rig.host.captures[1].cancelled
-    assert not rig.host.captures[2].cancelled
+    assert rig.reports.declined == [(1, SUBSUMED)]
+    assert rig.taken.captures[1].cancelled
+    assert not rig.taken.captures[2].cancelled
 
 
 def test_an_abort_while_records_are_taken_along_gives_them_up() -> None:
@@ -212,21 +212,21 @@ def test_an_abort_while_records_are_taken_along_gives_them_up() -> None:
     rig = blocked(2)
     rig.deliver((0, over(42)))
     rig.task.aborted(42)
-    assert rig.host.captures[42].cancelled
-    assert rig.host.void == [42]
+    assert rig.taken.captures[42].cancelled
+    assert rig.taken.given_up == [42]
     rig.deliver((1, over(42)))
-    assert len(rig.host.drawn) == 1
+    assert len(rig.taken.drawn) == 1
     rig.deliver((0, over(43)), (1, over(43)))
-    assert rig.host.captures[43].sealed
+    assert rig.taken.captures[43].sealed
 
 
 def test_a_checkpoint_told_aborted_before_its_barrier_is_cancelled_downstream() -> None:
     """Row B8: the marker goes on in the barrier's place."""
     rig = Rig(1, unaligned=True)
     rig.deliver((0, SIGN))
-    rig.task.drawing.aborted(1)
+    rig.task.snapshots.aborted(1)
     rig.deliver((0, over(1)))
-    assert rig.host.drawn == []
+    assert rig.taken.drawn == []
     assert rig.lane.elements[-1] == CancelMarker(1)
 
 
@@ -235,8 +235,8 @@ def test_savepoints_take_nothing_along() -> None:
     rig = blocked(1)
     savepoint = Barrier(1, 1_000, Alignment.ALIGNED, None, savepoint=SavepointOrder("file:///s"))
     rig.deliver((0, savepoint))
-    assert rig.host.drawn[0].capture is None
-    assert rig.host.captures == {}
+    assert rig.taken.drawn[0].capture is None
+    assert rig.taken.captures == {}
     assert barriers(rig) == []
     release(rig)
     assert barriers(rig) == [savepoint]
@@ -253,7 +253,7 @@ def test_a_broadcast_channel_is_read_up_to_its_barrier_first() -> None:
     rig.task.deliver(1, forced)
     rig.run()
     assert "b" in cut(rig)
-    taken = rig.host.captures[1]
+    taken = rig.taken.captures[1]
     assert values(taken.of(1)) == []
     assert sorted(cut(rig) + values(taken.of(0))) == ["a", "b"]
 
@@ -275,7 +275,7 @@ ELEMENTS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["records", "st
 
 @given(ELEMENTS, st.permutations([0, 1, 2]), st.integers(0, 3))
 def test_state_and_records_in_flight_are_everything_before_the_barriers(
-    story: list[tuple[int, str]], barriers: list[int], pace: int
+    story: list[tuple[int, str]], barriers: list[int], budget: int
 ) -> None:
     """Whatever is processed, waits or arrives meanwhile: each record ahead of a barrier counts once."""
     rig = Rig(3, credit=1, unaligned=True, cost_ms=1)
@@ -287,7 +287,7 @@ def test_state_and_records_in_flight_are_everything_before_the_barriers(
         while sent < 3 and index >= places[sent]:
             rig.task.deliver(barriers[sent], over(1))
             sent += 1
-        rig.task.pace.records = pace + 1
+        rig.task.budget.records = budget + 1
         if what == "records":
             batch = list(range(number, number + 3))
             number += 3
@@ -302,7 +302,7 @@ def test_state_and_records_in_flight_are_everything_before_the_barriers(
     for left in range(sent, 3):
         rig.task.deliver(barriers[left], over(1))
     rig.run()
-    capture: Captured = rig.host.captures[1]
+    capture: Captured = rig.taken.captures[1]
     assert capture.sealed
     found = cut(rig) + [v for c in range(3) for v in values(capture.of(c))]
     assert sorted(found) == sorted(record for records in before.values() for record in records)
@@ -322,7 +322,7 @@ def test_exchanges_between_the_same_ends_are_kept_apart() -> None:
         rig.task.deliver(1, element)
     rig.task.deliver(0, over(1))
     rig.task.step()
-    streams = {key.lineage: elements for key, elements in rig.host.captures[1].streams.items()}
+    streams = {key.lineage: elements for key, elements in rig.taken.captures[1].streams.items()}
     assert [len(streams[lane]) for lane in (0, 1)] == [3, 2]
 
 
@@ -333,5 +333,5 @@ def test_barriers_that_have_piled_up_take_along_each_its_own() -> None:
     for channel, element in [*arrivals, (1, rows([3])), (0, over(3)), (1, over(3))]:
         rig.task.deliver(channel, element)
     rig.run()
-    taken = {number: values(capture.of(1)) for number, capture in rig.host.captures.items()}
+    taken = {number: values(capture.of(1)) for number, capture in rig.taken.captures.items()}
     assert taken == {1: [1], 2: [1, 2], 3: [1, 2, 3]}

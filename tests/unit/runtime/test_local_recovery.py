@@ -20,7 +20,7 @@ from headgate.runtime.worker.local_recovery import LocalRecovery
 BACKUP, RECOVER = "execution.checkpointing.local-backup.enabled", "execution.state-recovery.from-local"
 
 
-class AtOnce:
+class InLoop:
     """Background work that is done when it is submitted."""
 
     def submit(self, work: Any, done: Any) -> None:
@@ -61,12 +61,12 @@ def test_copies_outlive_attempts_and_workers_but_not_the_job(tmp_path: Path) -> 
     storage: Any = first.writing(disk)
     old, new = (DataFileWriter(storage).write(f"job/chk-{n}/a", [b"abc"]) for n in (1, 2))
     first.configure(settings)
-    first.completed(2, AtOnce())
-    first.close(AtOnce(), job_over=False)
+    first.completed(2, InLoop())
+    first.close(InLoop(), job_over=False)
     second = LocalRecovery(JobId("job"), 0)
     second.configure(settings)
     nearby: Any = second.reading(disk)
     assert [read_handle(nearby, handle) for handle in (old, new)] == [b"abc", b"abc"]
     assert (nearby.bytes_local, nearby.bytes_remote) == (3, 3)
-    second.close(AtOnce(), job_over=True)
+    second.close(InLoop(), job_over=True)
     assert list((tmp_path / "local").iterdir()) == []

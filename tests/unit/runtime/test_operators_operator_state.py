@@ -134,7 +134,7 @@ def test_files_of_a_snapshot_that_is_given_up_are_deleted(tmp_path: Path) -> Non
     bench.draw(over(1))
     bench.background.run()
     assert len(bench.files) == 2
-    bench.drawing.aborted(1)
+    bench.snapshots.aborted(1)
     bench.run()
     assert bench.files == []
     bench.draw(over(2))

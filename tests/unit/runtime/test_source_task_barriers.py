@@ -56,7 +56,7 @@ class Rig(SourceRig):
         operator = SourceOperator(context(clock=self.clock), self)  # type: ignore[arg-type]
         operator.next = EdgeReceiver(self.outputs, [self.edge], True)
         self.task = SourceTask(
-            TASK, [operator], self.outputs, self.host, 10, recovered=recovered, finished=through
+            TASK, [operator], self.outputs, self.services, 10, recovered=recovered, finished=through
         )
         self.task.open()
         if known and not through:
@@ -74,7 +74,7 @@ class Rig(SourceRig):
     @property
     def drawn(self) -> list[int]:
         """Checkpoints in the order of their drawing."""
-        return [drawn.checkpoint for drawn in self.host.drawn]
+        return [drawn.checkpoint for drawn in self.taken.drawn]
 
     def barriers(self) -> list[Barrier]:
         """What went out."""
@@ -83,7 +83,7 @@ class Rig(SourceRig):
 
 def splits(rig: Rig, at: int = 0) -> list[Any]:
     """What a snapshot says is left to read."""
-    return finished(rig.host.drawn[at].pending[0]).list_state["splits"]
+    return finished(rig.taken.drawn[at].pending[0]).list_state["splits"]
 
 
 def test_a_barrier_is_drawn_at_once_where_the_reader_stands() -> None:
@@ -93,8 +93,8 @@ def test_a_barrier_is_drawn_at_once_where_the_reader_stands() -> None:
     rig.task.trigger(over(1))
     assert rig.drawn == [1]
     assert splits(rig) == [["2-4", None]]
-    assert [batch.rows() for batch in rig.host.captures[1].of(0, output=True)] == [[0, 1]]
-    assert rig.host.captures[1].sealed, "a source has no inputs to wait for"
+    assert [batch.rows() for batch in rig.taken.captures[1].of(0, output=True)] == [[0, 1]]
+    assert rig.taken.captures[1].sealed, "a source has no inputs to wait for"
 
 
 def test_a_barrier_waits_until_the_reader_knows_whether_it_reads() -> None:
@@ -122,7 +122,7 @@ def test_a_barrier_that_waits_gives_way_to_a_newer_one() -> None:
     rig = Rig(known=False)
     rig.task.trigger(over(1))
     rig.task.trigger(over(2))
-    assert rig.host.declined == [(1, SUBSUMED)]
+    assert rig.reports.declined == [(1, SUBSUMED)]
     assert rig.lane.elements == [CancelMarker(1)]
     rig.task.splits_assigned([Split("0-4")])
     assert rig.drawn == [2]
@@ -137,7 +137,7 @@ def test_a_barrier_that_waits_is_forgotten_when_it_is_given_up(known: bool) -> N
     rig.run()
     rig.task.splits_assigned([Split("4-6")])
     rig.run()
-    assert (rig.drawn, rig.barriers(), rig.host.declined) == ([], [], [])
+    assert (rig.drawn, rig.barriers(), rig.reports.declined) == ([], [], [])
 
 
 def test_an_aligned_barrier_comes_behind_restored_records() -> None:
@@ -150,7 +150,7 @@ def test_an_aligned_barrier_comes_behind_restored_records() -> None:
     assert rig.drawn == [1]
     story = [r for e in rig.lane.elements for r in (e.rows() if hasattr(e, "rows") else [e])]
     assert story[: story.index(Barrier(1, 1_000))][:2] == ["a", "b"]
-    assert rig.host.captures == {}
+    assert rig.taken.captures == {}
 
 
 def test_one_that_overtakes_takes_restored_records_along() -> None:
@@ -158,7 +158,7 @@ def test_one_that_overtakes_takes_restored_records_along() -> None:
     rig = Rig(Recovered("a", "b", "c"))
     rig.task.step()
     rig.task.trigger(over(1))
-    capture = rig.host.captures[1]
+    capture = rig.taken.captures[1]
     assert [batch.rows() for batch in capture.of(0)] == [["b"], ["c"]]
     assert [batch.rows() for batch in capture.of(0, output=True)] == [["a"]]
     assert capture.sealed
@@ -183,8 +183,8 @@ def test_one_that_waits_for_restored_records_overtakes_when_it_is_too_old() -> N
     rig.run()
     assert rig.drawn == [1]
     assert rig.barriers() == [timed(1).as_unaligned()]
-    assert [batch.rows() for batch in rig.host.captures[1].of(0)] == [["a"], ["b"]]
-    assert rig.host.drawn[0].metrics.unaligned
+    assert [batch.rows() for batch in rig.taken.captures[1].of(0)] == [["a"], ["b"]]
+    assert rig.taken.drawn[0].metrics.unaligned
 
 
 def test_one_that_waited_in_vain_is_not_drawn_twice() -> None:
@@ -195,7 +195,7 @@ def test_one_that_waited_in_vain_is_not_drawn_twice() -> None:
     rig.clock.now += 1_000
     rig.run()
     assert rig.drawn == [1]
-    assert not rig.host.drawn[0].metrics.unaligned
+    assert not rig.taken.drawn[0].metrics.unaligned
 
 
 def test_without_credit_a_barrier_waits_and_then_overtakes() -> None:
@@ -206,13 +206,13 @@ def test_without_credit_a_barrier_waits_and_then_overtakes() -> None:
         rig.edge.channels[0].flush()
     rig.task.trigger(timed(1))
     assert (rig.drawn, rig.barriers()) == ([1], [])
-    assert not rig.host.captures[1].sealed
+    assert not rig.taken.captures[1].sealed
     rig.clock.now = 1_051
     rig.run()
     assert rig.barriers() == [timed(1).as_unaligned()]
-    taken = rig.host.captures[1].of(0, output=True)
+    taken = rig.taken.captures[1].of(0, output=True)
     assert [each.rows() for each in taken if hasattr(each, "rows")] == [[2, 3]]
-    assert rig.host.captures[1].sealed
+    assert rig.taken.captures[1].sealed
 
 
 def test_sc14_an_ended_source_takes_part_and_says_so() -> None:
@@ -222,9 +222,9 @@ def test_sc14_an_ended_source_takes_part_and_says_so() -> None:
     rig.run()
     assert rig.lane.elements[-1] == EndOfData()
     rig.task.trigger(over(1))
-    assert rig.host.drawn[0].finished
+    assert rig.taken.drawn[0].finished
     assert splits(rig) == []
-    assert rig.host.captures[1].of(0, output=True) == [], "what has left is not in flight"
+    assert rig.taken.captures[1].of(0, output=True) == [], "what has left is not in flight"
 
 
 def test_a_source_that_was_through_makes_no_reader_and_ends_again() -> None:
@@ -232,18 +232,18 @@ def test_a_source_that_was_through_makes_no_reader_and_ends_again() -> None:
     rig = Rig(through=True)
     rig.run()
     assert rig.made == 0
-    assert rig.host.requests == 0
+    assert rig.reports.requests == 0
     assert rig.lane.elements[-1] == EndOfData()
-    assert rig.host.ends == 1
+    assert rig.reports.ends == 1
     rig.task.trigger(over(1))
-    assert rig.host.drawn[0].finished
+    assert rig.taken.drawn[0].finished
 
 
 def test_a_source_that_was_through_stays_so_in_a_checkpoint_before_its_first_step() -> None:
     """Or the next restore would make a reader for it."""
     rig = Rig(through=True)
     rig.task.trigger(over(1))
-    assert rig.host.drawn[0].finished
+    assert rig.taken.drawn[0].finished
 
 
 # -- savepoints
@@ -259,12 +259,12 @@ def test_a_savepoint_that_waits_gives_way_to_nothing() -> None:
     rig = Rig(Recovered("a", "b"))
     for barrier in (order(1), Barrier(2, 1_000), over(3)):
         rig.task.trigger(barrier)
-    assert rig.host.declined == [(2, SUBSUMED)]
+    assert rig.reports.declined == [(2, SUBSUMED)]
     assert rig.drawn == []
     rig.run()
     assert rig.drawn == [1, 3]
-    assert rig.host.drawn[0].savepoint == order(1).savepoint
-    assert rig.host.drawn[1].savepoint is None
+    assert rig.taken.drawn[0].savepoint == order(1).savepoint
+    assert rig.taken.drawn[1].savepoint is None
 
 
 def story(rig: Rig) -> list[Any]:
@@ -322,4 +322,4 @@ def test_a_source_that_has_ended_only_passes_the_barrier_on() -> None:
     assert rig.task.ended
     rig.task.trigger(order(1, stop=True, drain=True))
     assert story(rig)[-3:] == [Watermark(WATERMARK_MAX), EndOfData(), order(1, stop=True, drain=True)]
-    assert rig.host.drawn[0].finished
+    assert rig.taken.drawn[0].finished

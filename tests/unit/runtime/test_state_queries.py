@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from operator_samples import context, opened, rows
 from task_samples import Rig
-from test_beside import BesideRig
+from test_blocking_functions import BesideRig
 from test_job_master import FIXED, SLOTS, Desk
 
 import headgate as hg

@@ -15,7 +15,7 @@ from headgate.core.alignment.handler import SUBSUMED
 from headgate.runtime.protocol.elements import Barrier, EndOfData, Watermark
 from headgate.runtime.worker.exchange.output import Outputs
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
-from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics
+from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics
 from headgate.runtime.worker.task.source_task import SPLIT_RETRY_MS
 from headgate.runtime.worker.task.task import Task
 
@@ -29,7 +29,7 @@ def emitted(rig: SourceRig) -> list[Any]:
 
 def splits_of(rig: SourceRig, at: int = 0) -> Any:
     """The splits in a snapshot."""
-    return finished(rig.host.drawn[at].pending[0]).list_state["splits"]
+    return finished(rig.taken.drawn[at].pending[0]).list_state["splits"]
 
 
 def test_splits_are_asked_for_once_and_read() -> None:
@@ -38,16 +38,16 @@ def test_splits_are_asked_for_once_and_read() -> None:
     for _ in range(3):
         assert rig.task.step() is False
         rig.clock.now += 5
-    assert rig.host.requests == 1
+    assert rig.reports.requests == 1
     rig.task.splits_assigned([Split("0-3")])
     while rig.task.step():
         pass
-    assert rig.host.requests == 2
+    assert rig.reports.requests == 2
     rig.task.splits_assigned(None)
     while rig.task.step():
         pass
     assert emitted(rig) == [0, 1, 2, Watermark(WATERMARK_MAX), EndOfData()]
-    assert (rig.host.ends, rig.task.ended, rig.host.requests) == (1, True, 2)
+    assert (rig.reports.ends, rig.task.ended, rig.reports.requests) == (1, True, 2)
 
 
 def test_not_now_is_asked_again_after_a_pause() -> None:
@@ -58,10 +58,10 @@ def test_not_now_is_asked_again_after_a_pause() -> None:
     assert rig.task.next_wakeup() == rig.clock.now + 10  # the first sign, which waits for the timeout
     rig.clock.now += SPLIT_RETRY_MS - 1
     rig.task.step()
-    assert rig.host.requests == 1
+    assert rig.reports.requests == 1
     rig.clock.now += 1
     rig.task.step()
-    assert rig.host.requests == 2
+    assert rig.reports.requests == 2
 
 
 def test_a_barrier_waits_until_the_reader_knows_whether_it_reads() -> None:
@@ -69,14 +69,14 @@ def test_a_barrier_waits_until_the_reader_knows_whether_it_reads() -> None:
     rig = SourceRig(CountingReader())
     rig.task.step()
     rig.task.trigger(Barrier(1, 990))
-    assert rig.host.drawn == []
+    assert rig.taken.drawn == []
     rig.task.splits_assigned([Split("0-4")])
     assert splits_of(rig) == []
     rig.task.step()
     rig.task.trigger(Barrier(2, 995))
     assert splits_of(rig, 1) == [["2-4", None]]
     assert emitted(rig) == [SIGN, Barrier(1, 990), 0, 1, Barrier(2, 995)]
-    assert rig.host.drawn[1].metrics.start_delay_ms == 5
+    assert rig.taken.drawn[1].metrics.start_delay_ms == 5
 
 
 def test_a_newer_barrier_takes_the_place_of_a_waiting_one() -> None:
@@ -84,9 +84,9 @@ def test_a_newer_barrier_takes_the_place_of_a_waiting_one() -> None:
     rig = SourceRig(CountingReader())
     rig.task.trigger(Barrier(1, 0))
     rig.task.trigger(Barrier(2, 0))
-    assert rig.host.declined == [(1, SUBSUMED)]
+    assert rig.reports.declined == [(1, SUBSUMED)]
     rig.task.splits_assigned(None)
-    assert [drawn.checkpoint for drawn in rig.host.drawn] == [2]
+    assert [drawn.checkpoint for drawn in rig.taken.drawn] == [2]
 
 
 class Scripted(CountingReader):
@@ -105,11 +105,11 @@ def test_a_reader_without_splits_is_not_waited_for(polls: Any) -> None:
     """It reads, or ends, without being given anything: barriers that waited for its first answer go out."""
     rig = SourceRig(Scripted(*polls))
     rig.task.trigger(Barrier(1, 0))
-    assert rig.host.drawn == []
+    assert rig.taken.drawn == []
     rig.task.step()
-    assert [drawn.checkpoint for drawn in rig.host.drawn] == [1]
+    assert [drawn.checkpoint for drawn in rig.taken.drawn] == [1]
     rig.task.trigger(Barrier(2, 0))
-    assert [drawn.checkpoint for drawn in rig.host.drawn] == [1, 2]
+    assert [drawn.checkpoint for drawn in rig.taken.drawn] == [1, 2]
 
 
 def test_a_restored_reader_needs_no_answer() -> None:
@@ -250,7 +250,7 @@ def test_errors_between_records_name_the_operator(where: str, text: str) -> None
     task, _ = chain_of("", where, "")
     with pytest.raises(UserFunctionError, match=f"no {where}") as caught:
         task.open()
-        task.drawing.draw(Barrier(4, 0), BarrierMetrics(0, 0, False), task.counters(), False)
+        task.snapshots.take(Barrier(4, 0), BarrierMetrics(0, 0, False), task.counters(), False)
         task.checkpoint_complete(4)
         task.close()
     assert caught.value.record == f"none ({text})"

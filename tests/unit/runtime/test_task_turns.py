@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator_samples import rows
 from task_samples import Rig, Watching
-from test_beside import BesideRig
+from test_blocking_functions import BesideRig
 
 from headgate.common.time import WATERMARK_MIN
 from headgate.runtime.protocol.elements import Watermark

@@ -21,8 +21,8 @@ from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
-from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
+from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
+from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
 from headgate.state.backends import ChangelogBackends, HeapBackends, RocksBackends
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle, OperatorSubtaskState
 from headgate.stateprocessor.source import FilteringReader, SavepointPartition, SavepointSource
@@ -126,7 +126,7 @@ class Subtasks:
         operator.may_build_on(self._completed if order is None else None)
         pending = operator.snapshot(number)
         assert pending is not None
-        drawn = DrawnSnapshot(
+        drawn = TakenSnapshot(
             SubtaskId(VertexId(0), SubtaskIndex(subtask)), number, [pending], 0.0,
             Counters(0, subtask, 0, 0, 0, None, 0, 0, 0.0), {}, False, BarrierMetrics(0.0, 0.0, False),
             savepoint=order,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from headgate.checkpoint.data_files import read_handle
 from headgate.common.errors import InternalError, ProtocolError
@@ -39,11 +38,13 @@ from headgate.runtime.worker.in_flight.prefetch import PrefetchedParts
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.operators.operator_chain import build_chain
 from headgate.runtime.worker.operators.operator_contract import Receiver
-from headgate.runtime.worker.task.blocking_thread import AtOnce, Beside, Collected, Runner
+from headgate.runtime.worker.snapshot.finishing import AttemptServices
+from headgate.runtime.worker.task.chain_runner import ChainRunner, CollectedOutput, InLoop, OnThread
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
 from headgate.runtime.worker.task.source_task import SourceTask
-from headgate.runtime.worker.task.step_budget import Pace
+from headgate.runtime.worker.task.step_budget import StepBudget
 from headgate.runtime.worker.task.task import Task
+from headgate.runtime.worker.worker_ports import WorkerPorts
 from headgate.state.backends import ChangelogBackends, StateBackends, backends_for
 from headgate.state.snapshots import InFlightShare, OperatorSubtaskState
 
@@ -112,28 +113,23 @@ class Assembly:
     exchange: Exchange
 
 
-def assemble(
-    program: Program, slot: int, deploy: Deploy, host: Any, ports: Any, disk: Disk | None
-) -> Assembly:
-    """Build the subtasks of `slot`.
+class Assembler:
+    """Builds the subtasks of `slot`, which are subtask `slot` of every vertex that has one.
 
-    Args:
-        program: what runs.
-        slot: which worker this is; it runs subtask `slot` of every vertex that has one.
-        deploy: attempt and restored state.
-        host: the worker, as `runtime.task.TaskHost`.
-        ports: the worker's doors.
-        disk: where restored state lies.
+    `deploy` tells attempt and restored state, which lies on `disk`.
     """
-    return _Assembler(program, slot, deploy, host, ports, disk).build()
 
-
-class _Assembler:
     def __init__(
-        self, program: Program, slot: int, deploy: Deploy, host: Any, ports: Any, disk: Disk | None
+        self,
+        program: Program,
+        slot: int,
+        deploy: Deploy,
+        services: AttemptServices,
+        ports: WorkerPorts,
+        disk: Disk | None,
     ) -> None:
         self._program, self._plan, self._slot = program, program.plan, slot
-        self._deploy, self._host, self._ports, self._disk = deploy, host, ports, disk
+        self._deploy, self._services, self._ports, self._disk = deploy, services, ports, disk
         self._restored = {(v, s): states for v, s, states in deploy.restored}
         self._in_flight = {(v, s): shares for v, s, shares in deploy.in_flight}
         self._finished = set(deploy.finished)
@@ -159,6 +155,7 @@ class _Assembler:
         self._exchange = Exchange()
 
     def build(self) -> Assembly:
+        """Make the subtasks and connect them."""
         # Receivers first: a local lane needs its task.
         here = [vertex for vertex in self._plan.vertices if self._slot < vertex.parallelism]
         for vertex in reversed(here):
@@ -177,11 +174,11 @@ class _Assembler:
             edges[edge.id] = self._output_edge(edge)
             outputs.edges.append(edges[edge.id])
         main, sides = self._receivers(vertex, outputs, edges)
-        runner: Callable[[Pace], Runner] = AtOnce
+        runner: Callable[[StepBudget], ChainRunner] = InLoop
         if vertex.chain[0].blocking:
-            collected = Collected()
+            collected = CollectedOutput()
             main, sides = collected.before(main), {at: collected.before(side) for at, side in sides.items()}
-            runner = self._beside(vertex, collected)
+            runner = self._on_thread(vertex, collected)
         shares = self._in_flight.get((vertex.id, self._slot), [])
         nodes = {_uid(node): at for at, node in enumerate(vertex.chain)}
         entries = {nodes[share.stream.receiver] for share in shares}
@@ -189,7 +186,7 @@ class _Assembler:
             vertex, self._context_of(vertex), main, sides, entries, self._ports.code.refuse_leaving
         )
         subtask = SubtaskId(vertex.id, SubtaskIndex(self._slot))
-        arguments = (subtask, chain.operators, outputs, self._host, settings.step_target_ms)
+        arguments = (subtask, chain.operators, outputs, self._services, settings.step_target_ms)
         recovered = self._recovered_input(shares, lambda uid: chain.places[nodes[uid]])
         senders = self._senders(vertex)
         if not senders:
@@ -205,10 +202,10 @@ class _Assembler:
         )
         return GateTask(*arguments, recovered=recovered, runner=runner, channels=channels, handler=handler)
 
-    def _beside(self, vertex: Vertex, collected: Collected) -> Callable[[Pace], Runner]:
+    def _on_thread(self, vertex: Vertex, collected: CollectedOutput) -> Callable[[StepBudget], ChainRunner]:
         """How the chain of a blocking function is run."""
         ports, name = self._ports, f"headgate-blocking-{_uid(vertex.chain[0])}-{self._slot}"
-        return lambda pace: Beside(lambda: ports.beside(name), ports.post, collected, ports.clock, pace)
+        return lambda budget: OnThread(lambda: ports.beside(name), ports.post, collected, ports.clock, budget)
 
     def _recovered_input(
         self, shares: Sequence[InFlightShare], position_of: Callable[[str], int]

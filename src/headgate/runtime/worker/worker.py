@@ -18,43 +18,37 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from headgate.api.source import Split
 from headgate.checkpoint.storage.reachability import NotSharedError, check_marker
 from headgate.common import errors
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
-from headgate.common.ports import Background, Clock, Disk, Link, Probe, UserCode
+from headgate.common.ports import Disk
 from headgate.common.process.children import OwnProcess
 from headgate.common.process.interruptions import let_pass
 from headgate.common.process.limits import changes, limits_of
 from headgate.common.process.logs import TaskContext, clear_task_context, use_task_context
-from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.common.refusals.users_frames import is_of_the_program, users_line, users_traceback
 from headgate.core.alignment.barriers import Alignment
-from headgate.runtime.job.black_box import BlackBox
 from headgate.runtime.job.operator_context import NoRecord, user_error
 from headgate.runtime.job.shipped_program import program_from_bytes
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.elements import Barrier
 from headgate.runtime.protocol.error_messages import describe_error
-from headgate.runtime.transport.data_plane_contract import DataPlane
 from headgate.runtime.worker.answering import answer
-from headgate.runtime.worker.assembly import Assembly, assemble
+from headgate.runtime.worker.assembly import Assembler, Assembly
 from headgate.runtime.worker.in_flight.catalog import StreamCatalog
-from headgate.runtime.worker.in_flight.gathering import CaptureLimits, InFlightCapture
-from headgate.runtime.worker.in_flight.stored_parts import NotStorableError
+from headgate.runtime.worker.in_flight.gathering import CaptureLimits
 from headgate.runtime.worker.local_recovery import LocalRecovery
-from headgate.runtime.worker.snapshot.finishing import Finishing
-from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
-from headgate.runtime.worker.snapshot.subtask_checkpoint import DrawnSnapshot
+from headgate.runtime.worker.snapshot.attempt_reports import AttemptReports
+from headgate.runtime.worker.snapshot.finishing import AttemptServices, Finishing
+from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
 from headgate.runtime.worker.standstill import STILL_MS, standstill_of
-from headgate.runtime.worker.task.blocking_thread import SideThread
 from headgate.runtime.worker.task.source_task import SourceTask
 from headgate.runtime.worker.task.task import Task
-from headgate.state.snapshots import SubtaskSnapshot
+from headgate.runtime.worker.worker_ports import WorkerPorts
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,37 +63,6 @@ class WorkerState(enum.Enum):
     RUNNING = "running"
     FAILED = "failed"
     FINISHED = "finished"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerPorts:
-    """The doors of one worker.
-
-    Attributes:
-        clock: time.
-        background: one thread (or the simulator's) for asynchronous parts.
-        data: frames to and from peers.
-        link: messages to the job master.
-        open_disk: URI -> checkpoint storage.
-        probe: where tests strike.
-        post: hands a callback to the loop, from any thread.
-        beside: name -> a thread for the user code of one subtask.
-        code: where that code lives in this process.
-        threads: those of which user code may have left some behind.
-        box: what tells of this process's end, should it die; None where it is not the worker's own.
-    """
-
-    clock: Clock
-    background: Background
-    data: DataPlane
-    link: Link
-    open_disk: Callable[[str], Disk]
-    probe: Probe
-    post: Callable[[Callable[[], None]], None]
-    beside: Callable[[str], SideThread]
-    code: UserCode = SAME_INTERPRETER
-    threads: Callable[[], Iterable[threading.Thread]] = threading.enumerate
-    box: BlackBox | None = None
 
 
 class Worker:
@@ -122,6 +85,7 @@ class Worker:
         self._limits = limits_of()
         self._local = LocalRecovery(job, slot)
         self._assembly: Assembly | None = None
+        self._reports: AttemptReports | None = None
         self._finishing: Finishing | None = None
         self._threads_before = _thread_idents()
         self._left_behind: list[Task] = []
@@ -136,12 +100,14 @@ class Worker:
             self._deploy(message)
         elif kind is m.Finish:
             self.state = WorkerState.FINISHED
+            if self._reports is not None:
+                self._reports.over = True
         elif kind is m.Stop:
             self._stop(message.attempt)
         elif message.attempt == self.attempt and self.state is WorkerState.RUNNING:
-            self._guarded(lambda: self._obey(message), None)
+            self._guarded(lambda: self._handle_running(message), None)
 
-    def _obey(self, message: Any) -> None:
+    def _handle_running(self, message: Any) -> None:
         assert self._assembly is not None
         kind = type(message)
         if kind is m.Trigger:
@@ -190,6 +156,7 @@ class Worker:
             _check_shared(disk, message.marker)
         self._local.configure(program.settings)
         fence = Fence(self.job, Generation(message.generation), AttemptId(message.attempt))
+        self._reports = AttemptReports(self.attempt, self.ports.link, self.ports.probe)
         self._finishing = Finishing(
             SnapshotWriter(
                 self._local.writing(disk),
@@ -203,13 +170,14 @@ class Worker:
             self.ports.background,
             self.clock,
             self.ports.post,
-            self,
+            self._reports,
         )
+        services = AttemptServices(self.clock, self._reports, self._finishing)
         restored = (
             None if message.restored_storage is None else self.ports.open_disk(message.restored_storage)
         )
         restored = self._local.reading(restored)
-        self._assembly = assemble(program, self.slot, message, self, self.ports, restored)
+        self._assembly = Assembler(program, self.slot, message, services, self.ports, restored).build()
         self.ports.data.open(fence, message.peers)
         for task in self._assembly.tasks.values():
             head, first = task.head.context, program.plan.vertices[task.id.vertex].chain[0]
@@ -258,6 +226,8 @@ class Worker:
         finishing, self._finishing = self._finishing, None
         if finishing is not None:
             finishing.close()
+        if self._reports is not None:
+            self._reports.over = True
         if assembly is None:
             return
         self.ports.data.close_attempt()
@@ -355,62 +325,6 @@ class Worker:
             type(error).__name__,
             users_line(error) or "",
         )
-
-    # -- what subtasks ask for -------------------------------------------------------------------
-
-    def open_capture(self, subtask: SubtaskId, checkpoint: int) -> InFlightCapture:
-        """Where the records in flight of a snapshot go."""
-        assert self._finishing is not None
-        return self._finishing.open_capture(subtask, checkpoint)
-
-    def snapshot_drawn(self, drawn: DrawnSnapshot) -> None:
-        """Finish the snapshot beside the loop, then acknowledge."""
-        assert self._finishing is not None
-        self.ports.probe.reached("snapshot.drawn")
-        self._finishing.begin(drawn)
-
-    def snapshot_void(self, subtask: SubtaskId, checkpoint: int) -> None:
-        """The checkpoint was given up while its snapshot was being written."""
-        assert self._finishing is not None
-        self._finishing.void(subtask, checkpoint)
-
-    def acknowledge(self, subtask: SubtaskId, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
-        """A snapshot is durable."""
-        if self._ended_snapshot(subtask, checkpoint):
-            self.ports.probe.reached("ack.before")
-            self.ports.link.send(m.Acknowledge(self.attempt, checkpoint, snapshot))
-            self.ports.probe.reached("ack.after")
-
-    def could_not_finish(self, subtask: SubtaskId, checkpoint: int, error: BaseException) -> None:
-        """A snapshot could not be written."""
-        if self._ended_snapshot(subtask, checkpoint):
-            unfit = isinstance(error, NotStorableError)
-            reason = "CHANNEL_STATE_SHARED_STREAM_EXCEPTION" if unfit else "CHECKPOINT_ASYNC_EXCEPTION"
-            detail = f"{type(error).__name__}: {error}"
-            self.ports.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, detail))
-
-    def _ended_snapshot(self, subtask: SubtaskId, checkpoint: int) -> bool:
-        """Whether anybody still wants to hear of it."""
-        assembly = self._assembly
-        if assembly is None or self.state is not WorkerState.RUNNING:
-            return False
-        return assembly.tasks[subtask].drawing.machine.finished(checkpoint)
-
-    def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:
-        """This subtask will not draw `checkpoint`."""
-        self.ports.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, ""))
-
-    def recovered(self, subtask: SubtaskId) -> None:
-        """A subtask has processed what the restored checkpoint had in flight."""
-        self.ports.link.send(m.Recovered(self.attempt, *subtask))
-
-    def request_splits(self, subtask: SubtaskId) -> None:
-        """A reader has nothing left to read."""
-        self.ports.link.send(m.RequestSplits(self.attempt, *subtask))
-
-    def data_ended(self, subtask: SubtaskId, counters: m.Counters) -> None:
-        """All input of a subtask is processed."""
-        self.ports.link.send(m.DataEnded(self.attempt, *subtask, counters))
 
     def standstills(self, loop: int) -> list[m.Standstill]:
         """Calls that have not returned for a while; for the heartbeat's thread.

@@ -33,8 +33,9 @@ from headgate.runtime.transport.control_link import SocketLink
 from headgate.runtime.transport.dataplane import SocketDataPlane
 from headgate.runtime.transport.handshake import Hello
 from headgate.runtime.worker.printing import LogOutlet, PrintOutlet, TellingOutlet, printing_to
-from headgate.runtime.worker.task.blocking_thread import UserThread
-from headgate.runtime.worker.worker import Worker, WorkerPorts, WorkerState
+from headgate.runtime.worker.task.chain_runner import UserThread
+from headgate.runtime.worker.worker import Worker, WorkerState
+from headgate.runtime.worker.worker_ports import WorkerPorts
 
 LINGER_S = 2.0
 """How long the last messages may take to leave."""

@@ -15,7 +15,8 @@ from headgate.common.ids import JobId
 from headgate.common.process.interruptions import PastAllHandlers
 from headgate.core.liveness import Lease
 from headgate.runtime.protocol import messages as m
-from headgate.runtime.worker.worker import Worker, WorkerPorts, WorkerState
+from headgate.runtime.worker.worker import Worker, WorkerState
+from headgate.runtime.worker.worker_ports import WorkerPorts
 from headgate.testing.simulation.links import make_link
 from headgate.testing.simulation.virtual_disk import URI, SimDisk
 
@@ -150,7 +151,7 @@ class SimBackground:
 
 
 class SimThread:
-    """A thread of one subtask; implements `runtime.beside.SideThread`.
+    """A thread of one subtask; implements `SubtaskThread`.
 
     Its work happens at once or at the end of a while in which the others act: what two threads must
     not touch shows in either case.
@@ -169,15 +170,15 @@ class SimThread:
             self._begin()
 
     def call(self, work: Callable[[], T]) -> T:
-        """See `runtime.beside.SideThread`."""
+        """See `SubtaskThread`."""
         assert not self._busy, f"{self._name} is called while it works"
         return work()
 
     def leave(self) -> None:
-        """See `runtime.beside.SideThread`."""
+        """See `SubtaskThread`."""
 
     def join(self) -> None:
-        """See `runtime.beside.SideThread`."""
+        """See `SubtaskThread`."""
 
     def _begin(self) -> None:
         work, done = self._jobs.popleft()

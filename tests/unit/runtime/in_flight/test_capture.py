@@ -35,7 +35,7 @@ from headgate.runtime.worker.in_flight.gathering import (
     TooMuchInFlightError,
 )
 from headgate.runtime.worker.in_flight.stored_parts import NotStorableError, decode_elements
-from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
+from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
 from headgate.state.snapshots import FileRange, InFlightStream, Inline, StateHandle
 
 TASK = SubtaskId(VertexId(2), SubtaskIndex(1))

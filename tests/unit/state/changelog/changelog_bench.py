@@ -37,8 +37,8 @@ from headgate.restore.assignment import share_operator
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, open_backend
-from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
-from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
+from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
+from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
 from headgate.state.backends import ChangelogBackends, HeapBackends, RocksBackends
 from headgate.state.snapshots import (
     CheckpointMetadata,
@@ -70,7 +70,7 @@ class Drawn:
     """A checkpoint under way."""
 
     checkpoint: int
-    snapshots: list[DrawnSnapshot]
+    snapshots: list[TakenSnapshot]
     expected: Contents
     finished: list[SubtaskSnapshot] = field(default_factory=list)
 
@@ -175,7 +175,7 @@ class ChangelogBench:
             counters = Counters(0, index, 0, 0, 0, None, 0, 0, 0.0)
             at = SubtaskId(VertexId(0), SubtaskIndex(index))
             metrics = BarrierMetrics(0.0, 0.0, False)
-            snapshots.append(DrawnSnapshot(at, checkpoint, [state], 0.0, counters, {}, False, metrics))
+            snapshots.append(TakenSnapshot(at, checkpoint, [state], 0.0, counters, {}, False, metrics))
         return Drawn(checkpoint, snapshots, self.contents())
 
     def finish(self, drawn: Drawn) -> list[SubtaskSnapshot]:

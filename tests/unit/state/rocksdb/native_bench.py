@@ -14,8 +14,8 @@ from headgate.common.keys.keygroups import key_group_range
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState
 from headgate.runtime.worker.operators.restored_files import stored_state
-from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
-from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
+from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
+from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
 from headgate.state.backends import HeapBackends
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
@@ -85,7 +85,7 @@ class NativeBench:
     ) -> Callable[[], SubtaskSnapshot]:
         """The synchronous part; what it gives is the asynchronous one."""
         pending = PendingKeyedState("op", made.groups, made.snapshot_sync(checkpoint, completed), 0)
-        drawn = DrawnSnapshot(
+        drawn = TakenSnapshot(
             SubtaskId(VertexId(0), SubtaskIndex(subtask)),
             checkpoint,
             [pending],

@@ -21,6 +21,9 @@ from headgate.state.backend import StateFiles as StateFiles  # every operator's 
 from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
 from headgate.state.targets import Target
 
+StateTypes = dict[str, Any]
+"""Description of the serializer of each state, by the state's name; for the checkpoint's metadata."""
+
 
 class Receiver(Protocol):
     """Whoever comes next: another operator, or the outputs at the end of the chain."""
@@ -164,7 +167,7 @@ class Operator:
         """The synchronous part of a snapshot; None when there is nothing to keep."""
         return None
 
-    def state_types(self) -> dict[str, Any]:
+    def state_types(self) -> StateTypes:
         """State name -> description of its serializer, for the checkpoint's metadata."""
         return {}
 

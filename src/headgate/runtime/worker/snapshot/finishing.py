@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,23 +18,12 @@ from headgate.common.ports import Background, Clock
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.runtime.worker.in_flight.catalog import StreamCatalog
 from headgate.runtime.worker.in_flight.gathering import CaptureLimits, InFlightCapture
-from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter, release
-from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
+from headgate.runtime.worker.snapshot.attempt_reports import AttemptReports
+from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter, release
+from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
 from headgate.state.snapshots import InFlightStream, StateHandle, SubtaskSnapshot
 
 Key = tuple[SubtaskId, int]
-
-
-class Reporter(Protocol):
-    """Who hears of the end of a snapshot, on the loop."""
-
-    def acknowledge(self, subtask: SubtaskId, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
-        """All of it is durable."""
-        ...
-
-    def could_not_finish(self, subtask: SubtaskId, checkpoint: int, error: BaseException) -> None:
-        """It could not be written."""
-        ...
 
 
 @dataclass(slots=True)
@@ -42,7 +31,7 @@ class _Running:
     """One snapshot on its way; `None` stands for what is still being written.
 
     The subtask's capture refers to this for as long as it exists, so nothing large may stay here: what
-    was drawn, which holds copies of tables, belongs to the job that writes it.
+    was taken, which holds copies of tables, belongs to the job that writes it.
     """
 
     checkpoint: int
@@ -64,7 +53,7 @@ class Finishing:
         background: where writing happens.
         clock: measures it.
         post: hands a callback to the loop.
-        reporter: hears of the end of each.
+        reports: tell the job master the end of each.
     """
 
     def __init__(
@@ -75,10 +64,10 @@ class Finishing:
         background: Background,
         clock: Clock,
         post: Callable[[Callable[[], None]], None],
-        reporter: Reporter,
+        reports: AttemptReports,
     ) -> None:
         self._writer, self._catalog, self._limits = writer, catalog, limits
-        self._background, self._clock, self._post, self._reporter = background, clock, post, reporter
+        self._background, self._clock, self._post, self._reports = background, clock, post, reports
         self._running: dict[Key, _Running] = {}
         self._closed = False
 
@@ -101,22 +90,22 @@ class Finishing:
         )
         return running.capture
 
-    def begin(self, drawn: DrawnSnapshot) -> None:
-        """Write a drawn snapshot, then report it."""
-        key = (drawn.subtask, drawn.checkpoint)
-        running = self._running.setdefault(key, _Running(drawn.checkpoint))
-        running.metrics, running.savepoint = drawn.metrics, drawn.savepoint
-        if drawn.capture is None:
+    def begin(self, taken: TakenSnapshot) -> None:
+        """Write a taken snapshot, then report it."""
+        key = (taken.subtask, taken.checkpoint)
+        running = self._running.setdefault(key, _Running(taken.checkpoint))
+        running.metrics, running.savepoint = taken.metrics, taken.savepoint
+        if taken.capture is None:
             running.streams = []
 
         def write() -> SubtaskSnapshot | None:
             if not running.void:
-                snapshot = self._writer.finish(drawn, self._clock)
+                snapshot = self._writer.finish(taken, self._clock)
                 if self._closed:
-                    self._remove(drawn.savepoint, drawn.checkpoint, snapshot)
+                    self._remove(taken.savepoint, taken.checkpoint, snapshot)
                 return snapshot
             # Given up before its turn came: nothing needs to be written.
-            release(drawn)
+            release(taken)
             return None
 
         def written(snapshot: SubtaskSnapshot | None, error: BaseException | None) -> None:
@@ -193,12 +182,12 @@ class Finishing:
             bytes_persisted=sum(part.size for stream in streams for part in stream.parts),
             slowest_channel=metrics.slowest_channel,
         )
-        self._reporter.acknowledge(*key, complete)
+        self._reports.acknowledge(*key, complete)
 
     def _failed(self, key: Key, running: _Running, error: BaseException) -> None:
         self._running.pop(key, None)
         self._release(running)
-        self._reporter.could_not_finish(*key, error)
+        self._reports.could_not_finish(*key, error)
 
     def _release(self, running: _Running) -> None:
         running.void = True
@@ -221,6 +210,14 @@ class Finishing:
                 lambda: self._writer.discard(running.checkpoint, handles, running.savepoint),
                 lambda *_: None,
             )
+
+
+class AttemptServices(NamedTuple):
+    """What the subtasks of one attempt in a worker share."""
+
+    clock: Clock
+    reports: AttemptReports
+    finishing: Finishing
 
 
 def _handles(snapshot: SubtaskSnapshot) -> list[StateHandle]:

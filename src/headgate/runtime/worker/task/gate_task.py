@@ -25,7 +25,7 @@ from headgate.runtime.protocol.elements import CancelMarker, EndOfData, Event, I
 from headgate.runtime.worker.exchange.output import EdgeEnds
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture, StreamKey
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
-from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics
+from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics
 from headgate.runtime.worker.task.task import Reading, Task, own
 
 _BATCHES = (RowBatch, ArrowBatch)
@@ -114,7 +114,7 @@ class GateTask(Task):
         self._pass_captured()
         due = self._gate.next_timeout()
         # All are announced before any is read: what is captured belongs to one checkpoint at a time.
-        while self._gate.urgent or (due is not None and self.host.clock.precise_ms() > due):
+        while self._gate.urgent or (due is not None and self.clock.precise_ms() > due):
             self._perform(self._gate.announce(self._clocks()))
             self._pass_captured()
             due, worked = None, True
@@ -132,7 +132,7 @@ class GateTask(Task):
         return self.head.busy or not self.outputs.available
 
     def _clocks(self) -> Clocks:
-        clock = self.host.clock
+        clock = self.clock
         return Clocks(clock.now_ms(), clock.precise_ms())
 
     def _barrier_timeout(self) -> int | None:
@@ -144,32 +144,32 @@ class GateTask(Task):
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, TriggerSnapshot):
-                self._draw_when_drained(effect)
+                self._snapshot_when_drained(effect)
             elif isinstance(effect, CompleteCapture):
                 self._pass_captured()
                 self._note_metrics(effect.alignment_ms)
-                self.drawing.inputs_complete(effect.checkpoint)
+                self.snapshots.inputs_complete(effect.checkpoint)
             else:
-                self.drawing.decline(effect.checkpoint, effect.reason)
+                self.snapshots.decline(effect.checkpoint, effect.reason)
 
-    def _draw_when_drained(self, effect: TriggerSnapshot) -> None:
+    def _snapshot_when_drained(self, effect: TriggerSnapshot) -> None:
         """Barriers pass between the slices of firing timers, but for one that all of them come before."""
         if not effect.barrier.drains:
-            self._draw(effect)
+            self._take_snapshot(effect)
             return
         self._draining = True
         self._when_free(lambda: self._drained(effect))
 
     def _drained(self, effect: TriggerSnapshot) -> None:
         self._draining = False
-        self._draw(effect)
+        self._take_snapshot(effect)
 
-    def _draw(self, effect: TriggerSnapshot) -> None:
+    def _take_snapshot(self, effect: TriggerSnapshot) -> None:
         unaligned = effect.barrier.overtakes
         self._metrics = BarrierMetrics(effect.start_delay_ms, effect.alignment_ms, unaligned)
         self._note_metrics(effect.alignment_ms)
         take = self._take_inputs if unaligned else None
-        self.drawing.draw(effect.barrier, self._metrics, self.counters(), self.ended, take)
+        self.snapshots.take(effect.barrier, self._metrics, self.counters(), self.ended, take)
 
     def _note_metrics(self, alignment_ms: float) -> None:
         metrics, gate = self._metrics, self._gate
@@ -203,7 +203,7 @@ class GateTask(Task):
 
     def _pass_captured(self) -> None:
         for channel, element in self._gate.take_captured():
-            capture = self.drawing.capture
+            capture = self.snapshots.capture
             if capture is not None and not isinstance(element, EndOfData):
                 capture.add(self._key(channel), element)
 
@@ -250,7 +250,7 @@ class GateTask(Task):
 
     def _begin(self, channel: int, batch: Batch) -> None:
         """A batch from a channel; its records are late or not by all channels' time."""
-        if self.drawing.unstored(batch):
+        if self.snapshots.unstored(batch):
             batch = own(batch)
         mark = None
         if batch.watermarks is not None and len(self.channels) > 1:

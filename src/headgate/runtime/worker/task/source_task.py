@@ -17,7 +17,8 @@ from headgate.core.alignment.handler import SUBSUMED
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.operators.reading_source import SourceOperator
-from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, waits_until
+from headgate.runtime.worker.snapshot.snapshot_taker import waits_until
+from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics
 from headgate.runtime.worker.task.task import Task
 
 SPLIT_RETRY_MS = 100
@@ -52,9 +53,9 @@ class SourceTask(Task):
     def _attend(self) -> bool:
         worked = super()._attend()
         due = self._deferral_ends()
-        if due is not None and self.host.clock.monotonic_ms() > due:
+        if due is not None and self.clock.monotonic_ms() > due:
             waiting, _ = self._deferred.pop(0)
-            self._draw(waiting.as_unaligned())
+            self._take_snapshot(waiting.as_unaligned())
             worked = True
         return worked
 
@@ -71,14 +72,14 @@ class SourceTask(Task):
     def _input_waits(self) -> bool:
         if self._stopped:
             return False
-        return not self.ended and not self._ending and self._resume_at <= self.host.clock.monotonic_ms()
+        return not self.ended and not self._ending and self._resume_at <= self.clock.monotonic_ms()
 
     def _take_input(self) -> bool:
         if self._finished:
             self.end()
             return True
-        with self.pace.step() as step:
-            polled = self.head.poll(self.pace.records)
+        with self.budget.step() as step:
+            polled = self.head.poll(self.budget.records)
             if not isinstance(polled, PollStatus):
                 self.records_in += len(polled)
                 step.records = len(polled)
@@ -89,7 +90,7 @@ class SourceTask(Task):
         return True
 
     def _recovery_over(self, recovered: RecoveredInput) -> None:
-        self._draw_deferred()
+        self._trigger_deferred()
 
     def end(self) -> None:
         """See :class:`Task`."""
@@ -121,8 +122,8 @@ class SourceTask(Task):
             self.head.add_splits(splits)
             self._resume_at = 0
         else:
-            self._resume_at = self.host.clock.monotonic_ms() + SPLIT_RETRY_MS
-            self.outputs.note_step(self.host.clock.monotonic_ms())
+            self._resume_at = self.clock.monotonic_ms() + SPLIT_RETRY_MS
+            self.outputs.note_step(self.clock.monotonic_ms())
 
     def trigger(self, barrier: Barrier) -> None:
         """The coordinator asks for a checkpoint: this is position S_n.
@@ -133,17 +134,17 @@ class SourceTask(Task):
         """
         if self._stopped:
             return
-        if self._may_draw(barrier):
-            self._draw(barrier)
+        if self._may_take_snapshot(barrier):
+            self._take_snapshot(barrier)
             return
         for older, _ in self._deferred:
             if older.savepoint is None:
-                self.drawing.decline(older.checkpoint, SUBSUMED)
+                self.snapshots.decline(older.checkpoint, SUBSUMED)
         self._deferred = [each for each in self._deferred if each[0].savepoint is not None]
-        until = None if barrier.timeout_ms is None else waits_until(barrier, self.host.clock)
+        until = None if barrier.timeout_ms is None else waits_until(barrier, self.clock)
         self._deferred.append((barrier, until))
 
-    def _may_draw(self, barrier: Barrier) -> bool:
+    def _may_take_snapshot(self, barrier: Barrier) -> bool:
         """Whether nothing has to come before: what is restored, or a savepoint that waits itself."""
         return self._answered and not self._deferred and (self._recovered is None or barrier.overtakes)
 
@@ -155,22 +156,22 @@ class SourceTask(Task):
     def _know(self) -> None:
         """It is known now whether this reader has something to read: draw what waited for that."""
         self._answered = True
-        self._draw_deferred()
+        self._trigger_deferred()
 
-    def _draw_deferred(self) -> None:
+    def _trigger_deferred(self) -> None:
         waiting, self._deferred = self._deferred, []
         for barrier, _ in waiting:
             self.trigger(barrier)
 
-    def _draw(self, barrier: Barrier) -> None:
+    def _take_snapshot(self, barrier: Barrier) -> None:
         if barrier.drains and not self.ended:
             self._invoke(lambda: self.head.watermark(WATERMARK_MAX))
-        delay = max(0.0, float(self.host.clock.now_ms() - barrier.trigger_ms))
+        delay = max(0.0, float(self.clock.now_ms() - barrier.trigger_ms))
         metrics = BarrierMetrics(delay, 0.0, barrier.overtakes)
         # A restored end stays one, although this attempt may not have taken the steps to it yet.
         through = self.ended or self._finished
-        self.drawing.draw(barrier, metrics, self.counters(), through, self._take_along(barrier))
-        self.drawing.inputs_complete(barrier.checkpoint)
+        self.snapshots.take(barrier, metrics, self.counters(), through, self._take_along(barrier))
+        self.snapshots.inputs_complete(barrier.checkpoint)
         self._stopped = barrier.stops
 
     def _take_along(self, barrier: Barrier) -> Any:
@@ -185,8 +186,8 @@ class SourceTask(Task):
             return True
         if not self._asked and self.head.needs_split:
             self._asked = True
-            self.host.request_splits(self.id)
-        now = self.host.clock.monotonic_ms()
+            self.reports.request_splits(self.id)
+        now = self.clock.monotonic_ms()
         self._resume_at = now + NOTHING_RETRY_MS
         if self._answered:
             self.outputs.note_step(now)

@@ -8,7 +8,8 @@ step shorter: then a step has as many records as cost once more what it costs by
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
+
+from headgate.common.ports import Clock
 
 RECORDS_MAX = 32_768
 RECORDS_FIRST = 256
@@ -17,7 +18,7 @@ _TELLING = 1.4
 """Two steps whose sizes differ by this factor tell the cost of a step from that of its records."""
 
 
-class Pace:
+class StepBudget:
     """Measures steps and chooses their length.
 
     Attributes:
@@ -40,7 +41,7 @@ class Pace:
         "records",
     )
 
-    def __init__(self, clock: Any, target_ms: int) -> None:
+    def __init__(self, clock: Clock, target_ms: int) -> None:
         self._clock, self._target = clock, max(1, target_ms)
         self.records = RECORDS_FIRST
         self.busy_ms = self.backpressured_ms = self.longest_ms = 0.0
@@ -63,8 +64,7 @@ class Pace:
 
     def now(self) -> float:
         """Monotonic milliseconds with a fraction."""
-        now: float = self._clock.precise_ms()
-        return now
+        return self._clock.precise_ms()
 
     def took(self, records: int, elapsed_ms: float) -> None:
         """A step is over."""
@@ -95,19 +95,19 @@ class Pace:
 class Step:
     """One measured step."""
 
-    __slots__ = ("_began", "_pace", "records")
+    __slots__ = ("_began", "_budget", "records")
 
-    def __init__(self, pace: Pace) -> None:
-        self._pace, self.records = pace, 0
+    def __init__(self, budget: StepBudget) -> None:
+        self._budget, self.records = budget, 0
 
     def __enter__(self) -> Step:
-        self._began = self._pace.now()
+        self._began = self._budget.now()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pace.took(self.records, self._pace.now() - self._began)
+        self._budget.took(self.records, self._budget.now() - self._began)
 
 
 def _smoothed(known: float | None, fresh: float) -> float:

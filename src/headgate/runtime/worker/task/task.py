@@ -5,7 +5,7 @@ Everything here runs in the worker's one loop thread, a step at a time. A step i
 a turn: barriers that overtake, then timers that are due, then records of a restored checkpoint, and
 only then new input.
 
-The operators are called by a `runtime.beside.Runner`, in the loop or beside it. While it is away with
+The operators are called by a `ChainRunner`, in the loop or beside it. While it is away with
 some of them the subtask takes no step; what is to follow is said beforehand.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from headgate.common.ids import SubtaskId
 from headgate.common.process.interruptions import let_pass
@@ -31,27 +31,12 @@ from headgate.runtime.worker.in_flight.gathering import InFlightCapture
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.operators.operator_contract import Operator
 from headgate.runtime.worker.operators.reading_source import SourceOperator
-from headgate.runtime.worker.snapshot.subtask_checkpoint import Drawing, SnapshotHost
-from headgate.runtime.worker.task.blocking_thread import AtOnce, Runner, Work
-from headgate.runtime.worker.task.step_budget import Pace
+from headgate.runtime.worker.snapshot.finishing import AttemptServices
+from headgate.runtime.worker.snapshot.snapshot_taker import SnapshotTaker
+from headgate.runtime.worker.task.chain_runner import ChainRunner, InLoop, Work
+from headgate.runtime.worker.task.step_budget import StepBudget
 
 T = TypeVar("T")
-
-
-class TaskHost(SnapshotHost, Protocol):
-    """What a subtask asks of its worker."""
-
-    def recovered(self, subtask: SubtaskId) -> None:
-        """Everything that the restored checkpoint had in flight is processed."""
-        ...
-
-    def request_splits(self, subtask: SubtaskId) -> None:
-        """A reader has nothing left to read."""
-        ...
-
-    def data_ended(self, subtask: SubtaskId, counters: Counters) -> None:
-        """All input is processed; these are the final totals."""
-        ...
 
 
 class Reading:
@@ -101,16 +86,17 @@ class Task(ABC):
         subtask: SubtaskId,
         operators: Sequence[Operator],
         outputs: Outputs,
-        host: TaskHost,
+        services: AttemptServices,
         step_target_ms: int,
         recovered: RecoveredInput | None = None,
-        runner: Callable[[Pace], Runner] = AtOnce,
+        runner: Callable[[StepBudget], ChainRunner] = InLoop,
     ) -> None:
-        self.id, self.operators, self.outputs, self.host = subtask, operators, outputs, host
+        self.id, self.operators, self.outputs = subtask, operators, outputs
+        self.clock, self.reports, _ = services
         self.head = operators[0]
-        self.pace = Pace(host.clock, step_target_ms)
-        self._runner = runner(self.pace)
-        self.drawing = Drawing(subtask, self._runner.at_home(operators), outputs, host)
+        self.budget = StepBudget(self.clock, step_target_ms)
+        self._runner = runner(self.budget)
+        self.snapshots = SnapshotTaker(subtask, self._runner.called_from_loop(operators), outputs, services)
         self.log_context = TaskContext()
         names = ", ".join(operator.context.label for operator in operators)
         self.label = f"subtask {subtask.subtask} of {names}".encode()
@@ -138,21 +124,21 @@ class Task(ABC):
         """Do up to one step of work; False when there was nothing to do."""
         worked = self._runner.settle()
         if worked:
-            self.outputs.note_step(self.host.clock.monotonic_ms())
+            self.outputs.note_step(self.clock.monotonic_ms())
         if self._runner.away:
             return worked  # no barrier waits in the outputs then: the work began with none of them full
         worked |= self._attend()
         if not self._has_work():
             return self._do_spare_work() or worked
         if not self.outputs.available:
-            self.pace.blocked()
+            self.budget.blocked()
             return worked
         if self._timers_between():
             worked = True
             if not self._free():
                 return True
         if self._work():
-            self.outputs.note_step(self.host.clock.monotonic_ms())
+            self.outputs.note_step(self.clock.monotonic_ms())
             worked = True
         return worked
 
@@ -165,7 +151,7 @@ class Task(ABC):
 
     def _attend(self) -> bool:
         """What waits neither for records nor for credit: barriers that overtake."""
-        return self.drawing.tend(self.host.clock.monotonic_ms())
+        return self.snapshots.poll_held_barrier(self.clock.monotonic_ms())
 
     def _has_work(self) -> bool:
         """Whether :meth:`_work` has something to do, if the outputs take it."""
@@ -208,7 +194,7 @@ class Task(ABC):
         """Take in a batch or an event; False when there was none after all."""
 
     def _invoke(self, work: Work, then: Callable[[], None] | None = None) -> None:
-        """Everything that calls the operators goes through here, or waits for them: see `Runner.call`."""
+        """Call the operators; whatever does not come this way waits for them, see `ChainRunner.call`."""
         self._runner.run(work, lambda _: None if then is None else then())
 
     def _when_free(self, action: Callable[[], None]) -> None:
@@ -221,7 +207,7 @@ class Task(ABC):
     def _process(self, reading: Reading) -> None:
         """One slice of a batch."""
         start = reading.cursor
-        stop = min(len(reading.batch), start + self.pace.records)
+        stop = min(len(reading.batch), start + self.budget.records)
         take = self.operators[reading.operator].entry(reading.side)
         piece = reading.batch.slice(start, stop)
         self._runner.run(lambda: take(piece), lambda taken: self._processed(reading, taken))
@@ -245,7 +231,7 @@ class Task(ABC):
         polled = recovered.poll()
         if polled is None:
             self._recovered = None
-            self.host.recovered(self.id)
+            self.reports.recovered(self.id)
             self._recovery_over(recovered)
             return
         operator, batch, mark = polled
@@ -284,7 +270,7 @@ class Task(ABC):
 
     def _barrier_timeout(self) -> int | None:
         """When a barrier that waits will have waited too long (monotonic ms)."""
-        return self.drawing.next_timeout()
+        return self.snapshots.next_timeout()
 
     def next_processing_time(self) -> int | None:
         """The earliest wall-clock ms that an operator waits for; after the last record none does."""
@@ -305,7 +291,7 @@ class Task(ABC):
         due = self.next_processing_time()
         if due is None:
             return flushed
-        now = self.host.clock.now_ms()
+        now = self.clock.now_ms()
         if due > now:
             return flushed
 
@@ -313,24 +299,24 @@ class Task(ABC):
             for operator in self.operators:
                 operator.fire_processing_time(now)
 
-        self._invoke(fire, lambda: self.outputs.note_step(self.host.clock.monotonic_ms()))
+        self._invoke(fire, lambda: self.outputs.note_step(self.clock.monotonic_ms()))
         return True
 
     def _flush_due(self) -> bool:
         """True when something was flushed: it may be input of a subtask that had its turn already."""
         due = self.outputs.next_flush()
-        if due is None or (now := self.host.clock.monotonic_ms()) < due:
+        if due is None or (now := self.clock.monotonic_ms()) < due:
             return False
         self.outputs.flush_due(now)
         return True
 
     def aborted(self, checkpoint: int) -> None:
         """The job master gave `checkpoint` up."""
-        self.drawing.aborted(checkpoint)
+        self.snapshots.aborted(checkpoint)
 
     def checkpoint_complete(self, checkpoint: int) -> None:
         """`checkpoint` is in the log and committed."""
-        self.drawing.machine.complete(checkpoint)
+        self.snapshots.machine.complete(checkpoint)
         self._runner.when_back(lambda: self._runner.call(lambda: self._tell_complete(checkpoint)))
 
     def _tell_complete(self, checkpoint: int) -> None:
@@ -359,7 +345,7 @@ class Task(ABC):
 
     def _all_done(self) -> None:
         self.ended = True
-        self.host.data_ended(self.id, self.counters())
+        self.reports.data_ended(self.id, self.counters())
 
     @property
     def calling(self) -> tuple[int, float] | None:
@@ -396,7 +382,7 @@ class Task(ABC):
         """Running totals."""
         skipped = self.head.skipped if isinstance(self.head, SourceOperator) else 0
         mark = None if self.watermark == WATERMARK_MIN else self.watermark
-        pace = self.pace
+        budget = self.budget
         return Counters(
             self.id.vertex,
             self.id.subtask,
@@ -404,8 +390,8 @@ class Task(ABC):
             self.outputs.records_out,
             skipped,
             mark,
-            round(pace.busy_ms),
-            round(pace.backpressured_ms),
+            round(budget.busy_ms),
+            round(budget.backpressured_ms),
             self._runner.longest_ms,
         )
 

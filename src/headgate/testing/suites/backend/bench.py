@@ -11,8 +11,8 @@ from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState
 from headgate.runtime.worker.operators.restored_files import stored_state, with_log
-from headgate.runtime.worker.snapshot.snapshot_writing_tasks import SnapshotWriter
-from headgate.runtime.worker.snapshot.subtask_checkpoint import BarrierMetrics, DrawnSnapshot
+from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
+from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
 from headgate.state.backend import BlobReader, KeyedBackend, PendingSnapshot
 from headgate.state.snapshots import FileRange, KeyedStateHandle
 from headgate.testing.manual_clock import ManualClock
@@ -95,7 +95,7 @@ class Bench:
         self, backend: KeyedBackend, pending: PendingSnapshot, checkpoint: int = 1, subtask: int = 0
     ) -> KeyedStateHandle:
         """The asynchronous part of a checkpoint of one subtask."""
-        drawn = DrawnSnapshot(
+        drawn = TakenSnapshot(
             SubtaskId(VertexId(0), SubtaskIndex(subtask)),
             checkpoint,
             [PendingKeyedState("operator", backend.groups, pending, 0)],

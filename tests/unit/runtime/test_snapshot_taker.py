@@ -1,4 +1,4 @@
-"""Drawing: what a subtask does about a barrier, in which order, and until when it takes records along."""
+"""What a subtask does about a barrier, in which order, and until when it takes records along."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headgate.core.alignment.handler import SUBSUMED
 from headgate.graph.partitioners import Forward
 from headgate.runtime.protocol.elements import CancelMarker, Watermark
 from headgate.runtime.worker.exchange.output import EdgeEnds, OutputChannel, OutputEdge
-from headgate.runtime.worker.snapshot.subtask_checkpoint import LAG_BYTES, LAG_POLL_MS, BarrierMetrics
+from headgate.runtime.worker.snapshot.snapshot_taker import LAG_BYTES, LAG_POLL_MS, BarrierMetrics
 
 
 def timed(checkpoint: int) -> Barrier:
@@ -81,25 +81,25 @@ def test_what_is_taken_along_ends_when_inputs_and_outputs_are_through(tmp_path: 
     """A barrier with a timeout that became unaligned on the way in may still be stuck on the way out."""
     bench = stuck(tmp_path)
     bench.draw(timed(1))
-    assert bench.drawing.capture is None, "aligned: nothing of the inputs is taken along"
+    assert bench.snapshots.capture is None, "aligned: nothing of the inputs is taken along"
     bench.run()
     assert bench.acknowledged == {}, "but the barrier is not out"
     free(bench)
-    assert bench.drawing.tend(1_000)
-    assert not bench.drawing.tend(1_000)
+    assert bench.snapshots.poll_held_barrier(1_000)
+    assert not bench.snapshots.poll_held_barrier(1_000)
     bench.run()
     assert bench.acknowledged[1].in_flight == []
     assert not bench.acknowledged[1].unaligned
-    assert bench.drawing.next_timeout() is None
+    assert bench.snapshots.next_timeout() is None
 
 
 def test_an_aborted_barrier_that_is_stuck_is_looked_after_no_more(tmp_path: Path) -> None:
     """Its time passes without effect, and the next checkpoint is drawn as ever."""
     bench = stuck(tmp_path)
     bench.draw(timed(1))
-    bench.drawing.aborted(1)
-    assert bench.drawing.next_timeout() is None
-    assert not bench.drawing.tend(9_999)
+    bench.snapshots.aborted(1)
+    assert bench.snapshots.next_timeout() is None
+    assert not bench.snapshots.poll_held_barrier(9_999)
     bench.draw(over(2))
     bench.run()
     assert bench.in_flight(2, output=True) == ["out"]
@@ -123,7 +123,7 @@ def test_declining_tells_both_sides(tmp_path: Path) -> None:
     """Downstream by a marker, the job master by a message; nothing is left to be written."""
     bench = Bench(tmp_path)
     bench.draw(over(1), rows([1]), open_inputs=True)
-    bench.drawing.decline(1, "because")
+    bench.snapshots.decline(1, "because")
     bench.run()
     assert bench.declined == [(1, "because")]
     assert bench.lane.elements == [over(1), CancelMarker(1)]
@@ -135,11 +135,11 @@ def test_the_end_of_inputs_of_another_checkpoint_is_not_this_ones(tmp_path: Path
     bench = Bench(tmp_path)
     bench.draw(over(1), open_inputs=True)
     bench.draw(over(2), open_inputs=True)
-    bench.drawing.inputs_complete(1)
-    capture = bench.drawing.capture
+    bench.snapshots.inputs_complete(1)
+    capture = bench.snapshots.capture
     assert capture is not None
     capture.add(INPUT, rows(["late"]))
-    bench.drawing.inputs_complete(2)
+    bench.snapshots.inputs_complete(2)
     bench.run()
     assert bench.in_flight(2) == ["late"]
 
@@ -179,9 +179,9 @@ def test_metrics_are_those_of_the_end_not_of_the_beginning(tmp_path: Path) -> No
     """They change until the last barrier has come."""
     bench = Bench(tmp_path)
     metrics = BarrierMetrics(3.0, 0.0, True)
-    bench.drawing.draw(over(1), metrics, COUNTERS, False, lambda capture: capture.begin(INPUT, None, False))
+    bench.snapshots.take(over(1), metrics, COUNTERS, False, lambda capture: capture.begin(INPUT, None, False))
     metrics.alignment_ms, metrics.bytes_processed, metrics.slowest_channel = 7.0, 99, "before[0]"
-    bench.drawing.inputs_complete(1)
+    bench.snapshots.inputs_complete(1)
     bench.run()
     snapshot = bench.acknowledged[1]
     assert (snapshot.start_delay_ms, snapshot.alignment_ms, snapshot.bytes_processed) == (3.0, 7.0, 99)
@@ -195,7 +195,7 @@ def lagging(bench: Bench, batch: Any) -> int:
     """Add the batch until the subtask pauses; gives how often that was."""
     times = 0
     while bench.outputs.available:
-        bench.drawing.capture.add(INPUT, batch)  # type: ignore[union-attr]
+        bench.snapshots.capture.add(INPUT, batch)  # type: ignore[union-attr]
         times += 1
     return times
 
@@ -206,10 +206,10 @@ def test_a_subtask_pauses_while_the_storage_is_behind(tmp_path: Path) -> None:
     bench.draw(over(1), open_inputs=True)
     batch = rows(["x" * 1_000_000])
     assert lagging(bench, batch) * batch.nbytes() == pytest.approx(LAG_BYTES, rel=0.2)
-    assert bench.drawing.next_timeout() == bench.clock.now + LAG_POLL_MS
+    assert bench.snapshots.next_timeout() == bench.clock.now + LAG_POLL_MS
     bench.run()
     assert bench.outputs.available
-    assert bench.drawing.next_timeout() is None
+    assert bench.snapshots.next_timeout() is None
 
 
 def test_what_was_in_flight_at_the_barrier_is_no_reason_to_pause(tmp_path: Path) -> None:
@@ -228,9 +228,9 @@ def test_a_pause_ends_with_its_reason(tmp_path: Path, end: str) -> None:
     bench.draw(over(1), open_inputs=True)
     lagging(bench, rows(["x" * 5_000_000]))
     if end == "complete":
-        bench.drawing.inputs_complete(1)
+        bench.snapshots.inputs_complete(1)
     elif end == "abort":
-        bench.drawing.aborted(1)
+        bench.snapshots.aborted(1)
     else:
         bench.disk.full = True
         bench.run()
@@ -242,7 +242,7 @@ def test_a_paused_subtask_reads_nothing_but_lets_barriers_through() -> None:
     rig = Rig(2, unaligned=True)
     rig.deliver((0, Watermark(WATERMARK_MIN)), (1, Watermark(WATERMARK_MIN)))
     rig.deliver((0, Barrier(1, 1_000, Alignment.UNALIGNED)))
-    capture = rig.host.captures[1]
+    capture = rig.taken.captures[1]
     capture.bytes_waiting = LAG_BYTES + 1
     rig.deliver((1, rows(["taken along"])))
     assert rig.records == []

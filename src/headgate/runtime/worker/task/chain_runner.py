@@ -1,27 +1,27 @@
-"""Where a subtask's chain runs: in the worker's loop, or beside it on a thread of the subtask's own.
+"""Runs a subtask's chain: in the worker's loop, or in the background on a thread of the subtask's own.
 
 User code that waits for something outside would hold up every other subtask of the worker, so a chain
 that begins with a function marked as blocking is called on its own thread. The subtask is *away*
-meanwhile: it takes no other step, and draws no snapshot. What the chain emits is collected, and
-handed on by the loop when it is back. So nothing but the chain itself is touched by two threads, and
-those two take turns.
+meanwhile: it takes no other step and no snapshot. What the chain emits is collected, and the loop hands it
+on when the chain is back. So only the chain itself is touched by two threads, and those two take turns.
 """
 
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from concurrent.futures import Future
+from functools import partial
+from typing import Protocol, TypeVar
 
 from headgate.common.errors import HeadgateError
 from headgate.common.ports import Clock
 from headgate.common.process.system import BackgroundThread
 from headgate.records.batch import Batch
-from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, Receiver
-from headgate.runtime.worker.task.step_budget import Pace
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, Receiver, StateTypes
+from headgate.runtime.worker.task.step_budget import StepBudget
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,11 +33,11 @@ Work = Callable[[], int | None]
 Post = Callable[[Callable[[], None]], None]
 
 
-class SideThread(Protocol):
-    """A thread that belongs to one subtask, or the like of it."""
+class SubtaskThread(Protocol):
+    """A thread that belongs to one subtask."""
 
-    def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """As `common.ports.Background`."""
+    def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Run `work` on the thread, then call `done` there; see `common.ports.Background`."""
         ...
 
     def call(self, work: Callable[[], T]) -> T:
@@ -54,35 +54,31 @@ class SideThread(Protocol):
 
 
 class UserThread(BackgroundThread):
-    """Production's :class:`SideThread`."""
+    """Production's :class:`SubtaskThread`."""
 
     def call(self, work: Callable[[], T]) -> T:
-        """See :class:`SideThread`."""
-        answer: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-        self.submit(work, lambda result, error: answer.put((result, error)))
-        result, error = answer.get()
-        if error is not None:
-            raise error
-        given: T = result
-        return given
+        """See :class:`SubtaskThread`."""
+        answer: Future[T] = Future()
+        self.submit(work, lambda result, error: _answer(answer, result, error))
+        return answer.result()
 
     def leave(self) -> None:
-        """See :class:`SideThread`."""
+        """See :class:`SubtaskThread`."""
         self._queue.put(None)
 
     def join(self) -> None:
-        """See :class:`SideThread`."""
+        """See :class:`SubtaskThread`."""
         self._thread.join()
 
 
-class Runner(Protocol):
+class ChainRunner(Protocol):
     """Calls a chain's operators for its subtask.
 
     Attributes:
-        away: whether work is under way whose end the subtask has to wait for.
-        left_behind: whether it was ended while user code ran on a thread, which still does.
+        away: whether work is pending whose end the subtask has to wait for.
+        left_behind: whether the runner was ended while user code ran on its thread, which still does.
         longest_ms: the longest time for which the loop was held up.
-        calling: ident of a thread beside the loop that is in a call, and since when (ms); else None.
+        calling: ident of a thread other than the loop's that is in a call, and since when (ms); else None.
     """
 
     @property
@@ -110,11 +106,11 @@ class Runner(Protocol):
         ...
 
     def when_back(self, action: Callable[[], None]) -> None:
-        """Call `action` in the loop: at once, or when what is under way has come to its end."""
+        """Call `action` in the loop: at once, or when the pending work has come to its end."""
         ...
 
     def settle(self) -> bool:
-        """Take up what has come to its end; False when nothing has. Raises what the work raised."""
+        """Take up work that has come to its end; False when none has. Raises what the work raised."""
         ...
 
     def call(self, work: Callable[[], T]) -> T:
@@ -122,143 +118,137 @@ class Runner(Protocol):
         ...
 
     def end(self, close: Callable[[], None]) -> None:
-        """Nothing follows but `close`, which raises what it raises unless it has to come later."""
+        """End after `close`, which raises what it raises unless it has to come later."""
         ...
 
-    def at_home(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """The operators for who draws snapshots: all calls of one operator come from one thread."""
+    def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
+        """The operators as the loop may ask them for snapshots: one thread makes all calls of an operator."""
         ...
 
 
-class AtOnce:
-    """In the loop; see :class:`Runner`."""
+class InLoop:
+    """A :class:`ChainRunner` that calls the chain in the loop."""
 
     away = left_behind = False
     calling = None
 
-    def __init__(self, pace: Pace) -> None:
-        self._pace = pace
+    def __init__(self, budget: StepBudget) -> None:
+        self._budget = budget
 
     @property
     def longest_ms(self) -> float:
-        """See :class:`Runner`."""
-        return self._pace.longest_ms
+        """See :class:`ChainRunner`."""
+        return self._budget.longest_ms
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
-        """See :class:`Runner`."""
-        with self._pace.step() as step:
+        """See :class:`ChainRunner`."""
+        with self._budget.step() as step:
             step.records = work() or 0
         then(step.records)
 
     def when_back(self, action: Callable[[], None]) -> None:
-        """See :class:`Runner`."""
+        """See :class:`ChainRunner`."""
         action()
 
     def settle(self) -> bool:
-        """See :class:`Runner`."""
+        """See :class:`ChainRunner`."""
         return False
 
     def call(self, work: Callable[[], T]) -> T:
-        """See :class:`Runner`."""
+        """See :class:`ChainRunner`."""
         return work()
 
     def end(self, close: Callable[[], None]) -> None:
-        """See :class:`Runner`."""
+        """See :class:`ChainRunner`."""
         close()
 
-    def at_home(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """See :class:`Runner`."""
+    def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
+        """See :class:`ChainRunner`."""
         return operators
 
 
-class Collected:
-    """What a chain emits while it runs beside the loop, over all its outputs, in order."""
+class CollectedOutput:
+    """Keeps what a chain emits on a thread of its own, over all its outputs, in order."""
 
     def __init__(self) -> None:
-        self._calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._calls: list[Callable[[], None]] = []
 
     def before(self, receiver: Receiver) -> Receiver:
-        """A receiver that keeps for `receiver` what it gets."""
+        """Make a receiver that keeps for `receiver` what it gets."""
         return _Collecting(self._calls, receiver)
 
     def hand_on(self) -> None:
         """Give the receivers what was kept; in the loop."""
         calls = list(self._calls)
         self._calls.clear()
-        for receive, arguments in calls:
-            receive(*arguments)
+        for call in calls:
+            call()
 
 
 class _Collecting:
     __slots__ = ("_calls", "_receiver")
 
-    def __init__(self, calls: list[tuple[Callable[..., None], tuple[Any, ...]]], receiver: Receiver) -> None:
+    def __init__(self, calls: list[Callable[[], None]], receiver: Receiver) -> None:
         self._calls, self._receiver = calls, receiver
 
     def process(self, batch: Batch) -> None:
-        self._calls.append((self._receiver.process, (batch,)))
+        self._calls.append(partial(self._receiver.process, batch))
 
     def watermark(self, timestamp: int) -> None:
-        self._calls.append((self._receiver.watermark, (timestamp,)))
+        self._calls.append(partial(self._receiver.watermark, timestamp))
 
     def idle(self) -> None:
-        self._calls.append((self._receiver.idle, ()))
+        self._calls.append(self._receiver.idle)
 
     def end_of_data(self) -> None:
-        self._calls.append((self._receiver.end_of_data, ()))
+        self._calls.append(self._receiver.end_of_data)
 
 
-class Beside:
-    """On a thread of the subtask's own, which is made when it is first needed; see :class:`Runner`.
+class OnThread:
+    """A :class:`ChainRunner` that calls the chain on a thread of the subtask's own.
 
     Args:
-        make_thread: makes it.
+        make_thread: makes it, when it is first needed.
         post: hands a callback to the loop, from any thread, and wakes it.
         collected: keeps what the chain emits.
         clock: measures.
-        pace: of the subtask; its slices begin with one record, since the first one may take long.
-
-    Attributes:
-        away: see :class:`Runner`.
-        left_behind: see :class:`Runner`.
-        longest_ms: see :class:`Runner`; the work itself does not hold the loop up.
-        calling: see :class:`Runner`.
+        budget: of the subtask; its slices begin with one record, since the first one may take long.
     """
 
     def __init__(
         self,
-        make_thread: Callable[[], SideThread],
+        make_thread: Callable[[], SubtaskThread],
         post: Post,
-        collected: Collected,
+        collected: CollectedOutput,
         clock: Clock,
-        pace: Pace,
+        budget: StepBudget,
     ) -> None:
         self._make_thread, self._post, self._collected = make_thread, post, collected
-        self._clock, self._pace = clock, pace
+        self._clock, self._budget = clock, budget
         self.away = self.left_behind = False
-        self.longest_ms = 0.0
+        self.longest_ms = 0.0  # the work itself does not hold the loop up
         self.calling: tuple[int, float] | None = None
-        self._made: SideThread | None = None
+        self._made: SubtaskThread | None = None
         self._then: Callable[[int], None] = _nothing
-        self._outcome: tuple[Any, BaseException | None] | None = None
+        self._outcome: tuple[tuple[int, float] | None, BaseException | None] | None = None
         self._later: deque[Callable[[], None]] = deque()
-        pace.records = 1
+        budget.records = 1
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
-        """See :class:`Runner`."""
-        self._pace.step()  # what it was blocked for is over
+        """See :class:`ChainRunner`."""
+        self._budget.step()  # the time of being blocked ends here
         self.away, self._then = True, then
         self._thread().submit(lambda: self._measured(work), self._done)
 
     def when_back(self, action: Callable[[], None]) -> None:
-        """See :class:`Runner`; actions keep their order."""
+        """See :class:`ChainRunner`; actions keep their order."""
         if self.away:
             self._later.append(action)
         else:
             action()
 
     def settle(self) -> bool:
-        """See :class:`Runner`."""
+        """See :class:`ChainRunner`."""
         if self._outcome is None:
             return False
         began = self._clock.precise_ms()
@@ -266,8 +256,9 @@ class Beside:
         self.away = False
         if error is not None:
             raise error
+        assert result is not None
         records, took_ms = result
-        self._pace.took(records, took_ms)
+        self._budget.took(records, took_ms)
         self._collected.hand_on()
         self._then(records)
         while self._later and not self.away:
@@ -276,7 +267,7 @@ class Beside:
         return True
 
     def call(self, work: Callable[[], T]) -> T:
-        """See :class:`Runner`."""
+        """See :class:`ChainRunner`."""
         assert not self.away
         began = self._clock.precise_ms()
         given = self._thread().call(work)
@@ -285,7 +276,7 @@ class Beside:
         return given
 
     def end(self, close: Callable[[], None]) -> None:
-        """See :class:`Runner`; nothing is closed under the feet of user code that still runs."""
+        """See :class:`ChainRunner`; nothing is closed while user code still uses it."""
         thread = self._thread()
         if not self.away or self._outcome is not None:
             try:
@@ -295,14 +286,14 @@ class Beside:
                 thread.join()
             return
         self.left_behind = True
-        thread.submit(close, lambda _, error: self._post(lambda: self._gone(error)))
+        thread.submit(close, lambda _, error: self._post(lambda: self._closed(error)))
         thread.leave()
 
-    def at_home(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """See :class:`Runner`."""
-        return [_AtHome(operator, self) for operator in operators]
+    def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
+        """See :class:`ChainRunner`."""
+        return [_SnapshotOnThread(operator, self) for operator in operators]
 
-    def _thread(self) -> SideThread:
+    def _thread(self) -> SubtaskThread:
         if self._made is None:
             self._made = self._make_thread()
         return self._made
@@ -316,16 +307,16 @@ class Beside:
             self.calling = None
         return records, self._clock.precise_ms() - began
 
-    def _done(self, result: Any, error: BaseException | None) -> None:
+    def _done(self, result: tuple[int, float] | None, error: BaseException | None) -> None:
         """On the thread."""
         self._post(lambda: self._arrived(result, error))
 
-    def _arrived(self, result: Any, error: BaseException | None) -> None:
-        # Taken up by the subtask's next step: what goes wrong then is blamed on the subtask. Of a subtask
-        # that was ended meanwhile there is no next step.
+    def _arrived(self, result: tuple[int, float] | None, error: BaseException | None) -> None:
+        # Taken up by the subtask's next step, so that an error is attributed to the subtask. A subtask that
+        # was ended meanwhile takes no next step.
         self._outcome = (result, error)
 
-    def _gone(self, error: BaseException | None) -> None:
+    def _closed(self, error: BaseException | None) -> None:
         self.left_behind = False
         if error is not None:
             _LOG.warning(
@@ -337,10 +328,10 @@ class Beside:
         self.longest_ms = max(self.longest_ms, self._clock.precise_ms() - began_ms)
 
 
-class _AtHome(Operator):
+class _SnapshotOnThread(Operator):
     """Asks an operator for its snapshot on the thread where it lives."""
 
-    def __init__(self, operator: Operator, runner: Beside) -> None:
+    def __init__(self, operator: Operator, runner: OnThread) -> None:
         super().__init__(operator.context)
         self._operator, self._runner = operator, runner
         self._completed: int | None = 0
@@ -350,17 +341,22 @@ class _AtHome(Operator):
         self._completed = checkpoint
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """See :class:`Operator`."""
         return self._runner.call(lambda: self._snapshot(checkpoint))
 
     def _snapshot(self, checkpoint: int) -> PendingState | None:
         self._operator.may_build_on(self._completed)
         return self._operator.snapshot(checkpoint)
 
-    def state_types(self) -> dict[str, Any]:
-        """See :class:`Operator`."""
+    def state_types(self) -> StateTypes:
         return self._operator.state_types()
 
 
+def _answer(answer: Future[T], result: T, error: BaseException | None) -> None:
+    if error is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(error)
+
+
 def _nothing(_: int) -> None:
-    """Nothing is to be done when the work has come to its end."""
+    """Nothing follows the work."""

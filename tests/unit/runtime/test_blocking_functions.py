@@ -21,15 +21,16 @@ from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.elements import Barrier, EndOfData, Idle, Watermark
 from headgate.runtime.worker.assembly import Assembly, Exchange
 from headgate.runtime.worker.exchange.output import EdgeReceiver
-from headgate.runtime.worker.task.blocking_thread import Beside, Collected, UserThread
+from headgate.runtime.worker.task.chain_runner import CollectedOutput, OnThread, UserThread
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
-from headgate.runtime.worker.worker import LEAVING_MS, Worker, WorkerPorts, WorkerState
+from headgate.runtime.worker.worker import LEAVING_MS, Worker, WorkerState
+from headgate.runtime.worker.worker_ports import WorkerPorts
 
 SIGN = Watermark(WATERMARK_MIN)
 
 
 class ManualThread:
-    """A thread that moves when it is told to; implements `runtime.beside.SideThread`."""
+    """A thread that moves when it is told to; implements `SubtaskThread`."""
 
     def __init__(self) -> None:
         self.jobs: deque[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = deque()
@@ -76,16 +77,18 @@ class BesideRig(Rig):
         super().__init__(channels, 100, cost_ms)
         self.thread, self.posted = thread or ManualThread(), queue.SimpleQueue[Callable[[], None]]()
         self.operator = operator(self.clock, cost_ms)
-        collected = Collected()
+        collected = CollectedOutput()
         self.operator.next = collected.before(EdgeReceiver(self.outputs, [self.edge], True))
         inputs = [InputChannel(100, self._granting(c), IN, c) for c in range(channels)]
         self.task = GateTask(
             TASK,
             [self.operator],
             self.outputs,
-            self.host,
+            self.services,
             10,
-            runner=lambda pace: Beside(lambda: self.thread, self.posted.put, collected, self.clock, pace),
+            runner=lambda budget: OnThread(
+                lambda: self.thread, self.posted.put, collected, self.clock, budget
+            ),
             channels=inputs,
             handler=make_handler(channels, exactly_once=True, unaligned=unaligned, forced=frozenset()),
         )
@@ -116,7 +119,7 @@ def emitted(rig: Rig) -> list[Any]:
 
 def cuts(rig: Rig) -> dict[int, list[Any]]:
     """Checkpoint -> the records that its snapshot says were seen."""
-    return {d.checkpoint: finished(d.pending[0]).list_state["seen"] for d in rig.host.drawn}
+    return {d.checkpoint: finished(d.pending[0]).list_state["seen"] for d in rig.taken.drawn}
 
 
 def test_while_it_is_away_the_subtask_takes_no_step() -> None:
@@ -124,14 +127,14 @@ def test_while_it_is_away_the_subtask_takes_no_step() -> None:
     rig = BesideRig(1)
     rig.deliver((0, rows([7, 8])), (0, Barrier(1, 0)))
     assert rig.task.step() is False
-    assert (rig.lane.elements, rig.host.drawn, rig.granted) == ([], [], [0])
+    assert (rig.lane.elements, rig.taken.drawn, rig.granted) == ([], [], [0])
     assert rig.task.next_wakeup() == rig.clock.now + 10, "nothing but the timeout of the buffers"
     rig.thread.finish()
     assert rig.task.step() is False, "the loop has not heard of it yet"
     rig.hear()
     assert rig.task.step() is True
     rig.run()
-    assert rig.host.drawn == [], "the second record of the batch is before the barrier, too"
+    assert rig.taken.drawn == [], "the second record of the batch is before the barrier, too"
     rig.finish()
     assert cuts(rig) == {1: [7, 8]}
     assert emitted(rig) == [7, 8, SIGN, Barrier(1, 0)]
@@ -193,7 +196,7 @@ def test_whenever_the_work_ends_the_result_is_that_of_the_loop(seed: int) -> Non
     assert cuts(rig) == cuts(plain) == {1: [1, 2, 3], 2: [1, 2, 3, 4, 5, 6], 3: [1, 2, 3, 4, 5, 6, 7]}
     assert emitted(rig) == emitted(plain)
     assert rig.operator.seen.log == plain.operator.seen.log
-    assert (rig.host.ends, rig.task.ended) == (1, True)
+    assert (rig.reports.ends, rig.task.ended) == (1, True)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -225,9 +228,9 @@ def test_a_barrier_that_overtakes_takes_along_what_is_not_processed(seed: int) -
             rig.deliver((0, before.popleft()))
         else:
             rig.finish()
-    captured = [r for batch in rig.host.captures[1].of(0) if hasattr(batch, "rows") for r in batch.rows()]
+    captured = [r for batch in rig.taken.captures[1].of(0) if hasattr(batch, "rows") for r in batch.rows()]
     assert cuts(rig)[1] + captured == [1, 2, 3, 4, 5]
-    assert rig.host.captures[1].sealed
+    assert rig.taken.captures[1].sealed
     assert rig.records == [1, 2, 3, 4, 5, 6]
     assert [e for e in emitted(rig) if isinstance(e, int)] == [1, 2, 3, 4, 5, 6]
 

@@ -1,26 +1,27 @@
 """A subtask's part in a checkpoint: its barrier, the synchronous part, the records that it takes along.
 
-What is drawn is finished beside the loop by the worker. An unaligned checkpoint stays open here until
+A background thread writes the snapshot while the loop goes on. An unaligned checkpoint stays open here until
 the barriers of all input channels have come and none waits in an output any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from headgate.common.ids import SubtaskId
 from headgate.common.ports import Clock
-from headgate.core.alignment.barriers import Barrier, SavepointOrder
+from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler import SUBSUMED
 from headgate.core.subtask_checkpoints import SubtaskCheckpoints, Verdict
+from headgate.records.batch import Batch
 from headgate.runtime.job.operator_context import blamed
 from headgate.runtime.protocol.elements import CancelMarker
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.exchange.output import Outputs, Overtaken
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture, StreamKey
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState
+from headgate.runtime.worker.snapshot.finishing import AttemptServices
+from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
 
 TakeInputs = Callable[[InFlightCapture], None]
 
@@ -29,76 +30,6 @@ LAG_BYTES = 16 * 1024 * 1024
 
 LAG_POLL_MS = 5
 """How often a paused subtask looks whether the storage has caught up."""
-
-
-@dataclass(slots=True)
-class BarrierMetrics:
-    """How a barrier fared here; complete when its checkpoint is.
-
-    Attributes:
-        start_delay_ms: from the trigger to the first sign of it.
-        alignment_ms: from the first barrier to the last.
-        unaligned: whether it overtook records.
-        bytes_processed: bytes of records read between the first barrier and the last.
-        slowest_channel: "uid[subtask]" of the sender whose barrier came last.
-    """
-
-    start_delay_ms: float
-    alignment_ms: float
-    unaligned: bool
-    bytes_processed: int = 0
-    slowest_channel: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnSnapshot:
-    """The synchronous part of a subtask's snapshot, ready for the asynchronous one.
-
-    Attributes:
-        subtask: whose.
-        checkpoint: which.
-        pending: the operators' parts.
-        sync_ms: how long the loop stood still.
-        counters: totals at the cut.
-        state_types: operator uid -> state name -> description.
-        finished: whether all input was processed before the cut.
-        metrics: of the barrier; still changing while `capture` is open.
-        capture: records in flight, of an unaligned checkpoint.
-        savepoint: where and how it is stored, of a savepoint.
-    """
-
-    subtask: SubtaskId
-    checkpoint: int
-    pending: Sequence[PendingState]
-    sync_ms: float
-    counters: Counters
-    state_types: dict[str, dict[str, Any]]
-    finished: bool
-    metrics: BarrierMetrics
-    capture: InFlightCapture | None = field(default=None)
-    savepoint: SavepointOrder | None = None
-
-
-class SnapshotHost(Protocol):
-    """What drawing asks of the worker."""
-
-    clock: Any
-
-    def snapshot_drawn(self, drawn: DrawnSnapshot) -> None:
-        """Finish beside the loop, then acknowledge."""
-        ...
-
-    def snapshot_void(self, subtask: SubtaskId, checkpoint: int) -> None:
-        """Do not finish it: the checkpoint was given up."""
-        ...
-
-    def open_capture(self, subtask: SubtaskId, checkpoint: int) -> InFlightCapture:
-        """Where records in flight go; its end is awaited before the acknowledgement."""
-        ...
-
-    def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:
-        """This subtask will not draw `checkpoint`."""
-        ...
 
 
 def waits_until(barrier: Barrier, clock: Clock) -> int:
@@ -111,21 +42,15 @@ def waits_until(barrier: Barrier, clock: Clock) -> int:
     return clock.monotonic_ms() + barrier.timeout_ms - age_ms
 
 
-class Drawing:
-    """Draws the snapshots of one subtask.
-
-    Args:
-        subtask: whose.
-        operators: its chain.
-        outputs: the chain's end.
-        host: the worker.
-    """
+class SnapshotTaker:
+    """Takes the snapshots of one subtask: the synchronous part on the loop, the rest in the background."""
 
     def __init__(
-        self, subtask: SubtaskId, operators: Sequence[Operator], outputs: Outputs, host: SnapshotHost
+        self, subtask: SubtaskId, operators: Sequence[Operator], outputs: Outputs, services: AttemptServices
     ) -> None:
-        self._subtask, self._operators, self._outputs, self._host = subtask, operators, outputs, host
-        self._machine = SubtaskCheckpoints()
+        self._subtask, self._operators, self._outputs = subtask, operators, outputs
+        self._clock, self._reports, self._finishing = services
+        self._machine = self._reports.checkpoints[subtask] = SubtaskCheckpoints()
         self._checkpoint = 0
         self._metrics = BarrierMetrics(0.0, 0.0, False)
         self._capture: InFlightCapture | None = None
@@ -137,7 +62,7 @@ class Drawing:
 
     @property
     def machine(self) -> SubtaskCheckpoints:
-        """Which checkpoints may be drawn, and which are being written."""
+        """Which checkpoints may be taken, and which are being written."""
         return self._machine
 
     @property
@@ -145,11 +70,11 @@ class Drawing:
         """Open for records of the inputs; None when no barrier is awaited any more."""
         return self._capture if self._inputs_open else None
 
-    def unstored(self, batch: Any) -> bool:
+    def unstored(self, batch: Batch) -> bool:
         """Whether a batch is part of a checkpoint but not written yet, so that nobody may change its rows."""
         return self._last is not None and self._last.unstored(batch)
 
-    def draw(
+    def take(
         self,
         barrier: Barrier,
         metrics: BarrierMetrics,
@@ -159,13 +84,9 @@ class Drawing:
     ) -> None:
         """Emit the barrier, then take the synchronous part of every operator's snapshot.
 
-        Args:
-            barrier: as it goes on.
-            metrics: how it fared here.
-            counters: totals at this moment.
-            finished: whether all input is processed.
-            take_inputs: takes along what is in flight on the inputs; more may follow, until
-                :meth:`inputs_complete`. None where there are no inputs, or none in flight.
+        `counters` and `finished` (whether all input is processed) are of this moment. `take_inputs` takes
+        along what is in flight on the inputs, and more may follow until :meth:`inputs_complete`; it is None
+        where there are no inputs, or none in flight.
         """
         verdict = self._machine.admit(barrier.checkpoint)
         if verdict is Verdict.CANCEL:
@@ -173,17 +94,17 @@ class Drawing:
         if verdict is not Verdict.DRAW:
             return
         self._give_up_older()
-        began = self._host.clock.precise_ms()
+        began = self._clock.precise_ms()
         self._checkpoint, self._metrics = barrier.checkpoint, metrics
         capture = self._emit(barrier, take_inputs)
         for operator in self._operators:
             operator.may_build_on(barrier.completed if barrier.savepoint is None else None)
         pending = self._snapshots()
-        drawn = DrawnSnapshot(
+        taken = TakenSnapshot(
             subtask=self._subtask,
             checkpoint=barrier.checkpoint,
             pending=pending,
-            sync_ms=self._host.clock.precise_ms() - began,
+            sync_ms=self._clock.precise_ms() - began,
             counters=counters,
             state_types={op.context.uid: found for op in self._operators if (found := op.state_types())},
             finished=finished,
@@ -192,7 +113,8 @@ class Drawing:
             savepoint=barrier.savepoint,
         )
         self._machine.drawn(barrier.checkpoint)
-        self._host.snapshot_drawn(drawn)
+        self._reports.probe.reached("snapshot.drawn")
+        self._finishing.begin(taken)
         self._seal_if_complete()
 
     def inputs_complete(self, checkpoint: int) -> None:
@@ -201,12 +123,8 @@ class Drawing:
             self._close_inputs()
             self._seal_if_complete()
 
-    def tend(self, now_ms: int) -> bool:
-        """Look after a barrier that waits in the outputs; True when that changed something.
-
-        Args:
-            now_ms: monotonic clock.
-        """
+    def poll_held_barrier(self, now_ms: int) -> bool:
+        """Let a barrier overtake that waits in the outputs for too long; True when that changed something."""
         held = self._held
         if held is None:
             return False
@@ -225,7 +143,7 @@ class Drawing:
         if self._held is not None:
             times.append(self._held_until_ms + 1)
         if self._lags():
-            times.append(self._host.clock.monotonic_ms() + LAG_POLL_MS)
+            times.append(self._clock.monotonic_ms() + LAG_POLL_MS)
         return min(times, default=None)
 
     def _lags(self) -> bool:
@@ -241,22 +159,22 @@ class Drawing:
         verdict = self._machine.aborted(checkpoint)
         self._drop_capture(checkpoint)
         if verdict.cancel_running:
-            self._host.snapshot_void(self._subtask, checkpoint)
+            self._finishing.void(self._subtask, checkpoint)
 
     def decline(self, checkpoint: int, reason: str) -> None:
         """This subtask gives `checkpoint` up: say so to the job master and downstream."""
         self.aborted(checkpoint)
         self._outputs.cancel(CancelMarker(checkpoint))
-        self._host.checkpoint_declined(self._subtask, checkpoint, reason)
+        self._reports.checkpoint_declined(self._subtask, checkpoint, reason)
 
     def _emit(self, barrier: Barrier, take_inputs: TakeInputs | None) -> InFlightCapture | None:
         overtaken = self._outputs.barrier(barrier)
         held = barrier.timeout_ms is not None and self._outputs.holds_barrier(barrier.checkpoint)
         if not barrier.overtakes and not held:
             return None
-        self._capture = self._last = self._host.open_capture(self._subtask, barrier.checkpoint)
+        self._capture = self._last = self._finishing.open_capture(self._subtask, barrier.checkpoint)
         if held:
-            self._held, self._held_until_ms = barrier, waits_until(barrier, self._host.clock)
+            self._held, self._held_until_ms = barrier, waits_until(barrier, self._clock)
         self._inputs_open = take_inputs is not None
         if take_inputs is not None:
             take_inputs(self._capture)

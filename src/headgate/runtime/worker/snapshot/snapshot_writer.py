@@ -16,7 +16,7 @@ from headgate.common.ports import Clock, Disk
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.runtime.protocol.frames import Part as Piece
 from headgate.runtime.worker.snapshot.savepoint_files import SavepointFiles, savepoint_files
-from headgate.runtime.worker.snapshot.subtask_checkpoint import DrawnSnapshot
+from headgate.runtime.worker.snapshot.taken_snapshot import TakenSnapshot
 from headgate.state.backend import Part
 from headgate.state.rocksdb.local_files import FileParts
 from headgate.state.snapshots import FileRange, Inline, StateHandle, SubtaskSnapshot
@@ -46,42 +46,42 @@ class SnapshotWriter:
         self._fence, self._disks = fence, disks
         self._memory_max = memory_state_max
 
-    def finish(self, drawn: DrawnSnapshot, clock: Clock) -> SubtaskSnapshot:
-        """Serialise and store what was drawn; lets go of it in any case.
+    def finish(self, taken: TakenSnapshot, clock: Clock) -> SubtaskSnapshot:
+        """Serialise and store what was taken; lets go of it in any case.
 
         Raises:
             StorageError: the storage refused; the checkpoint is declined and the job goes on.
         """
         began = clock.precise_ms()
-        files = self._files(drawn)
+        files = self._files(taken)
         try:
-            states = [pending.finish(files) for pending in drawn.pending]
+            states = [pending.finish(files) for pending in taken.pending]
         except BaseException:
             files.delete()
             raise
         finally:
-            release(drawn)
+            release(taken)
         return SubtaskSnapshot(
-            vertex=drawn.subtask.vertex,
-            subtask=drawn.subtask.subtask,
+            vertex=taken.subtask.vertex,
+            subtask=taken.subtask.subtask,
             operators=states,
-            state_types=drawn.state_types,
-            sync_ms=drawn.sync_ms,
+            state_types=taken.state_types,
+            sync_ms=taken.sync_ms,
             async_ms=clock.precise_ms() - began,
             bytes_written=files.written,
             files_written=len(files.names),
             bytes_shared=files.shared_bytes,
             files_shared=len(files.shared_names),
-            records_in=drawn.counters.records_in,
-            records_out=drawn.counters.records_out,
-            finished=drawn.finished,
+            records_in=taken.counters.records_in,
+            records_out=taken.counters.records_out,
+            finished=taken.finished,
         )
 
-    def _files(self, drawn: DrawnSnapshot) -> _Files | SavepointFiles:
-        order = drawn.savepoint
+    def _files(self, taken: TakenSnapshot) -> _Files | SavepointFiles:
+        order = taken.savepoint
         if order is None:
-            return _Files(self, drawn)
-        return savepoint_files(self._disks(order.root), order, drawn.subtask, self._inline_max)
+            return _Files(self, taken)
+        return savepoint_files(self._disks(order.root), order, taken.subtask, self._inline_max)
 
     def store(
         self,
@@ -176,8 +176,8 @@ class SnapshotWriter:
 class _Files:
     """See `state.backend.StateFiles`."""
 
-    def __init__(self, writer: SnapshotWriter, drawn: DrawnSnapshot) -> None:
-        self._writer, self._drawn = writer, drawn
+    def __init__(self, writer: SnapshotWriter, taken: TakenSnapshot) -> None:
+        self._writer, self._taken = writer, taken
         self._handles: list[StateHandle] = []
         self._calls = 0
         self.names: set[str] = set()
@@ -191,9 +191,9 @@ class _Files:
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StateHandle]:
-        drawn = self._drawn
+        taken = self._taken
         number, self._calls = str(self._calls), self._calls + 1
-        handles = self._writer.store(drawn.subtask, drawn.checkpoint, number, sections, inline=inline)
+        handles = self._writer.store(taken.subtask, taken.checkpoint, number, sections, inline=inline)
         self._handles += handles
         for handle in handles:
             if isinstance(handle, FileRange):
@@ -207,15 +207,15 @@ class _Files:
         if isinstance(handle, FileRange):
             self.shared_names.add(handle.file)
             self.shared_bytes += handle.length
-            self._writer.shared(self._drawn.checkpoint, handle)
+            self._writer.shared(self._taken.checkpoint, handle)
         return True
 
     def delete(self) -> None:
         """Nobody will refer to what was written: a later operator's part could not be."""
-        self._writer.discard(self._drawn.checkpoint, self._handles)
+        self._writer.discard(self._taken.checkpoint, self._handles)
 
 
-def release(drawn: DrawnSnapshot) -> None:
-    """Let go of a drawn snapshot: tables need not keep old values for it any more, local files go."""
-    for pending in drawn.pending:
+def release(taken: TakenSnapshot) -> None:
+    """Let go of a taken snapshot: tables need not keep old values for it any more, local files go."""
+    for pending in taken.pending:
         pending.release()

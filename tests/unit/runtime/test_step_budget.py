@@ -1,4 +1,4 @@
-"""Pace: steps get as long as they should take, judged by what records cost lately."""
+"""StepBudget: steps get as long as they should take, judged by what records cost lately."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import random
 import pytest
 from operator_samples import ManualClock
 
-from headgate.runtime.worker.task.step_budget import RECORDS_FIRST, RECORDS_MAX, Pace
+from headgate.runtime.worker.task.step_budget import RECORDS_FIRST, RECORDS_MAX, StepBudget
 
 
-def stepped(pace: Pace, clock: ManualClock, cost_us: int) -> None:
-    """One step of as many records as the pace wants, at a cost per record."""
-    with pace.step() as step:
-        step.records = pace.records
-        clock.now += pace.records * cost_us / 1000  # type: ignore[assignment]
+def stepped(budget: StepBudget, clock: ManualClock, cost_us: int) -> None:
+    """One step of as many records as the budget wants, at a cost per record."""
+    with budget.step() as step:
+        step.records = budget.records
+        clock.now += budget.records * cost_us / 1000  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize(("cost_us", "expected"), [(1, 10_000), (10, 1_000), (1_000, 10), (50_000, 1)])
 def test_steps_settle_at_the_target(cost_us: int, expected: int) -> None:
     """At a steady cost a step takes the target, and one record at least."""
     clock = ManualClock(0)
-    pace = Pace(clock, 10)
+    budget = StepBudget(clock, 10)
     for _ in range(40):
-        stepped(pace, clock, cost_us)
-    assert pace.records == pytest.approx(expected, rel=0.01)
+        stepped(budget, clock, cost_us)
+    assert budget.records == pytest.approx(expected, rel=0.01)
 
 
 def test_steps_grow_by_doubling_at_most_and_not_without_end() -> None:
     """One cheap step says little about a large one; free records are capped."""
     clock = ManualClock(0)
-    pace = Pace(clock, 10)
+    budget = StepBudget(clock, 10)
     seen = []
     for _ in range(12):
-        seen.append(pace.records)
-        stepped(pace, clock, 0)
+        seen.append(budget.records)
+        stepped(budget, clock, 0)
     assert seen[:3] == [RECORDS_FIRST, 2 * RECORDS_FIRST, 4 * RECORDS_FIRST]
     assert seen[-1] == RECORDS_MAX
 
@@ -42,11 +42,11 @@ def test_steps_grow_by_doubling_at_most_and_not_without_end() -> None:
 def test_a_sudden_cost_shortens_steps_at_once() -> None:
     """Shrinking is not smoothed by doubling: a costly step is followed by much shorter ones."""
     clock = ManualClock(0)
-    pace = Pace(clock, 10)
+    budget = StepBudget(clock, 10)
     for _ in range(12):
-        stepped(pace, clock, 1)
-    stepped(pace, clock, 1_000)
-    assert pace.records < 50
+        stepped(budget, clock, 1)
+    stepped(budget, clock, 1_000)
+    assert budget.records < 50
 
 
 @pytest.mark.parametrize(
@@ -58,26 +58,26 @@ def test_what_a_step_costs_by_itself_is_not_saved_by_shorter_steps(
 ) -> None:
     """A fixed cost as long as the target does not drive steps down to one record each."""
     clock = ManualClock(0)
-    pace = Pace(clock, 10)
+    budget = StepBudget(clock, 10)
     for _ in range(60):
-        with pace.step() as step:
-            step.records = pace.records
-            clock.now += fixed_ms + pace.records * per_record_us / 1000  # type: ignore[assignment]
-    assert least <= pace.records <= most
+        with budget.step() as step:
+            step.records = budget.records
+            clock.now += fixed_ms + budget.records * per_record_us / 1000  # type: ignore[assignment]
+    assert least <= budget.records <= most
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_does_not_drive_the_pace_away(seed: int) -> None:
     """Costs that vary by half, with a pause now and then, keep steps within a factor of the target."""
     rng, clock = random.Random(seed), ManualClock(0)
-    pace, settled = Pace(clock, 10), []
+    budget, settled = StepBudget(clock, 10), []
     for turn in range(400):
-        with pace.step() as step:
-            step.records = pace.records
+        with budget.step() as step:
+            step.records = budget.records
             pause = 30 if rng.random() < 0.02 else 0
-            clock.now += pause + pace.records * 0.01 * rng.uniform(0.7, 1.5)  # type: ignore[assignment]
+            clock.now += pause + budget.records * 0.01 * rng.uniform(0.7, 1.5)  # type: ignore[assignment]
         if turn > 50:
-            settled.append(pace.records)
+            settled.append(budget.records)
     assert 400 < sorted(settled)[len(settled) // 2] < 1_500
     assert max(settled) < 5_000
 
@@ -85,31 +85,31 @@ def test_noise_does_not_drive_the_pace_away(seed: int) -> None:
 def test_a_step_without_records_teaches_nothing() -> None:
     """Events are measured as busy time only."""
     clock = ManualClock(0)
-    pace = Pace(clock, 10)
-    with pace.step():
+    budget = StepBudget(clock, 10)
+    with budget.step():
         clock.now += 500
-    assert (pace.records, pace.busy_ms, pace.longest_ms) == (RECORDS_FIRST, 500, 500)
+    assert (budget.records, budget.busy_ms, budget.longest_ms) == (RECORDS_FIRST, 500, 500)
 
 
 def test_time_behind_a_blocked_output_is_counted_once() -> None:
     """From the first refused turn to the next step."""
     clock = ManualClock(0)
-    pace = Pace(clock, 10)
+    budget = StepBudget(clock, 10)
     for now in (100, 150, 200):
         clock.now = now
-        pace.blocked()
+        budget.blocked()
     clock.now = 300
-    stepped(pace, clock, 0)
+    stepped(budget, clock, 0)
     clock.now = 400
-    stepped(pace, clock, 0)
-    assert pace.backpressured_ms == 200
+    stepped(budget, clock, 0)
+    assert budget.backpressured_ms == 200
 
 
 def test_a_step_that_raises_is_measured_all_the_same() -> None:
     """The error passes, the time counts."""
     clock = ManualClock(0)
-    pace = Pace(clock, 10)
-    with pytest.raises(KeyError), pace.step():
+    budget = StepBudget(clock, 10)
+    with pytest.raises(KeyError), budget.step():
         clock.now += 7
         raise KeyError
-    assert pace.busy_ms == 7
+    assert budget.busy_ms == 7
