@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from operator_samples import ManualClock, finished, rows
-from task_samples import TASK, CountingReader, RememberingHost, Rig, SourceRig, Watching
+from task_samples import TASK, CountingReader, Reports, Rig, SourceRig, Taken, Watching
 
 from headgate.api.source import END_OF_INPUT, NOTHING_AVAILABLE, Split
 from headgate.common.errors import UserFunctionError
@@ -15,6 +15,7 @@ from headgate.core.alignment.handler import SUBSUMED
 from headgate.runtime.protocol.elements import Barrier, EndOfData, Watermark
 from headgate.runtime.worker.exchange.output import Outputs
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
+from headgate.runtime.worker.snapshot.finishing import AttemptServices
 from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics
 from headgate.runtime.worker.task.source_task import SPLIT_RETRY_MS
 from headgate.runtime.worker.task.task import Task
@@ -233,7 +234,8 @@ def chain_of(*wheres: str) -> tuple[Task, list[Rebel]]:
     """A subtask of rebels."""
     clock = ManualClock()
     operators = [Rebel(clock, where) for where in wheres]
-    return IdleTask(TASK, operators, Outputs(10), RememberingHost(clock), 10), operators
+    services = AttemptServices(clock, Reports(), Taken())
+    return IdleTask(TASK, operators, Outputs(10), services, 10), operators
 
 
 @pytest.mark.parametrize(
