@@ -19,12 +19,7 @@ T = TypeVar("T")
 
 
 class _Delegating:
-    """All of `common.ports.Disk`, as the storage itself does it.
-
-    Args:
-        disk: the storage.
-        copies: nearby.
-    """
+    """All of `common.ports.Disk`, as the storage itself does it."""
 
     def __init__(self, disk: Disk, copies: LocalCopies) -> None:
         self.disk, self.copies = disk, copies
@@ -58,8 +53,6 @@ class BackedUpDisk(_Delegating):
     """What is written is copied on the way; the storage alone decides whether it was written.
 
     Args:
-        disk: the storage.
-        copies: nearby.
         source: a local file that is the next one to be written, whole.
     """
 
@@ -85,10 +78,6 @@ class BackedUpDisk(_Delegating):
 class NearbyDisk(_Delegating):
     """Bytes are taken from a copy where there is a sound one.
 
-    Args:
-        disk: the storage.
-        copies: nearby.
-
     Attributes:
         bytes_local: taken from copies so far.
         bytes_remote: taken from the storage so far.
@@ -100,11 +89,7 @@ class NearbyDisk(_Delegating):
         self._lock = Lock()
 
     def best(self, handle: FileRange, read: Callable[[Disk], T]) -> T:
-        """What `read` makes of a disk that has a handle's bytes; it verifies them.
-
-        Raises:
-            StorageError: `read` could not use the storage itself either.
-        """
+        """What `read` makes of a disk that has a handle's bytes; it verifies them."""
         try:
             copy = self.copies.find(handle.file)
             if copy is not None:

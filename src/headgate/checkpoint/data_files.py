@@ -31,45 +31,24 @@ Part = bytes | memoryview
 
 
 class DataFileWriter:
-    """Writes the data files of one worker; safe to use from the thread that works beside the loop.
-
-    Args:
-        disk: the checkpoint storage.
-        inline_max: bytes up to which :meth:`write_or_inline` writes no file.
-    """
+    """Writes the data files of one worker; safe to use from the thread that works beside the loop."""
 
     def __init__(self, disk: Disk, inline_max: int = INLINE_MAX) -> None:
         self._disk = disk
         self._inline_max = inline_max
 
     def write(self, name: str, parts: Iterable[Part]) -> FileRange:
-        """Write one durable file that is one section.
-
-        Args:
-            name: relative to the storage root; see `layout.data_file_name`.
-            parts: its bytes in order; asked for once, as the disk takes them.
-
-        Raises:
-            StorageError: it could not be written; nothing of it counts.
-        """
+        """Write one durable file that is one section."""
         return self.write_sections(name, [parts])[0]
 
     def write_sections(self, name: str, sections: Iterable[Iterable[Part]]) -> list[FileRange]:
-        """Write one durable file of several sections, each with a checksum of its own.
-
-        Raises:
-            StorageError: it could not be written; nothing of it counts.
-        """
+        """Write one durable file of several sections, each with a checksum of its own."""
         ranges: list[FileRange] = []
         self._disk.create(name, _measured(name, sections, ranges))
         return ranges
 
     def write_or_inline(self, name: str, parts: Sequence[Part]) -> StateHandle:
-        """A handle to bytes: in the metadata when they are few, else in a durable file.
-
-        Raises:
-            StorageError: the file could not be written.
-        """
+        """A handle to bytes: in the metadata when they are few, else in a durable file."""
         if sum(memoryview(part).nbytes for part in parts) <= self._inline_max:
             return Inline(b"".join(parts))
         return self.write(name, parts)
@@ -95,9 +74,7 @@ def little_of(
 
     No more is read than it takes to know.
 
-    Args:
-        limit: bytes of what is little; None: everything is; below 0: nothing is.
-        sections: the bytes of each, in parts; asked for once and in order.
+    A `limit` of None calls everything little, one below 0 nothing.
 
     Example:
         >>> little_of(3, [[b"ab"], [b"c"]])
@@ -123,7 +100,6 @@ def read_handle(disk: Disk, handle: StateHandle) -> bytes:
 
     Raises:
         DamagedFileError: the file is missing, too short, or its bytes changed; the message names it and them.
-        StorageError: it cannot be read now.
     """
     if isinstance(handle, Inline):
         return handle.data
@@ -152,7 +128,6 @@ def verified_pieces(disk: Disk, handle: StateHandle) -> Iterator[bytes]:
 
     Raises:
         DamagedFileError: the file is missing, too short, or its bytes changed; the message names it and them.
-        StorageError: it cannot be read now.
     """
     if isinstance(handle, Inline) or not isinstance(disk, RandomAccess):
         yield read_handle(disk, handle)
@@ -175,11 +150,7 @@ def verified_pieces(disk: Disk, handle: StateHandle) -> Iterator[bytes]:
 
 
 def verify_handle(disk: Disk, handle: StateHandle) -> None:
-    """Read the bytes of a handle and compare their checksum.
-
-    Raises:
-        StorageError: see :func:`verified_pieces`.
-    """
+    """Read the bytes of a handle and compare their checksum."""
     for _ in verified_pieces(disk, handle):
         pass
 
@@ -188,9 +159,6 @@ def copy_handle(disk: Disk, handle: StateHandle, target: Path) -> None:
     """Make the bytes of a handle a local file, which is there only once they were verified.
 
     It is not to be changed in place: it may be one and the same with a local copy.
-
-    Raises:
-        StorageError: see :func:`verified_pieces`; or the local disk does not take the file.
     """
     if isinstance(handle, Inline):
         _copy(disk, handle, target)
@@ -229,12 +197,7 @@ class StoredBytes:
     """The bytes of a handle, readable in parts; verified as a whole when it is made.
 
     Attributes:
-        size: how many there are.
-        where: what errors call the file that they are in.
         begins: where in it the first of them is.
-
-    Raises:
-        StorageError: see :func:`verified_pieces`.
     """
 
     def __init__(self, disk: Disk, handle: StateHandle) -> None:
@@ -266,13 +229,7 @@ def _opened(disk: Disk, handle: FileRange) -> tuple[RandomAccess | None, bytes]:
 def check_present(disk: Disk, ranges: Sequence[FileRange], names: frozenset[str] | None = None) -> None:
     """Check that files exist and are long enough, without reading them.
 
-    Args:
-        disk: the storage.
-        ranges: what must be there.
-        names: files known to exist, for disks that cannot tell sizes; lengths are not checked then.
-
-    Raises:
-        StorageError: a file is missing or too short; the message names it.
+    `names` are files known to exist, for disks that cannot tell sizes; lengths are not checked then.
     """
     sizes: dict[str, int] = {}
     for item in ranges:

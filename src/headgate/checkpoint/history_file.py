@@ -65,14 +65,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The file as a whole.
-
-    Attributes:
-        job: the job's id.
-        job_name: the name given to `execute`.
-        records: by checkpoint id, oldest first.
-        format_version: of the file.
-    """
+    """The file as a whole."""
 
     job: str
     job_name: str
@@ -110,15 +103,7 @@ def plain(value: Any) -> Any:
 
 
 def decode_history(data: bytes, where: str) -> History:
-    """The history in `data`.
-
-    Args:
-        data: all bytes of the file.
-        where: the file, for messages.
-
-    Raises:
-        StorageError: the bytes are damaged, or of a version that this program cannot read.
-    """
+    """The history in `data`."""
     try:
         version = _versions.decode(data).format_version
         if version == FORMAT_VERSION:
@@ -140,9 +125,6 @@ class HistoryFile:
     What an earlier job master of the same job left is taken over at the first write.
 
     Args:
-        disk: the checkpoint storage.
-        job: whose checkpoints.
-        job_name: the name given to `execute`.
         completed: ids of the checkpoints in the log, asked for once: what was under way when an earlier
             job master ended is complete if the log holds it.
     """
@@ -155,11 +137,7 @@ class HistoryFile:
         self._earlier: dict[int, CheckpointRecord] | None = None
 
     def write(self, records: Iterable[CheckpointRecord]) -> None:
-        """Replace the file by what was there before this job master, and `records`.
-
-        Raises:
-            StorageError: it cannot be read or written.
-        """
+        """Replace the file by what was there before this job master, and `records`."""
         if self._earlier is None:
             self._earlier = {record.checkpoint: record for record in self._load()}
         kept = self._earlier | {record.checkpoint: record for record in records}
@@ -193,13 +171,7 @@ def _settled(record: CheckpointRecord, logged: bool) -> CheckpointRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeptHistory:
-    """Where a history is.
-
-    Attributes:
-        disk: that it is on.
-        name: of its file there.
-        job: id of the job.
-    """
+    """Where a history is."""
 
     disk: Disk
     name: str
@@ -215,12 +187,7 @@ class KeptHistory:
 def find_histories(uri: str) -> list[KeptHistory]:
     """The histories below a path, that of the job that wrote last first.
 
-    Args:
-        uri: path or URI of a checkpoint directory, a job's folder, or a checkpoint's folder.
-
-    Raises:
-        ConfigError: the scheme is not supported.
-        StorageError: it cannot be listed, or there is no history in it.
+    `uri` is a checkpoint directory, a job's folder, or a checkpoint's folder.
     """
     disk = open_disk(uri)
     shown = local_path(uri) if scheme_of(uri) == "file" else disk.describe()
@@ -241,11 +208,7 @@ def find_histories(uri: str) -> list[KeptHistory]:
 
 
 def read_history(kept: KeptHistory) -> History:
-    """A history that :func:`find_histories` found.
-
-    Raises:
-        StorageError: it cannot be read, is damaged, or has another format version.
-    """
+    """A history that :func:`find_histories` found."""
     try:
         data = kept.disk.read(kept.name)
     except FileNotFoundError:

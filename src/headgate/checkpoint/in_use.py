@@ -31,14 +31,7 @@ EXPIRES_MS: Final = 150_000
 
 
 class InUse:
-    """This driver's use of a checkpoint of another job.
-
-    Args:
-        disk: that holds it.
-        job: whose it is.
-        checkpoint: its id.
-        token: what no other driver is called.
-    """
+    """This driver's use of a checkpoint of another job."""
 
     def __init__(self, disk: Disk, job: JobId, checkpoint: CheckpointId, token: str) -> None:
         self._disk, self._job, self._checkpoint = disk, job, checkpoint
@@ -50,7 +43,6 @@ class InUse:
 
         Raises:
             UsageError: it has just been deleted.
-            StorageError: that cannot be written or read.
         """
         was_logged = self._is_logged()
         self.renew()
@@ -62,11 +54,7 @@ class InUse:
             )
 
     def renew(self) -> None:
-        """It is still in use.
-
-        Raises:
-            StorageError: that cannot be written.
-        """
+        """It is still in use."""
         self._count += 1
         self._disk.create(self._name, [str(self._count).encode()])
 
@@ -88,8 +76,6 @@ class Users:
     """Which checkpoints of a job others restore, for whoever deletes.
 
     Args:
-        disk: of the job.
-        job: whose checkpoints.
         clock: tells how long a file has not changed; None believes every file.
     """
 
@@ -98,11 +84,7 @@ class Users:
         self._seen: dict[str, tuple[bytes, int]] = {}
 
     def checkpoints(self) -> set[CheckpointId]:
-        """Ids of those in use now.
-
-        Raises:
-            StorageError: it cannot be told.
-        """
+        """Ids of those in use now."""
         found = set()
         for name in self._disk.list(f"{job_folder(self._job)}/{IN_USE}"):
             number = name.rpartition("/")[2].partition("-")[0]

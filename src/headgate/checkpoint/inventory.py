@@ -23,8 +23,6 @@ class JobFiles:
     """The files of one job.
 
     Attributes:
-        disk: of the storage root.
-        job: its id.
         names: all finished files, from the root.
         temporaries: unfinished files of killed writers, from the root.
     """
@@ -49,12 +47,7 @@ class JobFiles:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFiles:
-    """One checkpoint or savepoint, named by itself.
-
-    Attributes:
-        disk: of its own folder.
-        names: all files in it.
-    """
+    """One checkpoint or savepoint, named by itself."""
 
     disk: Disk
     names: frozenset[str]
@@ -65,10 +58,7 @@ class Place:
     """What is below a URI.
 
     Attributes:
-        uri: as a disk calls it.
         kind: "storage", "job" or "snapshot".
-        jobs: those of a storage root, or the one.
-        snapshots: single ones: savepoints below a storage root, or the one.
     """
 
     uri: str
@@ -80,12 +70,7 @@ class Place:
 def look_at(uri: str) -> Place:
     """Find out what a URI names.
 
-    Args:
-        uri: of a storage root, a job's folder, a checkpoint's or savepoint's, or its `_metadata`.
-
-    Raises:
-        UsageError: there is nothing of Headgate's.
-        StorageError: it cannot be listed.
+    `uri` is that of a storage root, a job's folder, a checkpoint's or savepoint's, or its `_metadata`.
     """
     disk = open_disk(uri)
     above, _, last = disk.describe().rstrip("/").rpartition("/")
@@ -103,11 +88,7 @@ def look_at(uri: str) -> Place:
 
 
 def job_files(root: Disk, job: JobId) -> JobFiles:
-    """The files of a job, listed afresh.
-
-    Raises:
-        StorageError: they cannot be listed.
-    """
+    """The files of a job, listed afresh."""
     unfinished = tuple(root.temporaries(job)) if isinstance(root, KeepsTemporaries) else ()
     return JobFiles(root, job, frozenset(root.list(job)), unfinished)
 

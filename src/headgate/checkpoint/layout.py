@@ -30,11 +30,7 @@ _JOB: Final = re.compile(r"(?![.])[A-Za-z0-9._-]{1,200}")
 
 
 def job_folder(job: JobId) -> str:
-    """The job's folder.
-
-    Raises:
-        StorageError: the id cannot be a folder's name.
-    """
+    """The job's folder."""
     if not _JOB.fullmatch(job):
         raise StorageError(
             f"job id {job!r} cannot name a folder; expected up to 200 letters, digits, '.', '_' and '-', "
@@ -127,10 +123,7 @@ def from_folder(folder: str) -> str:
 def table_name(uid: str, state: str, subtask: int) -> str:
     """Where a savepoint of the canonical format has a state of one subtask.
 
-    Args:
-        uid: of the operator.
-        state: its name; `state.canonical.layout.TIMERS` for all timers.
-        subtask: which copy of the operator.
+    `state` is its name, or `state.canonical.layout.TIMERS` for all timers.
 
     Example:
         >>> table_name("streaks", "count", 1), table_name("streaks", "timers:all", 0)

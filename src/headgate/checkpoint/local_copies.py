@@ -50,15 +50,6 @@ class LocalCopies:
     """The copies of one job on this machine, of which a worker writes those of its slot.
 
     Writing, :meth:`refer` and :meth:`completed` are for the one thread that writes snapshots.
-
-    Args:
-        root: a folder on a local disk.
-        host: name of this machine.
-        job: whose.
-        slot: the worker's.
-
-    Raises:
-        OSError: the folder cannot be used.
     """
 
     def __init__(self, root: Path, host: str, job: JobId, slot: int) -> None:
@@ -74,11 +65,7 @@ class LocalCopies:
             self._own.delete(name)
 
     def find(self, name: str) -> CopyFolder | None:
-        """Who has a copy of a file: this slot, or another of the machine.
-
-        Raises:
-            StrayPathError: the checkpoint refers to something else than a file of its storage.
-        """
+        """Who has a copy of a file: this slot, or another of the machine."""
         for folder in (self._own.root, *sorted(self._folder.glob("slot-*"))):
             if inside(folder, name, "a local copy").is_file():
                 return CopyFolder(folder)
@@ -88,9 +75,7 @@ class LocalCopies:
     def copying(self, name: str, source: Path | None) -> Iterator[_Copy]:
         """A copy in the making; it is there when the block ends well, unless the local disk refused.
 
-        Args:
-            name: of the file in the storage.
-            source: a local file that is the same and never changes; it is linked where that is possible.
+        `source` is a local file with the same bytes that never changes; it is linked where that is possible.
         """
         copy = _Copy(inside(self._own.root, name, "a local copy"), source)
         try:
@@ -156,12 +141,7 @@ class LocalCopies:
 
 
 class _Copy:
-    """One file in the making. The first error of the local disk ends it quietly.
-
-    Attributes:
-        path: where it will be.
-        error: why there is none.
-    """
+    """One file in the making. The first error of the local disk ends it quietly."""
 
     def __init__(self, path: Path, source: Path | None) -> None:
         self.path = path
@@ -222,10 +202,7 @@ def remove_abandoned_copies(root: Path, host: str, mine: Path) -> list[Path]:
 
     A job that is between two gangs loses them too, and restores from the storage.
 
-    Args:
-        root: the folder of all.
-        host: name of this machine.
-        mine: the job whose copies stay.
+    Copies of the job `mine` stay.
     """
     found: list[Path] = []
     for folder in sorted(root.glob(f"headgate-copies-{host}-*")):

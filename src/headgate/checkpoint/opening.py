@@ -70,9 +70,7 @@ def open_checkpoint(
         disks: opens the disk below a URI.
 
     Raises:
-        ConfigError: the scheme is not supported.
         DamagedFileError: it is damaged; says which bytes of which file, and which older one is whole.
-        StorageError: there is no such checkpoint, or it cannot be read.
     """
     disk = disks(uri)
     above, last = _cut(disk.describe())
@@ -123,11 +121,7 @@ def _latest(
 
 
 def load_named(disk: Disk, name: str) -> CheckpointMetadata:
-    """A checkpoint by name below the disk's root; see :func:`open_checkpoint`.
-
-    Raises:
-        StorageError: there is no such checkpoint, or it cannot be trusted.
-    """
+    """A checkpoint by name below the disk's root; see :func:`open_checkpoint`."""
     name = name.removeprefix(disk.describe()).strip("/")
     if name.rpartition("/")[2] == METADATA:
         return load_metadata(disk, name)
@@ -163,10 +157,6 @@ def open_logged(
         fell_back: leave to take an older entry when one is damaged, for which every byte of it is read
             first; told in words each time. One that cannot be read at the moment is not passed over.
         whole: whether every byte is read in any case.
-
-    Raises:
-        DamagedFileError: it is damaged; the message offers the next older one that is whole.
-        StorageError: it cannot be read.
     """
     for place in range(len(completed) - 1, -1, -1):
         try:
@@ -199,10 +189,7 @@ def _open_entry(disk: Disk, entry: Completed, disks: Disks) -> tuple[Disk, Check
 def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> str:
     """Which older checkpoint can be restored, in words.
 
-    Args:
-        disk: the storage that their log is in.
-        older: entries, the newest first; one without a digest was found by its name.
-        disks: opens the disk of a savepoint that is elsewhere.
+    `older` are entries, the newest first; one without a digest was found by its name.
     """
     for entry in older:
         try:
@@ -218,10 +205,7 @@ def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> s
 def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
     """Which checkpoint of the same job is older than one and can be restored, in words.
 
-    Args:
-        above: URI of the job's folder.
-        last: name of the checkpoint's folder in it; another folder is a savepoint's.
-        disks: opens the disk below a URI.
+    `last` is the name of the checkpoint's folder below `above`; another folder is a savepoint's.
     """
     number = checkpoint_number(last)
     if number is None:
@@ -236,13 +220,7 @@ def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
 
 
 def damaged_log(error: DamagedFileError, disk: Disk, folder: str) -> DamagedFileError:
-    """What is told of a damaged entry: which checkpoint of another entry can be restored.
-
-    Args:
-        error: says which entry.
-        disk: the storage.
-        folder: of the log.
-    """
+    """What is told of a damaged entry: which checkpoint of another entry can be restored."""
     return _with(error, offer(disk, readable_entries(disk, folder)[::-1]))
 
 
@@ -267,25 +245,14 @@ def _with(error: DamagedFileError, offered: str) -> DamagedFileError:
 
 
 def load_logged(disk: Disk, completed: list[Completed]) -> CheckpointMetadata:
-    """The last entry of a log; see :func:`open_logged`.
-
-    Raises:
-        StorageError: it cannot be trusted; the message offers the older ones.
-    """
+    """The last entry of a log; see :func:`open_logged`."""
     return open_logged(disk, completed)[1]
 
 
 def load_metadata(disk: Disk, name: str, sha256: str | None = None) -> CheckpointMetadata:
     """Metadata from its file, after all cheap checks.
 
-    Args:
-        disk: the storage.
-        name: the `_metadata` file.
-        sha256: what the log says of it, when it was found through the log.
-
-    Raises:
-        DamagedFileError: it, or a file that it refers to, is missing, cut short or changed.
-        StorageError: it is of another format, or cannot be read.
+    `sha256` is what the log says of the file, when it was found through the log.
     """
     where = disk.describe(name)
     try:
@@ -319,17 +286,7 @@ def _check(disk: Disk, metadata: CheckpointMetadata, where: str) -> None:
 
 
 def verify_files(disk: Disk, metadata: CheckpointMetadata, threads: int = 1) -> None:
-    """Read everything that a checkpoint refers to and compare checksums.
-
-    Args:
-        disk: the storage that its file names refer to.
-        metadata: of the checkpoint.
-        threads: how many files are read at the same time.
-
-    Raises:
-        DamagedFileError: a file is missing, short or damaged; the message names it and the bytes.
-        StorageError: a file cannot be read.
-    """
+    """Read everything that a checkpoint refers to and compare checksums."""
     ranges: Iterable[FileRange] = dict.fromkeys(referenced_ranges(metadata))
     if threads == 1:
         for item in ranges:

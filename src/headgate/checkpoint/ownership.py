@@ -46,9 +46,7 @@ class Deed(msgspec.Struct, frozen=True):
         root: URI of the folder that its file names are relative to.
         metadata: name of its metadata file.
         sha256: hexadecimal digest of that file.
-        checkpoint: its id.
         files: everything else that it refers to.
-        owner: the job that claimed it.
         job: of a checkpoint, whose log names it; None for a savepoint.
         generation: of the claim on that log; 0 for a savepoint.
     """
@@ -74,11 +72,7 @@ def encode_deed(deed: Deed) -> bytes:
 
 
 def decode_deed(data: bytes, where: str) -> Deed:
-    """The deed in `data`.
-
-    Raises:
-        StorageError: the bytes are damaged or of another version; the message names the file.
-    """
+    """The deed in `data`."""
     try:
         return _ENVELOPE.decode(data, where, {_VERSION: _decoder.decode})
     except DamagedFileError as error:
@@ -89,16 +83,7 @@ def decode_deed(data: bytes, where: str) -> Deed:
 
 
 def goes_on_as(disk: Disk, root: str, checkpoint: CheckpointMetadata) -> JobId | None:
-    """The job that a claiming job goes on as; None when it only takes the snapshot over with a deed.
-
-    Args:
-        disk: the new job's storage.
-        root: URI that the snapshot's file names are relative to.
-        checkpoint: the snapshot.
-
-    Raises:
-        StorageError: the log of the snapshot's job cannot be read.
-    """
+    """The job that a claiming job goes on as; None when it only takes the snapshot over with a deed."""
     if checkpoint.kind == SAVEPOINT or root != disk.describe():
         return None
     logged = CompletedCheckpointLog(disk, log_folder(JobId(checkpoint.job))).completed()
@@ -107,11 +92,7 @@ def goes_on_as(disk: Disk, root: str, checkpoint: CheckpointMetadata) -> JobId |
 
 
 def check_newest(completed: list[Completed], checkpoint: CheckpointMetadata) -> None:
-    """After the claim of its log: nobody has completed another checkpoint meanwhile.
-
-    Raises:
-        UsageError: somebody has; the job is running, or was a moment ago.
-    """
+    """After the claim of its log: nobody has completed another checkpoint meanwhile."""
     newest = completed[-1].checkpoint if completed else None
     if newest != checkpoint.checkpoint:
         raise UsageError(
@@ -122,16 +103,7 @@ def check_newest(completed: list[Completed], checkpoint: CheckpointMetadata) -> 
 
 
 def require_logged(disk: Disk, checkpoint: CheckpointMetadata) -> None:
-    """Only a checkpoint that a log names can be claimed: else nobody knows who uses it.
-
-    Args:
-        disk: that its file names refer to.
-        checkpoint: no savepoint, which has no log.
-
-    Raises:
-        UsageError: none names it.
-        StorageError: the log cannot be read.
-    """
+    """Only a checkpoint that a log names can be claimed: else nobody knows who uses it."""
     job = JobId(checkpoint.job)
     logged = CompletedCheckpointLog(disk, log_folder(job)).completed()
     if not any(entry.checkpoint == checkpoint.checkpoint for entry in logged):
@@ -143,17 +115,7 @@ def require_logged(disk: Disk, checkpoint: CheckpointMetadata) -> None:
 
 
 def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> Deed:
-    """Become the owner of a snapshot: from here on whoever owned it may not change it.
-
-    Args:
-        disk: that its file names refer to.
-        checkpoint: the snapshot.
-        owner: the new job.
-
-    Raises:
-        UsageError: nobody could tell whether another job still uses it.
-        StorageError: it cannot be read, or is not what the log names.
-    """
+    """Become the owner of a snapshot: from here on whoever owned it may not change it."""
     files = sorted({item.file for item in referenced_ranges(checkpoint)})
     if checkpoint.kind == SAVEPOINT:
         data = _read(disk, METADATA)
@@ -178,16 +140,10 @@ def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> Deed:
 def release(deed: Deed, keep: Callable[[Deed], None], disks: Disks = open_disk) -> str | None:
     """Delete a claimed snapshot that is not needed any more.
 
-    Args:
-        deed: of it.
-        keep: writes a changed deed down durably, before anything is deleted.
-        disks: opens the disk below a URI.
+    `keep` writes a changed deed down durably, before anything is deleted.
 
     Returns:
         None; or why it was left alone, in words.
-
-    Raises:
-        StorageError: something cannot be read or deleted; to be tried again.
     """
     disk = disks(deed.root)
     try:

@@ -39,9 +39,6 @@ class Orphan:
     """A file that nothing refers to.
 
     Attributes:
-        job: whose.
-        name: from the storage root.
-        uri: the same, in full.
         removable: whether it is proven that nothing will refer to it.
         why: the proof, or what is missing for it.
     """
@@ -58,10 +55,7 @@ class Pruning:
     """What was, or would be, deleted.
 
     Attributes:
-        place: what was looked at.
-        orphans: everything that nothing refers to.
         refused: why the files of a job were left alone, one sentence for each.
-        deleted: how many were deleted.
     """
 
     place: str
@@ -83,16 +77,9 @@ def prune(
     Savepoints, logs, histories, files of people, and jobs whose log is not beside their checkpoints are
     never touched.
 
-    Args:
-        uri: of a storage root or a job's folder.
-        delete: False only tells.
-        older_than_ms: for files of checkpoints that may be on their way; longer than any may take.
-        unlogged: whether checkpoints that may have lost their log entry are left over, too; see
-            `checkpoint.unlogged`.
-
-    Raises:
-        UsageError: it is neither.
-        StorageError: the storage cannot be listed, or a file not be deleted.
+    Files of checkpoints that may be on their way are deleted once they are `older_than_ms`, which is longer
+    than any may take. With `unlogged`, checkpoints that may have lost their log entry are left over, too; see
+    `checkpoint.unlogged`.
     """
     place = look_at(uri)
     if place.kind == "snapshot":

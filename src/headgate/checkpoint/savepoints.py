@@ -54,11 +54,7 @@ class SavepointFolder:
         return self.disk.describe(f"{self.name}/{METADATA}")
 
     def write(self, metadata: CheckpointMetadata) -> str:
-        """Make the savepoint whole; gives the digest of its metadata.
-
-        Raises:
-            StorageError: it could not be written; the files may go.
-        """
+        """Make the savepoint whole; gives the digest of its metadata."""
         data = encode_metadata(metadata)
         try:
             created = self.disk.create_if_absent(f"{self.name}/{METADATA}", data)
@@ -70,11 +66,7 @@ class SavepointFolder:
         return digest(data)
 
     def remove(self) -> None:
-        """Delete every file of this savepoint, the metadata first.
-
-        Raises:
-            StorageError: one cannot be listed or deleted.
-        """
+        """Delete every file of this savepoint, the metadata first."""
         self.disk.delete(f"{self.name}/{METADATA}")
         names = list(self.disk.list(self.name))
         if isinstance(self.disk, KeepsTemporaries):
@@ -85,14 +77,6 @@ class SavepointFolder:
 
 def prepare(disk: Disk, job: JobId, token: bytes) -> SavepointFolder:
     """A place for a new savepoint, once it is clear that files can be written there.
-
-    Args:
-        disk: of the folder that holds savepoints.
-        job: whose savepoint.
-        token: :data:`TOKEN_BYTES` that no other savepoint has.
-
-    Raises:
-        StorageError: the folder cannot be used; says why.
 
     Example:
         >>> import tempfile
@@ -107,9 +91,6 @@ def prepare(disk: Disk, job: JobId, token: bytes) -> SavepointFolder:
 
 def folder_of(metadata: str) -> str:
     """The URI of a savepoint's folder, by the metadata that a log names.
-
-    Raises:
-        StrayPathError: it is no metadata of a savepoint.
 
     Example:
         >>> folder_of("file:///backup/savepoint-x/_metadata")

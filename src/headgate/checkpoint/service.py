@@ -63,15 +63,9 @@ class CheckpointService:
     """The checkpoints of one job on one disk.
 
     Args:
-        disk: the checkpoint storage.
-        job: whose checkpoints.
         probe: told of "checkpoint.metadata-written" and "checkpoint.logged".
         log: which checkpoints are complete, and who may add to them; files beside the checkpoints by default.
-        disks: opens the disk of a claimed snapshot that is elsewhere.
         clock: tells who restores one of the checkpoints no more; see `checkpoint.in_use`.
-
-    Raises:
-        StorageError: the job's id cannot name a folder.
     """
 
     def __init__(
@@ -99,12 +93,7 @@ class CheckpointService:
         self._deed_name = f"{job_folder(job)}/{DEED}"
 
     def claim(self) -> CommitPermit:
-        """Take the job over from every earlier job master.
-
-        Raises:
-            UsageError: the job's checkpoints are here, and another store says which of them are complete.
-            StorageError: the log cannot be read or written.
-        """
+        """Take the job over from every earlier job master."""
         left = self._left_here()
         # In this order: whoever has left something had claimed before.
         if left is not None and self._log.generation() == 0:
@@ -127,20 +116,11 @@ class CheckpointService:
         return None
 
     def check(self, permit: CommitPermit) -> None:
-        """Make sure that no other job master has claimed the job since.
-
-        Raises:
-            FencedError: one has: stop, and commit nothing.
-            StorageError: the log cannot be read.
-        """
+        """Make sure that no other job master has claimed the job since."""
         self._log.check(permit)
 
     def completed(self) -> list[Completed]:
-        """What the log holds, oldest first, read afresh.
-
-        Raises:
-            StorageError: the log cannot be read.
-        """
+        """What the log holds, oldest first, read afresh."""
         return self._log.completed()
 
     def next_checkpoint_id(self) -> CheckpointId:
@@ -155,29 +135,16 @@ class CheckpointService:
         return self._log.first_checkpoint_id(CheckpointId(max(used, default=0) + 1))
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """No other job master will use an id below `end`, also of checkpoints that leave no trace.
-
-        Raises:
-            FencedError: another one has claimed the job.
-            StorageError: that could not be written down.
-        """
+        """No other job master will use an id below `end`, also of checkpoints that leave no trace."""
         self._log.reserve_ids(permit, end)
 
     def own(self, deed: Deed) -> None:
-        """The job owns a snapshot from elsewhere: it counts as this job's oldest checkpoint from here on.
-
-        Raises:
-            StorageError: that could not be written down.
-        """
+        """The job owns a snapshot from elsewhere: it counts as this job's oldest checkpoint from here on."""
         self.disk.create(self._deed_name, [encode_deed(deed)])
         self._deed = deed
 
     def claimed(self) -> CheckpointId | None:
-        """Id of the snapshot from elsewhere that the job owns and has not yet let go of.
-
-        Raises:
-            StorageError: the deed cannot be read.
-        """
+        """Id of the snapshot from elsewhere that the job owns and has not yet let go of."""
         deed = self._read_deed()
         return None if deed is None else CheckpointId(deed.checkpoint)
 
@@ -214,19 +181,7 @@ class CheckpointService:
     def store_savepoint(
         self, permit: CommitPermit, metadata: CheckpointMetadata, uri: str, sha256: str
     ) -> None:
-        """Say in the log that the job was stopped with a savepoint, whose `_metadata` is durable at `uri`.
-
-        Args:
-            permit: of this job master.
-            metadata: of the savepoint.
-            uri: of its `_metadata`.
-            sha256: hexadecimal digest of that file.
-
-        Raises:
-            FencedError: another job master took over: stop. Nothing may be deleted.
-            UnsureWriteError: the log entry may be there or not. Nothing may be deleted.
-            StorageError: it was not completed.
-        """
+        """Say in the log that the job was stopped with a savepoint, whose `_metadata` is durable at `uri`."""
         self._log.append(permit, CheckpointId(metadata.checkpoint), uri, sha256)
         self._probe.reached("checkpoint.logged")
 
@@ -234,9 +189,6 @@ class CheckpointService:
         """The newest completed checkpoint of this job, read afresh; None when there is none.
 
         That may be a savepoint (its `kind` says so), whose file names are relative to its own folder.
-
-        Raises:
-            StorageError: it cannot be trusted; the message names the file, the cause and older ones.
         """
         completed = self._log.completed()
         return load_logged(self.disk, completed) if completed else None
@@ -244,21 +196,13 @@ class CheckpointService:
     def load(self, where: str = "latest") -> CheckpointMetadata:
         """A checkpoint on this disk.
 
-        Args:
-            where: "latest" for this job's newest, or below the storage root: a checkpoint's folder, its
-                `_metadata` file, or a job's folder. For other roots see `opening.open_checkpoint`.
-
-        Raises:
-            StorageError: there is none, or it cannot be trusted.
+        `where` is "latest" for this job's newest, or below the storage root: a checkpoint's folder, its
+        `_metadata` file, or a job's folder. For other roots see `opening.open_checkpoint`.
         """
         return load_named(self.disk, job_folder(self.job) if where == "latest" else where)
 
     def verify(self, metadata: CheckpointMetadata) -> None:
-        """Read every file of a checkpoint in full and compare checksums.
-
-        Raises:
-            StorageError: a file is missing, short or damaged.
-        """
+        """Read every file of a checkpoint in full and compare checksums."""
         verify_files(self.disk, metadata)
 
     def retire(self, permit: CommitPermit, checkpoints: Iterable[CheckpointId]) -> None:
@@ -267,11 +211,6 @@ class CheckpointService:
         Older ones that are still in the log, because their retirement failed or they were not known to be
         complete, go with them: what remains of the log has no gaps. One that another job restores stays, and
         all that are newer, until a later retirement.
-
-        Raises:
-            FencedError: another job master took over; nothing was deleted.
-            InternalError: nothing would be retained.
-            StorageError: something cannot be read or deleted; the next sweep tries again.
         """
         retired = set(checkpoints)
         if used := self._users.checkpoints():
@@ -300,10 +239,6 @@ class CheckpointService:
         """The job has ended and keeps nothing: delete its completed checkpoints and empty its log.
 
         Savepoints that the log names stay where they are. May be repeated where it failed.
-
-        Raises:
-            FencedError: another job master took over; nothing was deleted.
-            StorageError: something cannot be read or deleted.
         """
         gone = set(checkpoints)
         self._give_up_spared()
@@ -317,11 +252,7 @@ class CheckpointService:
         self._let_go(gone)
 
     def discard(self, snapshots: Iterable[SubtaskSnapshot]) -> None:
-        """Delete the data files of snapshots that will never be part of a completed checkpoint.
-
-        Raises:
-            StorageError: a file cannot be deleted; the next sweep tries again.
-        """
+        """Delete the data files of snapshots that will never be part of a completed checkpoint."""
         # They may refer to files of completed checkpoints, also to those of a job master before this one.
         self._count(self._log.completed())
         names = {name for snapshot in snapshots for name in _files_of_snapshot(snapshot)}
@@ -337,9 +268,6 @@ class CheckpointService:
 
         Returns:
             the metadata by the name of its file.
-
-        Raises:
-            StorageError: the storage or the log cannot be read.
         """
         return self._perhaps_complete(self.disk.list(job_folder(self.job)), self._log.completed())
 
@@ -358,16 +286,10 @@ class CheckpointService:
 
         A checkpoint that may have lost its log entry stays until this job has completed a newer one.
 
-        Args:
-            permit: of this job master.
-            pending: ids on their way now; their files stay.
+        `pending` are the ids on their way now; their files stay.
 
         Returns:
             the names of the deleted files.
-
-        Raises:
-            FencedError: another job master took over; nothing was deleted.
-            StorageError: something cannot be read or deleted.
         """
         folder = job_folder(self.job)
         # First look, then check the claim: what was listed cannot belong to a later job master.

@@ -14,12 +14,7 @@ class RangeReader:
     """The bytes of a handle, read where they are asked for and not verified.
 
     Attributes:
-        size: how many there are.
-        where: what errors call the file that they are in.
         begins: where in it the first of them is.
-
-    Raises:
-        StorageError: they cannot be read.
     """
 
     def __init__(self, disk: Disk, handle: StateHandle) -> None:
@@ -40,16 +35,7 @@ class RangeReader:
 
 
 class StoredNativeState(StoredBytes):
-    """Implements `state.backend.NativeState`: what is read is verified first.
-
-    Args:
-        disk: where the files are.
-        keyed: refers to them.
-        native: those of the backend.
-
-    Raises:
-        StorageError: the blob is missing or damaged.
-    """
+    """Implements `state.backend.NativeState`: what is read is verified first."""
 
     def __init__(self, disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> None:
         super().__init__(disk, keyed.handle)
@@ -57,20 +43,12 @@ class StoredNativeState(StoredBytes):
         self.native, self.root = native, disk.describe()
 
     def fetch(self, name: str, target: Path) -> None:
-        """Copy a native file to the local disk, where it appears once its checksum was compared.
-
-        Raises:
-            StorageError: it is missing or damaged, or the local disk does not take it.
-        """
+        """Copy a native file to the local disk, where it appears once its checksum was compared."""
         copy_handle(self._storage, self.native.files[name], target)
 
 
 class DiskFiles:
-    """The files of one storage; see the port for what each method promises.
-
-    Args:
-        disk: where they are.
-    """
+    """The files of one storage; see the port for what each method promises."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

@@ -19,12 +19,7 @@ from headgate.state.snapshots import CheckpointMetadata
 
 
 def newer_than_log(files: JobFiles, logged: Iterable[Completed]) -> dict[str, CheckpointMetadata]:
-    """The checkpoints that may have lost their log entry, by the name of their metadata.
-
-    Args:
-        files: of the job.
-        logged: what its log names.
-    """
+    """The checkpoints that may have lost their log entry, by the name of their metadata."""
     newest = max((entry.checkpoint for entry in logged), default=0)
     found = {}
     for name in sorted(files.names):
@@ -59,13 +54,7 @@ def is_there(files: JobFiles, metadata: CheckpointMetadata) -> bool:
 
 
 def what_to_do(folder: str, checkpoint: int, newest: int) -> str:
-    """What a person has to know of one.
-
-    Args:
-        folder: URI of the checkpoint.
-        checkpoint: its id.
-        newest: the log's.
-    """
+    """What a person has to know of one."""
     return (
         f"checkpoint {checkpoint} is newer than the newest in the log ({newest}): either its driver died "
         "just before it was complete, or its log entry was lost, and then output was committed up to it; "

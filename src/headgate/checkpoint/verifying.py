@@ -36,13 +36,6 @@ class Report:
     """What was found.
 
     Attributes:
-        place: what was looked at, as a URI.
-        kind: "storage", "job" or "snapshot".
-        jobs: how many jobs were looked at.
-        checkpoints: completed ones that were verified.
-        savepoints: those that were verified.
-        files: different files that they refer to, metadata included.
-        bytes: that were read and compared.
         damaged: one sentence for each thing that is missing or not intact.
         orphans: URIs of files in snapshots' folders that no completed snapshot refers to; some may belong to
             a checkpoint that is on its way.
@@ -87,16 +80,7 @@ class _Found:
 
 
 def verify(uri: str, progress: Progress | None = None) -> Report:
-    """Read everything that the snapshots below a place refer to, and compare.
-
-    Args:
-        uri: see `inventory.look_at`.
-        progress: told how far it is.
-
-    Raises:
-        UsageError: there is nothing of Headgate's.
-        StorageError: the storage cannot be listed.
-    """
+    """Read everything that the snapshots below a place refer to, and compare."""
     place = look_at(uri)
     return _Verifying(place, progress).run()
 

@@ -46,12 +46,7 @@ class NoRestart:
 
 @dataclass(frozen=True, slots=True)
 class FixedDelay:
-    """``fixed-delay``: a number of restarts in the job's whole life, each after the same pause.
-
-    Attributes:
-        attempts: restarts allowed.
-        delay_ms: pause before each.
-    """
+    """``fixed-delay``: a number of restarts in the job's whole life, each after the same pause."""
 
     attempts: int = 1
     delay_ms: int = 1 * SECONDS
@@ -67,8 +62,6 @@ class FailureRate:
 
     Attributes:
         max_failures: failures allowed within any interval.
-        interval_ms: its length.
-        delay_ms: pause before each restart.
     """
 
     max_failures: int = 1
@@ -86,8 +79,6 @@ class ExponentialDelay:
     """``exponential-delay``: pauses that grow while failures follow each other closely.
 
     Attributes:
-        initial_ms: first pause.
-        max_ms: longest pause.
         multiplier: growth, above 1.
         jitter: largest share of the pause by which it is varied, 0 to 1.
         reset_after_ms: running this long after a restart makes the next pause the first one again.
@@ -147,11 +138,7 @@ class RestartStrategy(ABC):
         self._restart_at_ms: int | None = None
 
     def on_failure(self, now_ms: int) -> Decision:
-        """The job failed.
-
-        Args:
-            now_ms: monotonic clock.
-        """
+        """The job failed."""
         if self._restart_at_ms is not None and now_ms < self._restart_at_ms:
             return Decision(True, self._restart_at_ms - now_ms, True, "a restart is already scheduled")
         decision = self._decide(now_ms)

@@ -19,12 +19,7 @@ from headgate.common.errors import InternalError
 
 
 class InputGate:
-    """The queues of the input channels of one subtask, numbered from 0.
-
-    Args:
-        channels: how many.
-        is_records: tells records from events; asked for first elements only.
-    """
+    """The queues of the input channels of one subtask, numbered from 0."""
 
     __slots__ = ("_blocked", "_is_records", "_queues", "_ready", "_silent")
 
@@ -57,11 +52,7 @@ class InputGate:
     def poll(self, wanted: Callable[[Any], bool] | None = None) -> tuple[int, Any] | None:
         """The next element and its channel; None when nothing may be read.
 
-        Args:
-            wanted: reads only an element for which this holds; other channels keep their places in line.
-
-        Raises:
-            InternalError: a blocked channel stood in line.
+        With `wanted` only an element for which it holds is read; other channels keep their places in line.
         """
         if not self.available:
             return None

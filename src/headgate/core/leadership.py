@@ -59,14 +59,9 @@ class LeadershipTerm:
     """From candidacy to the end of one leadership.
 
     Args:
-        name: of the job, for messages.
-        lease_ms: how long after a proof nobody else can lead.
         margin_ms: how long before that commits stop.
         regains: whether a driver whose lease is over may lead again, by a new grant, as long as it has not
             heard of another leader; otherwise the term ends with the lease.
-
-    Raises:
-        ConfigError: the margin leaves nothing of the lease.
 
     Example:
         >>> term = LeadershipTerm("streaks", lease_ms=9_000, margin_ms=3_000)
@@ -108,9 +103,7 @@ class LeadershipTerm:
     def granted(self, sent_ms: int, now_ms: int) -> bool:
         """The election is won, for the first time or again.
 
-        Args:
-            sent_ms: when the request that won it was sent.
-            now_ms: when its answer came.
+        `sent_ms` is when the request that won it was sent.
 
         Returns:
             False when the answer took longer than the lease and proves nothing any more.

@@ -45,7 +45,6 @@ class HeartbeatMonitor(Generic[W]):
     """The driver's side.
 
     Args:
-        timeout_ms: silence after which a worker has lapsed.
         stuck_ms: standstill of a loop after which its worker is reported; None to never report.
 
     Example:
@@ -74,11 +73,7 @@ class HeartbeatMonitor(Generic[W]):
         return tuple(self._watched)
 
     def watch(self, worker: W, now_ms: int) -> None:
-        """Begin to watch a worker; its first beat is due within the timeout.
-
-        Raises:
-            InternalError: it is watched already.
-        """
+        """Begin to watch a worker; its first beat is due within the timeout."""
         if worker in self._watched:
             raise InternalError(f"worker {worker} is watched twice")
         self._watched[worker] = _Watch(heard_ms=now_ms, progress=-1, moved_ms=now_ms)
@@ -90,10 +85,7 @@ class HeartbeatMonitor(Generic[W]):
     def beat(self, worker: W, progress: int, now_ms: int) -> bool:
         """A heartbeat came.
 
-        Args:
-            worker: who sent it.
-            progress: the loop's stamp; any change means that it moved. Idle rounds count as moves.
-            now_ms: monotonic clock at the receiver.
+        `progress` is the loop's stamp; any change means that it moved, and idle rounds count as moves.
 
         Returns:
             False when the worker is not watched (it lapsed or was replaced) and must not get an answer.

@@ -21,10 +21,7 @@ class Machine(Generic[StateT, EventT]):
     """A current state, the moves that may change it, and the last moves made.
 
     Args:
-        name: who this is, for messages.
-        initial: the state to begin in.
         moves: (state, event) -> next state; what is not listed must not happen.
-        history_max: how many of the last entries are kept.
 
     Example:
         >>> class Door(Enum):
@@ -69,15 +66,7 @@ class Machine(Generic[StateT, EventT]):
         return (self._state, event) in self._moves
 
     def move(self, event: EventT, detail: str = "") -> StateT:
-        """Go to the next state and return it.
-
-        Args:
-            event: what happened.
-            detail: a few words for the history.
-
-        Raises:
-            InternalError: the table does not list this move; the message carries the history.
-        """
+        """Go to the next state and return it."""
         following = self._moves.get((self._state, event))
         if following is None:
             raise InternalError(self.explain(f"cannot take {event.value} while {self._state.value}"))

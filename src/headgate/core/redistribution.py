@@ -27,9 +27,6 @@ class Distributed(Protocol):
     """One state of one old subtask.
 
     Attributes:
-        name: of the state.
-        mode: "split", "union" or "broadcast".
-        count: how many elements are stored.
         first: the first one that is meant.
         stop: behind the last one that is meant; None: all from `first` on.
     """
@@ -54,7 +51,6 @@ class Share(Generic[H]):
     """Some consecutive elements of a state of one old subtask.
 
     Attributes:
-        held: the state.
         first: the first element, counted from the beginning of what is stored.
         stop: behind the last one.
     """
@@ -66,13 +62,6 @@ class Share(Generic[H]):
 
 def redistribute(old: Sequence[Sequence[H]], parallelism: int) -> list[list[Share[H]]]:
     """What each new subtask gets: split states first, then union, then broadcast; each by name.
-
-    Args:
-        old: the states of each old subtask, ordered by subtask; a subtask may have none of a name.
-        parallelism: number of new subtasks.
-
-    Raises:
-        InternalError: a state has a mode that is none.
 
     Example:
         >>> from headgate.state.snapshots import Inline, OperatorStateHandle

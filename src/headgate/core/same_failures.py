@@ -48,7 +48,6 @@ class SameFailures:
     """Counts failures by fingerprint since the newest checkpoint; one per job, kept across restarts.
 
     Args:
-        since: the checkpoint that the job begins from; None: from nothing.
         limit: from how many on one is the same again and again.
 
     Attributes:

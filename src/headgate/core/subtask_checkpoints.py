@@ -97,11 +97,7 @@ class SubtaskCheckpoints:
         return Verdict.DRAW
 
     def drawn(self, checkpoint: int) -> None:
-        """The synchronous part is done, the asynchronous one runs; call it once after DRAW.
-
-        Raises:
-            InternalError: `checkpoint` was not admitted, or was drawn already.
-        """
+        """The synchronous part is done, the asynchronous one runs; call it once after DRAW."""
         if checkpoint != self._drawing:
             raise InternalError(
                 f"checkpoint {checkpoint} was drawn, expected {self._drawing} as the one admitted last; "
@@ -116,10 +112,6 @@ class SubtaskCheckpoints:
 
         Returns:
             True: acknowledge or decline it. False: it was aborted meanwhile, release its files.
-
-        Raises:
-            InternalError: `checkpoint` was not drawn yet, or it ended before; the files of an
-                acknowledged checkpoint must not be released.
         """
         if checkpoint > self._last or checkpoint == self._drawing or checkpoint in self._settled:
             raise InternalError(f"checkpoint {checkpoint} ended without running; {self._facts()}")

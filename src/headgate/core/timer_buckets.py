@@ -24,7 +24,6 @@ class LargeBucket:
         base: the keys that a snapshot has; not changed before :meth:`settle`.
 
     Attributes:
-        base: the same; once settled, the bucket as a plain dict.
         depth: how many snapshots' buckets lie above each other.
 
     Example:

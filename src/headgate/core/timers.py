@@ -80,15 +80,8 @@ class TimerQueue(Generic[K]):
     def register(self, timestamp: int, key: K) -> bool:
         """Add a timer.
 
-        Args:
-            timestamp: when it is due, in ms.
-            key: whose it is.
-
         Returns:
             False when the key already has a timer at that timestamp.
-
-        Raises:
-            UsageError: the timestamp is not an int of 64 bits.
         """
         bucket = self._own(timestamp)
         if bucket is None:
@@ -272,11 +265,7 @@ def in_order(timestamps: list[int], keys: list[K]) -> tuple[list[int], list[K]]:
 
 
 def check_timestamp(timestamp: int) -> None:
-    """Refuse what is no timestamp.
-
-    Raises:
-        UsageError: it is not an int of 64 bits.
-    """
+    """Refuse what is no timestamp."""
     if type(timestamp) is not int or not WATERMARK_MIN <= timestamp <= WATERMARK_MAX:
         raise UsageError(
             f"a timer is registered for {timestamp!r} of type {type(timestamp).__qualname__}; "

@@ -80,11 +80,7 @@ class TerminalLines:
 
 
 class CellLines:
-    """Keeps one output of a cell current: the last lines, and how many there were.
-
-    Args:
-        display: of IPython.
-    """
+    """Keeps one output of a cell current: the last lines, and how many there were."""
 
     def __init__(self, display: Callable[..., Any]) -> None:
         self._display = display

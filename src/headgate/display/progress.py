@@ -45,13 +45,7 @@ class Display(Protocol):
 
 
 class Narrator(JobListener):
-    """Turns the job master's calls into the events that displays show.
-
-    Args:
-        status: is kept current before each event.
-        display: is shown the events.
-        clock: time.
-    """
+    """Turns the job master's calls into the events that displays show."""
 
     def __init__(self, status: JobStatus, display: Display, clock: Clock) -> None:
         self.status, self._clock = status, clock
@@ -234,11 +228,8 @@ def sentence(event: str, facts: Mapping[str, Any]) -> str | None:
 def phrases(status: JobStatus, now_ms: int, width: int | None = None) -> list[str]:
     """A running job in a few words each.
 
-    Args:
-        status: of the job.
-        now_ms: the time.
-        width: what they must fit into, with two spaces between; None for any. State, restarts and attempt
-            stay, whatever else has to go.
+    `width` is what they must fit into, with two spaces between. State, restarts and attempt stay, whatever
+    else has to go.
     """
     rate = status.rate(now_ms)
     kept = {"state": status.state}
@@ -277,11 +268,7 @@ def listener_for(
 ) -> JobListener:
     """The listener that shows a job as ``headgate.progress`` says.
 
-    Args:
-        config: settings of the job.
-        job_name: shown on every line.
-        plan: what runs; tells which vertices read records. Without it no record counts are shown.
-        clock: time; the machine's when not given.
+    Without `plan`, which tells which vertices read records, no record counts are shown.
     """
     clock = clock or SystemClock()
     sources = None if plan is None else _sources(plan)

@@ -20,13 +20,7 @@ LASTING_MAX: Final = 8
 
 
 class CellDisplay:
-    """Shows a job; see :class:`headgate.display.progress.Display`.
-
-    Args:
-        status: read whenever the output is drawn.
-        clock: time.
-        display: of IPython.
-    """
+    """Shows a job; see :class:`headgate.display.progress.Display`."""
 
     def __init__(self, status: JobStatus, clock: Clock, display: Callable[..., Any]) -> None:
         self._status, self._clock, self._display = status, clock, display

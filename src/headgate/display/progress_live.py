@@ -42,11 +42,6 @@ class LiveDisplay:
     """Shows a job; see :class:`headgate.display.progress.Display`.
 
     What the program prints meanwhile, to either stream of the terminal, appears above the line.
-
-    Args:
-        status: read whenever the line is drawn.
-        clock: time.
-        console: where to draw; the standard error when not given.
     """
 
     def __init__(self, status: JobStatus, clock: Clock, console: Console | None = None) -> None:
@@ -128,10 +123,6 @@ class AboveTheLine(io.TextIOBase):
 
     A line that is longer than the terminal is wide is left to the terminal to wrap, so that it can be
     copied as what it is.
-
-    Args:
-        beneath: the stream.
-        console: draws the line that is kept current.
     """
 
     def __init__(self, beneath: TextIO, console: Console) -> None:

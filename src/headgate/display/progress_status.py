@@ -24,10 +24,8 @@ class JobStatus:
     """One job as far as it is known now; times are the monotonic clock's.
 
     Args:
-        name: of the job.
         sources: numbers of the vertices that begin with a source; None when nobody told, then there
             are no record counts.
-        now_ms: the time now.
 
     Attributes:
         state: "starting", "deploying", "running", "restarting", "failing", "finished", "failed" or

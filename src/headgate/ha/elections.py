@@ -56,7 +56,6 @@ class Sign:
     """The last that was heard of a leader; two that differ were left at two times.
 
     Attributes:
-        who: names the leader, for people.
         run: how often the job had been brought to its end before.
         released: whether it has made room.
         term: of how many leaders it is the last.
@@ -93,11 +92,7 @@ class Election(Protocol):
         ...
 
     def campaign(self) -> Candidacy:
-        """Try to win, or see who has.
-
-        Raises:
-            StorageError: that cannot be told now.
-        """
+        """Try to win, or see who has."""
         ...
 
     def regain(self) -> Candidacy:
@@ -105,7 +100,6 @@ class Election(Protocol):
 
         Raises:
             OustedError: somebody else has won since.
-            StorageError: that cannot be told now.
         """
         ...
 
@@ -114,7 +108,6 @@ class Election(Protocol):
 
         Raises:
             OustedError: it does not any more.
-            StorageError: that cannot be told now.
         """
         ...
 
@@ -130,11 +123,7 @@ class Election(Protocol):
         ...
 
     def resign(self) -> None:
-        """Make room at once.
-
-        Raises:
-            StorageError: the others will notice by the lease.
-        """
+        """Make room at once."""
         ...
 
 
@@ -164,14 +153,6 @@ class FileElection:
     rewrites ``<n>.beat`` again and again. Whoever has seen the same beat for a whole lease by its own clock
     may try to win term n + 1. Clocks of different machines are never compared. ``<n>.ended`` says that the
     job was brought to its end in this term: a file of its own, which no late beat can overwrite.
-
-    Args:
-        disk: the disk.
-        folder: of this election.
-        clock: this driver's.
-        lease_ms: the same in all drivers.
-        token: draws that many unpredictable bytes.
-        who: names this driver to others.
     """
 
     def __init__(
@@ -208,21 +189,13 @@ class FileElection:
         return True
 
     def leader(self) -> Sign | None:
-        """The last sign of a leader, whoever looks; None where there has been none.
-
-        Raises:
-            StorageError: the disk cannot be read.
-        """
+        """The last sign of a leader, whoever looks; None where there has been none."""
         term = max(self._terms(), default=0)
         beat = self._read(term) if term else None
         return None if beat is None else Sign(beat.who, beat.run, beat.released, term, beat.count)
 
     def campaign(self) -> Candidacy:
-        """Try to win the next term where the present one has lapsed, or see who leads it.
-
-        Raises:
-            StorageError: the disk cannot be read or written.
-        """
+        """Try to win the next term where the present one has lapsed, or see who leads it."""
         looked_ms = self._clock.monotonic_ms()
         last = self._last()
         beat = self._read(last) if last else None
@@ -245,10 +218,6 @@ class FileElection:
 
         There is no beat of another to be waited for. A standby that sees the new term waits a lease from
         then on, so what is granted counts from before the look, as ever.
-
-        Raises:
-            OustedError: a later term is another driver's.
-            StorageError: the disk cannot be read or written, or is not there.
         """
         looked_ms = self._clock.monotonic_ms()
         last = self._last_if_own()
@@ -259,11 +228,7 @@ class FileElection:
         return Candidacy(looked_ms, self._beat.who, run=self._beat.run)
 
     def _last(self) -> int:
-        """The last term there is; 0 where there was none.
-
-        Raises:
-            StorageError: there was a later one; terms that are followed go, the last stays.
-        """
+        """The last term there is; 0 where there was none."""
         last = max(self._terms(), default=0)
         if last < self._highest:
             raise StorageError(
@@ -273,24 +238,14 @@ class FileElection:
         return last
 
     def renew(self) -> None:
-        """Rewrite the beat, then look for a later term.
-
-        Raises:
-            OustedError: there is one.
-            StorageError: the disk cannot be read or written, or is not there.
-        """
+        """Rewrite the beat, then look for a later term."""
         self._write_beat()
         self._remove_unfinished()
         if self._last_if_own() != self._term:
             raise StorageError(f"{self._disk.describe(self._name(self._term))} was followed by a late write")
 
     def _last_if_own(self) -> int:
-        """The last term, if that is one that this driver has won, or has tried to.
-
-        Raises:
-            OustedError: it is another's.
-            StorageError: it is gone, or cannot be read.
-        """
+        """The last term, if that is one that this driver has won, or has tried to."""
         last = self._last()
         if last == self._term:
             return last
@@ -302,19 +257,11 @@ class FileElection:
         )
 
     def end(self) -> None:
-        """Write the file that says so; in a term that was taken over nobody looks for it.
-
-        Raises:
-            StorageError: it cannot be written, or is there without this driver knowing.
-        """
+        """Write the file that says so; in a term that was taken over nobody looks for it."""
         self._disk.create_if_absent(self._name(self._term) + ENDED, self._beat.token.encode())
 
     def resign(self) -> None:
-        """Leave a last beat that says so.
-
-        Raises:
-            StorageError: it cannot be written; standbys wait for the lease.
-        """
+        """Leave a last beat that says so."""
         if self._term:
             self._beat = msgspec.structs.replace(self._beat, released=True)
             self._write_beat()
@@ -409,13 +356,6 @@ class ZooKeeperElection:
     """The election among ephemeral nodes: whose has the smallest number leads.
 
     A proof is a write to one's own node, because a read could come from a server that has lost its quorum.
-
-    Args:
-        nodes: a session, not shared with another driver.
-        folder: node of this election; it holds how often the job was brought to its end.
-        clock: this driver's.
-        token: draws that many unpredictable bytes.
-        who: names this driver to others.
     """
 
     def __init__(
@@ -459,11 +399,7 @@ class ZooKeeperElection:
         raise OustedError(f"the session with {self._nodes.describe(self._folder)} has expired")
 
     def campaign(self) -> Candidacy:
-        """Take part, and look whether everybody before has gone.
-
-        Raises:
-            StorageError: no server answers.
-        """
+        """Take part, and look whether everybody before has gone."""
         if self._first_run is None:
             self._nodes.ensure(self._folder)
         if not self._own and not self._enter():
@@ -487,12 +423,7 @@ class ZooKeeperElection:
         return Candidacy(sent_ms, self._who.decode(), run=run)
 
     def renew(self) -> None:
-        """Write to the own node.
-
-        Raises:
-            OustedError: it is gone, because the session has expired.
-            StorageError: no server answers, or the session became shorter than it was.
-        """
+        """Write to the own node."""
         if not self._touch():
             raise OustedError(f"the session with {self._nodes.describe(self._folder)} has expired")
         if self._nodes.session_ms < self._lease_ms:
@@ -502,12 +433,7 @@ class ZooKeeperElection:
             )
 
     def end(self) -> None:
-        """Count it, as long as the own node is there: an answer that comes late counts only until then.
-
-        Raises:
-            OustedError: the own node is gone, because the session has expired.
-            StorageError: no server answers, or its answer was lost.
-        """
+        """Count it, as long as the own node is there: an answer that comes late counts only until then."""
         over = f"{self._led_run + 1}{UNTOLD}".encode()  # of one run the same, however often it is written
         try:
             self._nodes.change([SetData(self._own, self._who), SetData(self._folder, over)])
@@ -516,11 +442,7 @@ class ZooKeeperElection:
         self._ended = True
 
     def resign(self) -> None:
-        """Remove the own node.
-
-        Raises:
-            StorageError: no server answers; the node goes with the session.
-        """
+        """Remove the own node."""
         if self._own:
             told = [SetData(self._folder, str(self._led_run + 1).encode())] if self._ended else []
             self._nodes.change([*told, Delete(self._own)])

@@ -51,12 +51,7 @@ _PATH: Final = re.compile(r"(/(?!\.\.?(?:/|$))[A-Za-z0-9._-]+)+")
 
 @dataclass(frozen=True, slots=True)
 class LedJob:
-    """A job that this driver leads.
-
-    Attributes:
-        job: its id.
-        store: of its completed checkpoints; it changes only as long as this driver leads.
-    """
+    """A job that this driver leads."""
 
     job: JobId
     store: CompletedCheckpointStore
@@ -66,12 +61,6 @@ class HighAvailability:
     """This driver's part in the high availability of one job; see :func:`open_leadership`.
 
     Args:
-        name: of the job.
-        cluster: tells jobs of one name apart.
-        standby: whether to wait for another driver that leads.
-        leadership: this driver's right.
-        stores: makes the store of a job.
-        close: releases what was opened.
         forgets: whether a store is of no use to anybody when its job has ended; one beside the checkpoints
             stays, because it says which of them are complete.
     """
@@ -96,16 +85,14 @@ class HighAvailability:
     ) -> LedJob | None:
         """Block until this driver leads.
 
-        Args:
-            waiting: told in words whenever who is waited for changes.
-            given_up: whether to stop waiting, asked again and again.
+        `waiting` is called, in words, whenever who is waited for changes; `given_up` is asked again and
+        again.
 
         Returns:
             the job; None when the driver that led has brought it to its end meanwhile.
 
         Raises:
             FencedError: another driver leads, and high-availability.standby is false, or it was given up.
-            StorageError: the storage or ZooKeeper cannot be reached.
         """
         won = self._leadership.wait(waiting, standby=self._standby, given_up=given_up)
         if won is None:
@@ -115,12 +102,7 @@ class HighAvailability:
         return LedJob(job, self._store)
 
     def require(self) -> None:
-        """Make sure that a commit may begin now; to be asked before every commit of a sink, too.
-
-        Raises:
-            FencedError: another driver may lead by now; stop.
-            StorageError: nobody knows at this moment; later it may be possible.
-        """
+        """Make sure that a commit may begin now; to be asked before every commit of a sink, too."""
         self._leadership.require()
 
     def on_lost(self, listener: Callable[[FencedError], None]) -> None:
@@ -136,10 +118,7 @@ class HighAvailability:
     ) -> T:
         """What the leader does before its job begins: tried again while the storage fails and it leads.
 
-        Args:
-            work: may be repeated.
-            told: told in words what fails, whenever that changes.
-            given_up: whether to try no more.
+        `work` may be repeated; `told` is called, in words, whenever what fails changes.
 
         Raises:
             FencedError: another driver may lead by now.
@@ -165,19 +144,14 @@ class HighAvailability:
 
         To be called before its last completed checkpoint is deleted. A failure is no end: a driver that is
         started again goes on from that one.
-
-        Raises:
-            FencedError: another driver may lead by now.
-            StorageError: it could not be recorded; as long as this driver leads, try again.
         """
         self._leadership.end()
 
     def close(self, *, ended: bool) -> None:
         """Give the job up; to be called in any case, and after the last commit.
 
-        Args:
-            ended: see :meth:`end`. Where that cannot be recorded, the next driver restores the last
-                checkpoint of this run, and finds nothing left to do.
+        Where `ended` (see :meth:`end`) cannot be recorded, the next driver restores the last checkpoint of
+        this run, and finds nothing left to do.
         """
         if ended and self._recorded() and self._forgets and self._store is not None:
             with suppress(OperatingError):  # then handles stay that nobody asks for
@@ -216,19 +190,9 @@ def open_leadership(
 ) -> HighAvailability | None:
     """This driver's part in the high availability of a job.
 
-    Args:
-        config: validated.
-        job_name: drivers of one name and one `high-availability.cluster-id` run the same job.
-        disk: the checkpoint storage; None where checkpoints are off.
-        clock: the driver's.
-
     Returns:
         None where `high-availability.type` is none or there are no checkpoints: the job then is one of its
         own, with an id that nobody else has.
-
-    Raises:
-        ConfigError: kazoo is not installed, an address or a path cannot be read, or the storage is in memory.
-        StorageError: ZooKeeper cannot be reached.
     """
     kind, cluster = config.get(o.HIGH_AVAILABILITY), config.get(o.HA_CLUSTER_ID)
     if kind is o.HighAvailabilityType.NONE or disk is None:
@@ -287,19 +251,12 @@ def where_to_begin(
             each time, when what it names may be gone.
         disks: opens the disk of a savepoint that the job was stopped with.
         fell_back: leave to begin at an older one when the last is damaged; see :func:`latest_point`.
-
-    Raises:
-        DamagedFileError: the last checkpoint is damaged; the message offers the next older whole one.
-        StorageError: it cannot be read.
     """
     return latest_point(service, disks, fell_back) or explicit()
 
 
 def zookeeper_root(config: Config) -> str:
     """The node below which everything of a cluster lies.
-
-    Raises:
-        ConfigError: the root or the cluster's id cannot name nodes.
 
     Example:
         >>> zookeeper_root(Config())

@@ -33,13 +33,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Leadership:
-    """This driver's right to lead one job.
-
-    Args:
-        name: of the job, for messages.
-        election: that of this driver; nobody else may use it.
-        clock: that of this driver.
-    """
+    """This driver's right to lead one job."""
 
     def __init__(self, name: str, election: Election, clock: Clock) -> None:
         self._name, self._election, self._clock = name, election, clock
@@ -65,17 +59,14 @@ class Leadership:
     ) -> Candidacy | None:
         """Block until this driver leads.
 
-        Args:
-            waiting: told in words whenever who is waited for changes.
-            standby: False stops soon where another driver leads and is alive.
-            given_up: whether to stop waiting, asked again and again.
+        `waiting` is called, in words, whenever who is waited for changes. Without `standby` it stops soon
+        where another driver leads and is alive.
 
         Returns:
             how it was won; None when the driver that led has brought the job to its end meanwhile.
 
         Raises:
             FencedError: another driver leads, and this one is not to stand by, or not any longer.
-            StorageError: the election cannot be reached, from the first look on.
         """
         began_ms, told = self._clock.monotonic_ms(), ""
         while True:
@@ -150,10 +141,6 @@ class Leadership:
         """Record that the job is over: no other driver goes on with this run; again it does nothing.
 
         To be called before the last that another driver would go on from is let go of.
-
-        Raises:
-            FencedError: another driver may lead by now.
-            StorageError: it could not be recorded, or nobody knows; as long as this driver leads, try again.
         """
         self.require()
         if not self._asking.acquire(timeout=self._patience_s):
@@ -276,12 +263,7 @@ class Leadership:
 
 
 class LedStore:
-    """A store of completed checkpoints that changes only while this driver leads; reading is free.
-
-    Args:
-        store: the store.
-        leadership: asked before every change.
-    """
+    """A store of completed checkpoints that changes only while this driver leads; reading is free."""
 
     def __init__(self, store: CompletedCheckpointStore, leadership: Leadership) -> None:
         self._store, self._leadership = store, leadership
@@ -298,12 +280,7 @@ class LedStore:
         return self._store.generation()
 
     def forget(self) -> None:
-        """The job has ended under this driver: remove every completed checkpoint from the store.
-
-        Raises:
-            FencedError: another driver leads, or the store was closed before.
-            StorageError: the store cannot be reached.
-        """
+        """The job has ended under this driver: remove every completed checkpoint from the store."""
         if self._permit is not None:
             self.close(self._permit, terminal=True)
 

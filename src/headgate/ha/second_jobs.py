@@ -38,14 +38,6 @@ def take_places(
 ) -> None:
     """Be seen where the job keeps its checkpoints and writes, until `opened` is closed.
 
-    Args:
-        job: its id; a driver of the same job is no second one.
-        name: of the job.
-        plan: what it runs.
-        disk: the checkpoint storage, if there is one.
-        opened: gives the places up.
-        allow_second: whether nothing is refused.
-
     Raises:
         UsageError: a job of this name runs on the same storage, or a job writes to the same folder.
     """

@@ -40,16 +40,7 @@ def refuse_running(
 ) -> None:
     """Refuse to begin from a checkpoint whose job runs, where that can be seen.
 
-    Args:
-        config: of the job that begins; its `high-availability.lease` is how long a silent leader is watched.
-        disk: the storage that the checkpoint is in.
-        checkpoint: what is to be restored; no savepoint, which no job needs.
-        clock: this driver's.
-        pause: waits so many seconds.
-
-    Raises:
-        UsageError: the job runs; says where.
-        StorageError: the storage cannot be read.
+    The `high-availability.lease` of `config` is how long a silent leader is watched.
     """
     job = JobId(checkpoint.job)
     where = _answering(job, disk) or running_in(disk, job)

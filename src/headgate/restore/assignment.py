@@ -41,16 +41,7 @@ Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
 def assign_state(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
 ) -> Restored:
-    """(vertex, subtask, states) for every subtask that has any.
-
-    Args:
-        plan: what runs.
-        checkpoint: what it starts from.
-        ignore_unclaimed: whether state that nobody asks for any more is left behind.
-
-    Raises:
-        UsageError: the plan cannot take the state over.
-    """
+    """(vertex, subtask, states) for every subtask that has any."""
     check_compatible(plan, checkpoint, ignore_unclaimed=ignore_unclaimed)
     _report(plan, checkpoint)
     restored: Restored = []
@@ -70,16 +61,7 @@ def assign_state(
 def check_compatible(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
 ) -> None:
-    """Refuse what cannot be restored without losing or misreading state.
-
-    Args:
-        plan: what is to run.
-        checkpoint: what it is to start from.
-        ignore_unclaimed: whether state that nobody asks for any more may be left behind.
-
-    Raises:
-        UsageError: the plan cannot take the state over.
-    """
+    """Refuse what cannot be restored without losing or misreading state."""
     if plan.max_parallelism != checkpoint.max_parallelism:
         raise UsageError(
             f"{called(checkpoint)} has "

@@ -31,11 +31,7 @@ Taken = list[list[InFlightShare]]
 def assign_in_flight(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata
 ) -> list[tuple[VertexId, int, list[InFlightShare]]]:
-    """(vertex, subtask, shares) for every subtask that takes a stream over, be it an empty one.
-
-    Raises:
-        UsageError: the plan cannot take the records over.
-    """
+    """(vertex, subtask, shares) for every subtask that takes a stream over, be it an empty one."""
     check_receivers(plan, checkpoint)
     nodes = _places(plan)
     planner = _Planner(plan, nodes, old_parallelism(checkpoint))
@@ -56,11 +52,7 @@ def assign_in_flight(
 
 
 def check_receivers(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
-    """Refuse a plan that has no operator for some records in flight.
-
-    Raises:
-        UsageError: names the operators and how many records wait for them.
-    """
+    """Refuse a plan that has no operator for some records in flight."""
     known = {node.uid for vertex in plan.vertices for node in vertex.chain}
     orphans: dict[str, int] = {}
     for stream in checkpoint.in_flight:
@@ -158,13 +150,7 @@ def _settled(streams: Sequence[InFlightStream]) -> list[InFlightStream]:
 
 
 class _Planner:
-    """Shares out one link after the other.
-
-    Args:
-        plan: what will run.
-        places: uid -> where in the plan.
-        before: uid -> parallelism in the checkpoint.
-    """
+    """Shares out one link after the other."""
 
     def __init__(
         self, plan: PhysicalPlan, places: Mapping[str | None, _Place], before: Mapping[str, int]

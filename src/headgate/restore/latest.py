@@ -33,10 +33,6 @@ def latest_point(
             each time.
         gone_back: those that the job has gone back behind before: it does not go on from them any more, even
             if they are whole again, because their output was written anew.
-
-    Raises:
-        DamagedFileError: it, or an entry of the log, is damaged; the message offers the next whole one.
-        StorageError: it cannot be read.
     """
     try:
         logged = service.completed()
@@ -55,14 +51,7 @@ def latest_point(
 def offered(
     error: DamagedFileError, point: RestorePoint, service: CheckpointService | None, disks: Disks
 ) -> HeadgateError:
-    """What is told when subtasks found a restore point to be damaged: also which older one is whole.
-
-    Args:
-        error: what they found.
-        point: what was restored.
-        service: of the checkpoints of the job that restored it, if it has any.
-        disks: opens the disk of a savepoint that is elsewhere.
-    """
+    """What is told when subtasks found a restore point to be damaged: also which older one is whole."""
     checkpoint, root = point.checkpoint, point.storage
     foreign = service is None or checkpoint.job != service.job
     if root is not None and foreign and _is_gone(disks(root), checkpoint):
@@ -88,12 +77,7 @@ def _is_gone(disk: Disk, checkpoint: CheckpointMetadata) -> bool:
 
 
 def still_logged(jobs: Sequence[str], disks: Iterable[Disk]) -> list[CheckpointMetadata]:
-    """The completed checkpoints of jobs, as far as their logs and metadata can be read.
-
-    Args:
-        jobs: their ids.
-        disks: where their checkpoints may be.
-    """
+    """The completed checkpoints of jobs, as far as their logs and metadata can be read."""
     found = []
     for disk in disks if jobs else ():
         for job in jobs:

@@ -23,14 +23,6 @@ def check_keys(plan: PhysicalPlan, checkpoint: CheckpointMetadata, called: str) 
     """Refuse state under keys of another type than the program declares.
 
     Where the metadata does not tell the types of the keys, the workers look at the restored keys themselves.
-
-    Args:
-        plan: what is to run.
-        checkpoint: what it is to start from.
-        called: what messages call the checkpoint.
-
-    Raises:
-        UsageError: naming the operator and both types.
     """
     for node in (node for vertex in plan.vertices for node in vertex.chain):
         if isinstance(node, KeyedProcessNode) and node.keys is not None and node.uid is not None:
@@ -57,10 +49,7 @@ REKEY: Final = "declare the type as it was, or rewrite the keys with `headgate s
 def other_type(what: str, wrong: Shape, declared: DeclaredKeys) -> str:
     """What is said where stored keys are not of the declared type.
 
-    Args:
-        what: what holds them, such as "savepoint 3 of job 'visits' holds state of 'count'".
-        wrong: the type of some of them.
-        declared: what the program declares.
+    `what` is what holds them, such as "savepoint 3 of job 'visits' holds state of 'count'".
     """
     return (
         f"{what} under keys of type {shape_words(wrong)}, and {declared.teller} declares keys of type "

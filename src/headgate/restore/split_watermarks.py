@@ -71,9 +71,7 @@ class SplitMarks:
     """The greatest timestamp of each restored split, as a snapshot has it.
 
     Args:
-        marks: split -> the greatest timestamp that its former reader had seen.
         idleness_ms: how long a split that brings nothing is waited for; None: as long as it takes.
-        now_ms: wall clock.
 
     Example:
         >>> marks = SplitMarks({"a": 100, "b": 40}, None, 0)

@@ -38,11 +38,7 @@ _ENVELOPE: Final = Envelope("checkpoint metadata", MAGIC, ">HQ", sha256=True)
 
 
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:
-    """The bytes of `_metadata`.
-
-    Raises:
-        StorageError: a source, sink or operator put something else than plain values into it.
-    """
+    """The bytes of `_metadata`."""
     version, encode = _WRITERS[metadata.kind]
     try:
         body = encode(metadata)
@@ -56,14 +52,5 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
 
 
 def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
-    """The metadata in `data`.
-
-    Args:
-        data: all bytes of the file.
-        where: the file, for messages.
-
-    Raises:
-        DamagedFileError: the bytes are damaged, foreign, or of a version that this program cannot read; the
-            message names the first of them that is wrong, or from where to where they are.
-    """
+    """The metadata in `data`."""
     return _ENVELOPE.decode(data, where, READERS)

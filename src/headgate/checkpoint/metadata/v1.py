@@ -16,20 +16,10 @@ _decoder: Final = msgpack_decoder(CheckpointMetadata)
 
 
 def encode(metadata: CheckpointMetadata) -> bytes:
-    """The body.
-
-    Raises:
-        TypeError: it holds something that is no plain value.
-        OverflowError: it holds an integer beyond 64 bits.
-        ValueError: it holds text that is not Unicode.
-    """
+    """The body."""
     return _encoder.encode(metadata)
 
 
 def decode(body: bytes | memoryview) -> CheckpointMetadata:
-    """The metadata of a body whose checksums were verified.
-
-    Raises:
-        msgspec.DecodeError: it does not have this version's structure.
-    """
+    """The metadata of a body whose checksums were verified."""
     return _decoder.decode(body)

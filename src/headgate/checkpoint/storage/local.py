@@ -36,12 +36,7 @@ _ADVICE: Final = {
 
 
 class LocalDisk:
-    """Implements the `Disk` port on a folder, by `common/files/durable_file.py`.
-
-    Args:
-        root: the folder; it is created by the first write.
-        permissions: of new folders and files.
-    """
+    """Implements the `Disk` port on a folder, by `common/files/durable_file.py`."""
 
     def __init__(self, root: str | os.PathLike[str], permissions: Permissions = Permissions.OWNER) -> None:
         self.root, self.permissions = Path(root).resolve(), permissions
@@ -50,23 +45,13 @@ class LocalDisk:
         return f"LocalDisk({str(self.root)!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write a whole file durably, replacing an older one only when the new one is complete.
-
-        Raises:
-            StorageError: it could not be written and nothing changed.
-            UnsureWriteError: it has its name, but the folder could not be flushed.
-        """
+        """Write a whole file durably, replacing an older one only when the new one is complete."""
         path = self._path(name)
         with self._writing(path):
             replace(path, parts, self.permissions)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a whole small file durably unless the name exists; False when it does.
-
-        Raises:
-            StorageError: it could not be written and nothing changed.
-            UnsureWriteError: it has its name, but the folder could not be flushed.
-        """
+        """Write a whole small file durably unless the name exists; False when it does."""
         path = self._path(name)
         if path.exists():
             return False
@@ -74,46 +59,26 @@ class LocalDisk:
             return create_new(path, [data], self.permissions)
 
     def read(self, name: str) -> bytes:
-        """All bytes of a file.
-
-        Raises:
-            FileNotFoundError: there is none.
-            StorageError: it cannot be read.
-        """
+        """All bytes of a file."""
         path = self._path(name)
         with self._refusing("read", path):
             return read_bytes(path)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset`; fewer only at the end of the file.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            StorageError: it cannot be read.
-        """
+        """Up to `length` bytes from `offset`; fewer only at the end of the file."""
         path = self._path(name)
         with self._refusing("read", path), open_read(path) as file:
             file.seek(offset)
             return file.read(length)
 
     def size(self, name: str) -> int:
-        """Bytes of a file.
-
-        Raises:
-            FileNotFoundError: there is none.
-            StorageError: it cannot be looked at.
-        """
+        """Bytes of a file."""
         path = self._path(name)
         with self._refusing("read", path):
             return path.stat().st_size
 
     def modified_ms(self, name: str) -> int:
-        """When a file was written, by the clock of the file system; see `base.TellsAge`.
-
-        Raises:
-            FileNotFoundError: there is none.
-            StorageError: it cannot be looked at.
-        """
+        """When a file was written, by the clock of the file system; see `base.TellsAge`."""
         path = self._path(name, temporary_allowed=True)
         with self._refusing("read", path):
             return path.stat().st_mtime_ns // 1_000_000
@@ -127,11 +92,7 @@ class LocalDisk:
         return sorted(n for n in self._walk(prefix) if _is_temporary(n))
 
     def delete(self, name: str) -> None:
-        """Remove a file, and folders that become empty by it; an absent one is no error.
-
-        Raises:
-            StorageError: it cannot be removed.
-        """
+        """Remove a file, and folders that become empty by it; an absent one is no error."""
         path = self._path(name, temporary_allowed=True, linked=False)
         with self._refusing("delete", path), suppress(FileNotFoundError):
             unlink(path)

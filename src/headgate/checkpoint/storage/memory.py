@@ -47,22 +47,14 @@ class MemoryDisk:
         return f"MemoryDisk({self._name!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """See `common.ports.Disk`.
-
-        Raises:
-            StorageError: the name is none.
-        """
+        """See `common.ports.Disk`."""
         path = self._path(name)
         data = b"".join(parts)
         with self._files.lock:
             self._files.files[path] = data
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """See `common.ports.Disk`.
-
-        Raises:
-            StorageError: the name is none.
-        """
+        """See `common.ports.Disk`."""
         path, data = self._path(name), bytes(data)
         with self._files.lock:
             if path in self._files.files:
@@ -116,10 +108,6 @@ class MemoryDisk:
 
 def too_large(what: str, limit: int) -> StorageError:
     """The refusal of state that is too large to be kept in the driver's memory.
-
-    Args:
-        what: whose state.
-        limit: bytes that one state may have.
 
     Example:
         >>> print(too_large("subtask 0 of 'count'", 5))

@@ -45,7 +45,6 @@ class ObjectDisk:
     Args:
         store: where; repeats requests that may be repeated.
         once: the same without repetitions, for writes whose repetition has to be watched.
-        uri: of the root, for messages.
     """
 
     def __init__(self, store: ObjectStore, once: ObjectStore, uri: str) -> None:
@@ -55,12 +54,7 @@ class ObjectDisk:
         return f"ObjectDisk({self._uri!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write a whole file durably, replacing an older one only when the new one is complete.
-
-        Raises:
-            StorageError: it could not be written and nothing changed.
-            UnsureWriteError: no answer came; the file may be there, or come to be.
-        """
+        """Write a whole file durably, replacing an older one only when the new one is complete."""
         import obstore
 
         self._check(name)
@@ -84,12 +78,7 @@ class ObjectDisk:
                 raise self._write_error(name, error) from error
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a whole small file durably unless the name exists; False when it does.
-
-        Raises:
-            StorageError: it could not be written and nothing changed.
-            UnsureWriteError: no answer came; the file may be there, or come to be.
-        """
+        """Write a whole small file durably unless the name exists; False when it does."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
@@ -122,12 +111,7 @@ class ObjectDisk:
         raise self._unsure(name, unanswered) from unanswered
 
     def read(self, name: str) -> bytes:
-        """All bytes of a file.
-
-        Raises:
-            FileNotFoundError: there is none.
-            StorageError: it cannot be read.
-        """
+        """All bytes of a file."""
         import obstore
 
         self._check(name)
@@ -135,12 +119,7 @@ class ObjectDisk:
             return bytes(obstore.get(self._store, name).bytes())
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset`; fewer only at the end of the file.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            StorageError: it cannot be read.
-        """
+        """Up to `length` bytes from `offset`; fewer only at the end of the file."""
         import obstore
 
         if length <= 0:
@@ -156,12 +135,7 @@ class ObjectDisk:
                 return b""
 
     def size(self, name: str) -> int:
-        """Bytes of a file.
-
-        Raises:
-            FileNotFoundError: there is none.
-            StorageError: it cannot be looked at.
-        """
+        """Bytes of a file."""
         import obstore
 
         self._check(name)
@@ -169,12 +143,7 @@ class ObjectDisk:
             return int(obstore.head(self._store, name)["size"])
 
     def modified_ms(self, name: str) -> int:
-        """When a file was written, by the clock of the store; see `base.TellsAge`.
-
-        Raises:
-            FileNotFoundError: there is none.
-            StorageError: it cannot be looked at.
-        """
+        """When a file was written, by the clock of the store; see `base.TellsAge`."""
         import obstore
 
         check_name(name, self._uri, temporary_allowed=True)
@@ -192,11 +161,7 @@ class ObjectDisk:
         return sorted(name for name in found if not folder or name.startswith(f"{folder}/"))
 
     def delete(self, name: str) -> None:
-        """Remove a file; an absent one is no error.
-
-        Raises:
-            StorageError: it cannot be removed.
-        """
+        """Remove a file; an absent one is no error."""
         import obstore
 
         check_name(name, self._uri, temporary_allowed=True)

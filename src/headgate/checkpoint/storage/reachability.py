@@ -20,12 +20,7 @@ class NotExclusiveError(StorageError):
 
 
 def probe(disk: Disk) -> None:
-    """Write, read and delete a small file, and see that it cannot be created twice.
-
-    Raises:
-        NotExclusiveError: the log of completed checkpoints would be no fence here.
-        StorageError: storage cannot be used; the message names the folder and the cause.
-    """
+    """Write, read and delete a small file, and see that it cannot be created twice."""
     token = secrets.token_hex(16)
     write_marker(disk, token)
     try:
@@ -46,26 +41,13 @@ def _check_exclusive(disk: Disk, token: str) -> None:
 
 
 def write_marker(disk: Disk, token: str) -> None:
-    """Leave a marker for the workers (driver's side).
-
-    Args:
-        disk: the checkpoint storage.
-        token: unpredictable text of letters and digits, sent to the workers.
-
-    Raises:
-        StorageError: it cannot be written, or was there already.
-    """
+    """Leave a marker for the workers (driver's side)."""
     if not disk.create_if_absent(_name(token), token.encode()):
         raise StorageError(f"marker {disk.describe(_name(token))} exists already; use a new token")
 
 
 def check_marker(disk: Disk, token: str) -> None:
-    """Prove that this process sees the storage that the driver sees (worker's side).
-
-    Raises:
-        NotSharedError: the marker is not there or differs.
-        StorageError: it cannot be read for now.
-    """
+    """Prove that this process sees the storage that the driver sees (worker's side)."""
     where = disk.describe(_name(token))
     try:
         found = disk.read(_name(token))
@@ -84,16 +66,7 @@ def delete_marker(disk: Disk, token: str) -> None:
 
 
 def take_over_markers(disk: Disk, job: str, token: str) -> str:
-    """A token that names its job, for a driver that has claimed it; markers of drivers that died are removed.
-
-    Args:
-        disk: the checkpoint storage.
-        job: its id.
-        token: unpredictable text of letters and digits.
-
-    Raises:
-        StorageError: a marker cannot be deleted.
-    """
+    """A token that names its job, for a driver that claimed it; markers of drivers that died are removed."""
     mark = sha256(job.encode()).hexdigest()[:16] + "of"
     for name in list(disk.list(FOLDER)):
         if name.startswith(f"{FOLDER}/{mark}"):

@@ -25,15 +25,7 @@ def open_s3(
 ) -> ObjectDisk:
     """The disk of a bucket, or of what is below a prefix in it. Nothing is asked of it yet.
 
-    Args:
-        uri: ``s3://bucket`` or ``s3://bucket/prefix``.
-        settings: endpoint and credentials; what is None comes from the variables ``AWS_*``, or from the
-            machine's role.
-        request_timeout: how long one request may take.
-        retries: how often a request that may be repeated is.
-
-    Raises:
-        ConfigError: the URI names no bucket, or the package for S3 is missing.
+    What is None in `settings` comes from the variables ``AWS_*``, or from the machine's role.
     """
     parts = urlsplit(uri)
     prefix = unquote(parts.path).strip("/")

@@ -21,14 +21,11 @@ class StorageSettings:
 
     Attributes:
         s3_endpoint: URL of the S3 service; None is AWS.
-        s3_region: the bucket's region.
-        s3_access_key: id of the key.
         s3_secret_key: the key; never shown.
         s3_path_style: whether the bucket is part of the path and not of the host's name; None is so for
             an endpoint of one's own.
         hdfs_http_address: host:port of the name node's HTTP service, several separated by commas.
         hdfs_user: who writes.
-        permissions: of folders and files on a file system.
 
     Example:
         >>> StorageSettings(s3_access_key="AKIA1", s3_secret_key="hidden").s3_secret_key in repr(
@@ -47,11 +44,7 @@ class StorageSettings:
 
 
 def storage_settings(config: Config) -> StorageSettings:
-    """The settings of a job, with what workers cannot find out themselves.
-
-    Raises:
-        ConfigError: only one half of the S3 credentials is set.
-    """
+    """The settings of a job, with what workers cannot find out themselves."""
     access, secret = config.get(o.S3_ACCESS_KEY), config.get(o.S3_SECRET_KEY)
     if (access is None) != (secret is None):
         there, missing = (o.S3_SECRET_KEY, o.S3_ACCESS_KEY)[:: 1 if access is None else -1]

@@ -15,14 +15,6 @@ from headgate.common.files.durable_file import TEMPORARY_PREFIX
 def check_name(name: str, where: str, *, temporary_allowed: bool = False) -> list[str]:
     """The parts of a file's name.
 
-    Args:
-        name: relative to the root.
-        where: URI of the root, for the message.
-        temporary_allowed: whether the name may be that of an unfinished file.
-
-    Raises:
-        StorageError: the name is empty, absolute, climbs, or is reserved.
-
     Example:
         >>> check_name("job/chk-1/a", "memory://x")
         ['job', 'chk-1', 'a']

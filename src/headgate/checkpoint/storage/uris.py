@@ -26,13 +26,6 @@ SCHEMES: Final = (
 def open_disk(uri: str, settings: StorageSettings | None = None) -> Disk:
     """The disk below a folder, bucket or name. Nothing is asked of it yet.
 
-    Args:
-        uri: a path, or a URI of one of the schemes in docs/storage.md.
-        settings: endpoints and credentials; None takes those in use in this process.
-
-    Raises:
-        ConfigError: the scheme is not supported, a package for it is missing, or the URI lacks a part.
-
     Example:
         >>> open_disk("file:///var/checkpoints").describe("job/x")
         'file:///var/checkpoints/job/x'
@@ -74,9 +67,6 @@ def scheme_of(uri: str) -> str:
 def refuse_fleeting(uri: str) -> None:
     """Refuse a place for savepoints that does not outlive this process.
 
-    Raises:
-        ConfigError: it is in memory.
-
     Example:
         >>> refuse_fleeting("/var/savepoints")
         >>> refuse_fleeting("memory://savepoints")
@@ -117,11 +107,7 @@ def split_uri(uri: str, levels: int) -> tuple[str, str]:
 
 
 def local_path(uri: str) -> str:
-    """The path of a ``file:`` URI, or the path itself.
-
-    Raises:
-        ConfigError: it is of another scheme, or names another host or no folder.
-    """
+    """The path of a ``file:`` URI, or the path itself."""
     if not _SCHEME.match(uri):
         if not uri:
             raise ConfigError("checkpoint storage is empty; expected a path or file:///path")

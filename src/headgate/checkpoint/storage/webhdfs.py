@@ -32,15 +32,7 @@ _ADVICE: Final = {
 
 
 def open_webhdfs(uri: str, settings: StorageSettings) -> WebHdfsDisk:
-    """The disk of a folder in HDFS. Nothing is asked of it yet.
-
-    Args:
-        uri: ``hdfs://namenode/path``, ``webhdfs://namenode:port/path``, or ``swebhdfs:`` for TLS.
-        settings: address of the HTTP service, and the user.
-
-    Raises:
-        ConfigError: the URI names no host.
-    """
+    """The disk of a folder in HDFS. Nothing is asked of it yet."""
     parts = urlsplit(uri)
     scheme = parts.scheme.lower()
     if not parts.hostname:
@@ -61,11 +53,6 @@ class WebHdfsDisk:
 
     A file is written under a temporary name beside its target and gets its name by a rename, which the
     name node carries out in one step, and refuses where the name must be new and is not.
-
-    Args:
-        client: to the cluster.
-        root: absolute path of the folder; it is created by the first write.
-        uri: of the root, for messages.
     """
 
     def __init__(self, client: WebHdfsClient, root: str, uri: str) -> None:
@@ -75,12 +62,7 @@ class WebHdfsDisk:
         return f"WebHdfsDisk({self._uri!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write a whole file durably, replacing an older one only when the new one is complete.
-
-        Raises:
-            StorageError: it could not be written and nothing changed.
-            UnsureWriteError: no answer came to the rename.
-        """
+        """Write a whole file durably, replacing an older one only when the new one is complete."""
         path = self._path(name)
         with self._temporary(name, path, parts) as temporary:
             self._replace(name, temporary, path)
@@ -89,10 +71,6 @@ class WebHdfsDisk:
         """Write a whole small file durably unless the name exists; False when it does.
 
         After a lost answer the bytes tell whose file has the name; so those of two writers must differ.
-
-        Raises:
-            StorageError: it could not be written and nothing changed.
-            UnsureWriteError: no answer came to the rename.
         """
         path = self._path(name)
         with self._refusing("write", name):
@@ -102,41 +80,21 @@ class WebHdfsDisk:
             return self._publish(name, temporary, path, data)
 
     def read(self, name: str) -> bytes:
-        """All bytes of a file.
-
-        Raises:
-            FileNotFoundError: there is none.
-            StorageError: it cannot be read.
-        """
+        """All bytes of a file."""
         return self._open(name)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset`; fewer only at the end of the file.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            StorageError: it cannot be read.
-        """
+        """Up to `length` bytes from `offset`; fewer only at the end of the file."""
         rest = min(length, self.size(name) - offset)  # the server refuses an offset behind the end
         return self._open(name, offset=offset, length=rest) if rest > 0 else b""
 
     def size(self, name: str) -> int:
-        """Bytes of a file.
-
-        Raises:
-            FileNotFoundError: there is none.
-            StorageError: it cannot be looked at.
-        """
+        """Bytes of a file."""
         with self._refusing("read", name):
             return int(self._client.ask("GET", self._path(name), "GETFILESTATUS")["FileStatus"]["length"])
 
     def modified_ms(self, name: str) -> int:
-        """When a file was written, by the clock of the name node; see `base.TellsAge`.
-
-        Raises:
-            FileNotFoundError: there is none.
-            StorageError: it cannot be looked at.
-        """
+        """When a file was written, by the clock of the name node; see `base.TellsAge`."""
         path = self._path(name, temporary_allowed=True)
         with self._refusing("read", name):
             return int(self._client.ask("GET", path, "GETFILESTATUS")["FileStatus"]["modificationTime"])
@@ -150,11 +108,7 @@ class WebHdfsDisk:
         return sorted(name for name in self._walk(prefix) if _is_temporary(name))
 
     def delete(self, name: str) -> None:
-        """Remove a file, and folders that become empty by it; an absent one is no error.
-
-        Raises:
-            StorageError: it cannot be removed.
-        """
+        """Remove a file, and folders that become empty by it; an absent one is no error."""
         path = self._path(name, temporary_allowed=True)
         with self._refusing("delete", name), suppress(FileNotFoundError):
             self._client.ask("DELETE", path, "DELETE", recursive="false")

@@ -17,12 +17,7 @@ _ASCII: Final = "".join(map(chr, range(33, 127)))
 
 
 class RemoteError(StorageError):
-    """The server refused the request; nothing was done.
-
-    Attributes:
-        status: of the answer.
-        kind: the server's exception, without its package.
-    """
+    """The server refused the request; nothing was done."""
 
     def __init__(self, message: str, status: int, kind: str) -> None:
         super().__init__(message)
@@ -38,14 +33,7 @@ class UnansweredError(StorageError):
 
 
 class WebHdfsClient:
-    """Speaks to the name nodes of one cluster.
-
-    Args:
-        addresses: host:port of each; the one that is active is found by asking.
-        user: whose rights count; None is the server's default user.
-        secure: whether to use TLS.
-        timeout_s: for connecting and for each wait.
-    """
+    """Speaks to the name nodes of one cluster."""
 
     def __init__(
         self, addresses: list[str], user: str | None, secure: bool = False, timeout_s: float = TIMEOUT_S
@@ -54,15 +42,6 @@ class WebHdfsClient:
 
     def ask(self, method: str, path: str, operation: str, **options: str | int) -> Any:
         """One request to the active name node.
-
-        Args:
-            method: of HTTP.
-            path: absolute, in HDFS.
-            operation: of WebHDFS.
-            options: its parameters.
-
-        Returns:
-            the decoded answer.
 
         Raises:
             RemoteError: it was refused.
@@ -88,20 +67,12 @@ class WebHdfsClient:
         raise last or UnreachedError("no address of a name node is known; set dfs.namenode.http-address")
 
     def write(self, location: str, data: Iterable[bytes | memoryview]) -> None:
-        """Send a file's bytes to where the name node said.
-
-        Raises:
-            RemoteError, UnreachedError, UnansweredError: as for :meth:`ask`.
-        """
+        """Send a file's bytes to where the name node said."""
         address, target = _address_and_target(location)
         self._decoded(self._send(address, "PUT", target, data))
 
     def fetch(self, location: str) -> bytes:
-        """The bytes from where the name node said.
-
-        Raises:
-            RemoteError, UnreachedError, UnansweredError: as for :meth:`ask`.
-        """
+        """The bytes from where the name node said."""
         address, target = _address_and_target(location)
         status, body = self._send(address, "GET", target, None)
         if status != http.client.OK:

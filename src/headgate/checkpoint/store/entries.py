@@ -23,7 +23,6 @@ class Claim(msgspec.Struct, frozen=True, tag="claim"):
     """A job master took over.
 
     Attributes:
-        generation: its number, one above the last.
         previous: digest of the entry before; empty for the first.
         token: whose it is, in random digits: no two claimants write the same bytes. Empty in logs from before
             there were tokens; a reader of that time passes over it.
@@ -38,11 +37,7 @@ class Completed(msgspec.Struct, frozen=True, tag="completed"):
     """A checkpoint completed.
 
     Attributes:
-        generation: of the job master that completed it.
         previous: digest of the entry before.
-        checkpoint: its id.
-        metadata: name of its `_metadata`, relative to the storage root.
-        sha256: digest of that file, hexadecimal.
     """
 
     generation: int
@@ -72,10 +67,5 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(data: bytes, where: str) -> Entry:
-    """The entry in `data`.
-
-    Raises:
-        DamagedFileError: the bytes are damaged or of another version; the message names the file and where
-            in it that shows.
-    """
+    """The entry in `data`."""
     return _ENVELOPE.decode(data, where, {VERSION: _decoder.decode})

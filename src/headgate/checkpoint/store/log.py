@@ -46,13 +46,7 @@ class _Place:
 
 
 class CompletedCheckpointLog:
-    """The store of completed checkpoints in one folder. One thread at a time.
-
-    Args:
-        disk: where it is.
-        folder: its folder, relative to the disk's root.
-        token: draws that many unpredictable bytes.
-    """
+    """The store of completed checkpoints in one folder. One thread at a time."""
 
     def __init__(self, disk: Disk, folder: str, token: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._disk = disk
@@ -64,11 +58,7 @@ class CompletedCheckpointLog:
         self._unsure: _Place | None = None
 
     def claim(self) -> CommitPermit:
-        """Take the log over: every older permit is worthless from here on.
-
-        Raises:
-            StorageError: the log cannot be read or written.
-        """
+        """Take the log over: every older permit is worthless from here on."""
         self._permit = self._unsure = None
         for _ in range(ATTEMPTS_MAX):
             self._token = self._draw(16).hex()  # anew: what an attempt left behind is nobody's
@@ -86,19 +76,7 @@ class CompletedCheckpointLog:
         )
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Say that a checkpoint is complete; its metadata must be durable already.
-
-        Args:
-            permit: of the last claim.
-            checkpoint: its id, above every completed one.
-            metadata: name of its metadata file.
-            sha256: hexadecimal digest of that file.
-
-        Raises:
-            FencedError: another job master has claimed the log; the entry may be there all the same.
-            UnsureWriteError: the entry may be there or not; the next call finds out.
-            StorageError: it was not written.
-        """
+        """Say that a checkpoint is complete; its metadata must be durable already."""
         self._settle(permit)
         end = self._require(permit)
         place = self._next(end, Completed(permit.generation, end.digest, checkpoint, metadata, sha256))
@@ -120,23 +98,14 @@ class CompletedCheckpointLog:
         self._end = place
 
     def check(self, permit: CommitPermit) -> None:
-        """Make sure that nobody has claimed the log since.
-
-        Raises:
-            FencedError: somebody has.
-            StorageError: the log cannot be read.
-        """
+        """Make sure that nobody has claimed the log since."""
         self._settle(permit)
         end = self._require(permit)
         if not self._is_last(end, end):
             raise self._fenced(permit)
 
     def completed(self) -> list[Completed]:
-        """The completed checkpoints that were not trimmed, oldest first, read afresh.
-
-        Raises:
-            StorageError: the log cannot be read, or an entry is damaged.
-        """
+        """The completed checkpoints that were not trimmed, oldest first, read afresh."""
         if self._permit is not None:
             self._settle(self._permit)
         entries = [place.entry for place in self._read_run() if isinstance(place.entry, Completed)]
@@ -144,21 +113,12 @@ class CompletedCheckpointLog:
         return [entry for _, entry in sorted({entry.checkpoint: entry for entry in entries}.items())]
 
     def latest(self) -> Completed | None:
-        """The newest completed checkpoint, read afresh.
-
-        Raises:
-            StorageError: the log cannot be read, or an entry is damaged.
-        """
+        """The newest completed checkpoint, read afresh."""
         completed = self.completed()
         return completed[-1] if completed else None
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before the one that completed `oldest`; none when there is no such one.
-
-        Raises:
-            FencedError: another job master has claimed the log.
-            StorageError: an entry cannot be read or deleted.
-        """
+        """Delete all entries before the one that completed `oldest`; none when there is no such one."""
         self.check(permit)
         run = self._read_run()
         kept = [p.index for p in run if isinstance(p.entry, Completed) and p.entry.checkpoint == oldest]
@@ -167,11 +127,7 @@ class CompletedCheckpointLog:
         self._delete_before(kept[0])
 
     def generation(self) -> int:
-        """Of the last claim, by whomever; 0 when there is none.
-
-        Raises:
-            StorageError: the log cannot be read.
-        """
+        """Of the last claim, by whomever; 0 when there is none."""
         run = self._read_run()
         return run[-1].entry.generation if run else 0
 
@@ -180,10 +136,6 @@ class CompletedCheckpointLog:
 
         The others are entered anew behind the claim before the old entries go, so readers see all of them
         at every moment.
-
-        Raises:
-            FencedError: another job master has claimed the log.
-            StorageError: an entry cannot be read, written or deleted.
         """
         self.check(permit)
         logged = self.completed()
@@ -196,29 +148,16 @@ class CompletedCheckpointLog:
         self._delete_before(end.index + 1 if others else end.index)
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Where ids begin: `at_least`, or behind the newest entry.
-
-        Raises:
-            StorageError: the log cannot be read.
-        """
+        """Where ids begin: `at_least`, or behind the newest entry."""
         newest = max((entry.checkpoint for entry in self.completed()), default=0)
         return CheckpointId(max(at_least, newest + 1))
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Nothing to do: beside a log lie the folders of checkpoints, and one that left none left nothing.
-
-        Raises:
-            FencedError: this permit was replaced by a newer claim of this object.
-        """
+        """Nothing to do: beside a log lie the folders of checkpoints, and one that left none left nothing."""
         self._require(permit)
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
-        """Give the log up; `terminal` removes every completed checkpoint from it.
-
-        Raises:
-            FencedError: another job master has claimed the log; nothing was changed.
-            StorageError: an entry could not be read or deleted; to be repeated.
-        """
+        """Give the log up; `terminal` removes every completed checkpoint from it."""
         self.check(permit)
         if terminal:
             self._end = last = self._closing_claim(permit)
@@ -296,9 +235,8 @@ class CompletedCheckpointLog:
     def _is_last(self, place: _Place, before: _Place | None = None) -> bool:
         """Whether nothing comes behind `place`.
 
-        Args:
-            place: an entry of this job master's, the last that it knows of.
-            before: one that was there, which nobody removes unless another claim comes behind both.
+        `place` is an entry of this job master's, the last that it knows of; `before` is one that was there,
+        which nobody removes unless another claim comes after both.
 
         Raises:
             StorageError: it is gone, and there is no such claim: this is not the log's place.
@@ -355,9 +293,6 @@ def readable_entries(disk: Disk, folder: str) -> list[Completed]:
     """The completed checkpoints of a log of which entries may be damaged, oldest first.
 
     For advice only: what a damaged entry said, and whether what is before it follows on it, nobody knows.
-
-    Raises:
-        StorageError: the storage cannot be read.
     """
     found: dict[int, Completed] = {}
     log, after = CompletedCheckpointLog(disk, folder), None

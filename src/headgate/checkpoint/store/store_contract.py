@@ -42,29 +42,15 @@ class CompletedCheckpointStore(Protocol):
     """The completed checkpoints of one job. One thread at a time."""
 
     def generation(self) -> int:
-        """Of the last claim, by whomever; 0 where the job was never claimed here.
-
-        Raises:
-            StorageError: the store cannot be read.
-        """
+        """Of the last claim, by whomever; 0 where the job was never claimed here."""
         ...
 
     def claim(self) -> CommitPermit:
-        """Take the job over: every older permit is worthless from here on.
-
-        Raises:
-            StorageError: the store cannot be read or written.
-        """
+        """Take the job over: every older permit is worthless from here on."""
         ...
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
         """Say that a checkpoint is complete; its metadata must be durable already.
-
-        Args:
-            permit: of the last claim.
-            checkpoint: its id, above every completed one.
-            metadata: name of its metadata file.
-            sha256: hexadecimal digest of that file.
 
         Raises:
             FencedError: another job master has claimed the job; the entry may be there all the same.
@@ -78,53 +64,30 @@ class CompletedCheckpointStore(Protocol):
 
         Raises:
             FencedError: somebody has.
-            StorageError: the store cannot be read.
         """
         ...
 
     def completed(self) -> list[Completed]:
-        """The completed checkpoints that were not trimmed, oldest first, read afresh.
-
-        Raises:
-            StorageError: the store cannot be read, or an entry is damaged; the message names it.
-        """
+        """The completed checkpoints that were not trimmed, oldest first, read afresh."""
         ...
 
     def latest(self) -> Completed | None:
-        """The newest completed checkpoint, read afresh.
-
-        Raises:
-            StorageError: as for :meth:`completed`.
-        """
+        """The newest completed checkpoint, read afresh."""
         ...
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before the one that completed `oldest`; none when there is no such one.
-
-        Raises:
-            FencedError: another job master has claimed the job.
-            StorageError: an entry cannot be read or deleted, or somebody still reads from it.
-        """
+        """Delete all entries before the one that completed `oldest`; none when there is no such one."""
         ...
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
         """Where the ids of the last claimant begin: `at_least` or above, and above all known to be used.
 
         Ask after :meth:`claim`. :data:`IDS_AHEAD` ids are the claimant's; what it uses beyond, it reserves.
-
-        Raises:
-            FencedError: another job master has claimed the job, where the store can tell.
-            StorageError: the store cannot be read or written.
         """
         ...
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """From here on ids below `end` count as used: no later claimant is given one of them.
-
-        Raises:
-            FencedError: another job master has claimed the job.
-            StorageError: the store cannot be read or written.
-        """
+        """From here on ids below `end` count as used: no later claimant is given one of them."""
         ...
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
@@ -138,6 +101,5 @@ class CompletedCheckpointStore(Protocol):
 
         Raises:
             FencedError: another job master has claimed the job; nothing was changed.
-            StorageError: something could not be removed.
         """
         ...

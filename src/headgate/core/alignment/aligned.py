@@ -11,10 +11,6 @@ class AlignedBarrierHandler(SingleCheckpointBarrierHandler):
 
     Several checkpoints may be under way in the channels, since a barrier takes hold when it is read.
 
-    Args:
-        channels: how many.
-        strict: see :class:`SingleCheckpointBarrierHandler`.
-
     Example:
         >>> handler = AlignedBarrierHandler(2)
         >>> handler.barrier(0, Barrier(1, trigger_ms=0), 5, 100.0), handler.blocked

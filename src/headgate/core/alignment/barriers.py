@@ -41,7 +41,6 @@ class Barrier:
     """Splits the stream into what belongs to `checkpoint` and what comes after.
 
     Attributes:
-        checkpoint: its id.
         trigger_ms: wall clock of the job master at the trigger; start delay and age count from it.
         alignment: how it travels.
         timeout_ms: an aligned one that is older than this becomes unaligned; None: it never does.

@@ -20,16 +20,8 @@ def make_handler(
 ) -> BarrierHandler:
     """The handler for a gate.
 
-    Args:
-        channels: how many, of all inputs together.
-        exactly_once: the checkpointing mode; otherwise at-least-once.
-        unaligned: whether unaligned checkpoints are enabled.
-        forced: channels on which barriers never overtake; matters with `unaligned` only.
-        awaited: channels whose barriers must have arrived before any overtakes; as above.
-        strict: the rules of old for repeated barriers and ended partitions.
-
-    Raises:
-        ConfigError: at-least-once with unaligned checkpoints.
+    Barriers never overtake on channels in `forced`, and none overtakes before those of channels in `awaited`
+    have arrived; both matter with `unaligned` only.
 
     Example:
         >>> type(make_handler(2, exactly_once=True, unaligned=True)).__name__

@@ -76,13 +76,10 @@ class CheckpointedInputGate:
     due, and takes what was captured after every call of :meth:`put`, :meth:`announce` and :meth:`poll`.
 
     Args:
-        channels: how many.
-        handler: decides about checkpoints; called by nobody else.
         kind_of: what an element is; asked once, on arrival.
         size_of: bytes of an element that is RECORDS; asked only while a checkpoint is pending.
 
     Attributes:
-        handler: the one given.
         bytes_processed: bytes of records polled while the current checkpoint was pending, that is
             between its first sign and its last barrier. Begins at 0 with each checkpoint.
     """
@@ -157,12 +154,7 @@ class CheckpointedInputGate:
 
         Channels take turns. Events come out, too, after the handler was told of them.
 
-        Args:
-            clocks: the time now.
-            only_control: read only where a barrier or a cancel marker is next.
-
-        Raises:
-            InternalError: the handler had the channel blocked.
+        With `only_control` nothing is read unless a barrier or a cancel marker is next.
         """
         if only_control and not self._controls:
             return None

@@ -39,7 +39,6 @@ class CompleteCapture:
     """The barriers of an unaligned `checkpoint` have come on all channels: nothing more is taken along.
 
     Attributes:
-        checkpoint: which.
         alignment_ms: from the first barrier to the last.
     """
 
@@ -81,11 +80,7 @@ class BarrierHandler(Protocol):
 
         Called for every barrier, in order of arrival, before :meth:`barrier` is.
 
-        Args:
-            channel: where.
-            barrier: which.
-            age_ms: wall clock now, less `barrier.trigger_ms`.
-            now_ms: monotonic clock.
+        `age_ms` is the wall clock now less `barrier.trigger_ms`; `now_ms` is the monotonic clock.
         """
         ...
 

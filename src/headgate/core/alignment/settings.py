@@ -24,9 +24,6 @@ class AlignmentSettings:
         exactly_once: whether channels wait for each other's barriers at all.
         unaligned: whether barriers may overtake records.
         timeout_ms: age from which on a checkpoint that aligns overtakes; 0 overtakes from the start.
-
-    Raises:
-        ConfigError: unaligned without exactly-once, or a negative timeout.
     """
 
     exactly_once: bool = True
@@ -47,11 +44,7 @@ class AlignmentSettings:
     ) -> Barrier:
         """The barrier that sources emit for a checkpoint that is triggered now.
 
-        Args:
-            checkpoint: its id.
-            trigger_ms: the job master's wall clock.
-            savepoint: what to do when a savepoint is drawn; None: a checkpoint is.
-            completed: newest checkpoint that is complete, 0 for none.
+        `completed` is the newest complete checkpoint, 0 for none; `savepoint` is the order of a savepoint.
 
         Example:
             >>> AlignmentSettings(unaligned=True).barrier(7, 1000).alignment

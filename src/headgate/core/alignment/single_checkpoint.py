@@ -91,7 +91,6 @@ class SingleCheckpointBarrierHandler:
     Only this class changes its fields. Subclasses say what they make of a barrier's options.
 
     Args:
-        channels: how many.
         forced: channels whose records cannot be part of a checkpoint: no barrier overtakes there.
             One that carries a forced barrier is added.
         awaited: channels whose senders emit a barrier only behind records that wait at a forced channel of
@@ -140,21 +139,13 @@ class SingleCheckpointBarrierHandler:
         return len(self._open)
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """A barrier has arrived at the gate, perhaps behind records that were not read yet.
-
-        Raises:
-            ProtocolError: strict, and the channel has announced this pending checkpoint before.
-        """
+        """A barrier has arrived at the gate, perhaps behind records that were not read yet."""
         if self._strict and self._is_known(barrier) and channel in self._known[barrier.checkpoint].announced:
             raise self._repeated(channel, barrier)
         return self._arrive(channel, barrier, age_ms, now_ms)
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """A barrier is next to be read; it need not have been announced.
-
-        Raises:
-            ProtocolError: strict, and the channel is blocked by this very checkpoint.
-        """
+        """A barrier is next to be read; it need not have been announced."""
         effects = self._arrive(channel, barrier, age_ms, now_ms)
         if self._is_stale(barrier.checkpoint):
             return effects

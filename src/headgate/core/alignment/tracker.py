@@ -55,7 +55,6 @@ class CheckpointBarrierTracker:
     ignore what else comes of it, so there is no marker to count.
 
     Args:
-        channels: how many.
         strict: the rule of old: the end of a partition aborts all that is pending. Otherwise it
             counts as a barrier of each.
 

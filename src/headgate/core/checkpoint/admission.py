@@ -20,13 +20,6 @@ from headgate.core.machine import Machine
 class Admission(Generic[S]):
     """What stands between a request and its trigger.
 
-    Args:
-        settings: intervals and limits.
-        uniform: draws the delay of the first periodic checkpoint.
-        hooks: names of what must be done before the tasks are triggered.
-        ledger: the checkpoints.
-        mode: of the coordinator.
-
     Attributes:
         requests: those that wait.
         last_completion_ms: when the last checkpoint of this attempt completed; None before the first.
@@ -55,11 +48,7 @@ class Admission(Generic[S]):
         return Load(len(ledger.pending), ledger.preparing, self._cleaning, self.last_completion_ms)
 
     def check_attempt(self, attempt: AttemptId, tasks: tuple[tuple[int, int], ...]) -> None:
-        """Whether `attempt` may follow.
-
-        Raises:
-            InternalError: it is not newer than the last, or has no tasks.
-        """
+        """Whether `attempt` may follow."""
         if self._attempt is not None and attempt <= self._attempt:
             raise InternalError(self._mode.explain(f"cannot start attempt {attempt} after {self._attempt}"))
         if not tasks:
@@ -82,11 +71,7 @@ class Admission(Generic[S]):
         return CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
 
     def submit(self, request: Request, now_ms: int) -> list[Effect[S]]:
-        """Refuse or queue a request, and begin what may begin.
-
-        Raises:
-            InternalError: its ticket waits already, or its kind takes none.
-        """
+        """Refuse or queue a request, and begin what may begin."""
         tickets = self._ledger.tickets
         tickets.open(request)
         refusal = self.refusal_of(request.kind)
@@ -134,11 +119,7 @@ class Admission(Generic[S]):
         self._cleaning += 1
 
     def cleaning_ended(self) -> None:
-        """It is not any more.
-
-        Raises:
-            InternalError: nothing was being deleted.
-        """
+        """It is not any more."""
         if self._cleaning == 0:
             raise InternalError(self._mode.explain("was told of the end of a cleaning that never began"))
         self._cleaning -= 1

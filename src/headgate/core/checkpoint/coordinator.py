@@ -66,12 +66,9 @@ class CheckpointCoordinator(Questions[S]):
     """Owner of all checkpoints of one job; nothing else changes its fields.
 
     Args:
-        settings: intervals and limits.
         next_id: the first id to give out; above every id ever used by the job.
-        completed: ids of the completed checkpoints in the log, oldest first.
         uniform: draws the delay of the first periodic checkpoint of an attempt between minimum
             pause and interval; by default it is the interval.
-        hooks: names of what must be done before the tasks are triggered, in this order.
         unowned: those of `completed` that are savepoints.
     """
 
@@ -101,18 +98,7 @@ class CheckpointCoordinator(Questions[S]):
         now_ms: int,
         label: Callable[[tuple[int, int]], str] = str,
     ) -> None:
-        """All tasks of a new attempt run: checkpoints may begin.
-
-        Args:
-            attempt: the deployment; above every earlier one.
-            tasks: (vertex, subtask) of all of them.
-            now_ms: monotonic clock.
-            label: a task's name for people.
-
-        Raises:
-            InternalError: already running or shut down, a store of the last attempt is unresolved,
-                or the attempt is not newer.
-        """
+        """All tasks of a new attempt run: checkpoints may begin."""
         self._refuse_while_storing("start")
         ordered = tuple(sorted(set(tasks)))
         self._admission.check_attempt(attempt, ordered)
@@ -140,9 +126,6 @@ class CheckpointCoordinator(Questions[S]):
         """The job ended in a way that decides on its checkpoints: as :meth:`shutdown`, and discard some.
 
         May follow a `shutdown`, and be repeated: each checkpoint is named once.
-
-        Raises:
-            InternalError: a checkpoint is still being stored; wait for its answer.
         """
         self._refuse_while_storing(f"end as {end.value}")
         effects = self.shutdown(detail)
@@ -160,14 +143,8 @@ class CheckpointCoordinator(Questions[S]):
         after a failure until it completes or the attempt ends. A savepoint waits for nothing but hooks
         and cleaning. Behind a stop nothing is started.
 
-        Args:
-            kind: what for.
-            now_ms: monotonic clock.
-            ticket: number of the asker, who gets exactly one RequestFulfilled or RequestFailed.
-            timeout_ms: from trigger to the last acknowledgement; None: as configured.
-
-        Raises:
-            InternalError: the ticket waits already, or the kind takes none.
+        `timeout_ms` counts from trigger to the last acknowledgement; None: as configured. Who asks with a
+        `ticket` gets exactly one RequestFulfilled or RequestFailed.
         """
         effects = self._admission.submit(Request(kind, ticket, timeout_ms), now_ms)
         return effects + self._publish_next()
@@ -188,11 +165,7 @@ class CheckpointCoordinator(Questions[S]):
         self._admission.cleaning_started()
 
     def cleaning_ended(self, now_ms: int) -> list[Effect[S]]:
-        """What was begun with `cleaning_started` is over, well or not.
-
-        Raises:
-            InternalError: nothing was being deleted.
-        """
+        """What was begun with `cleaning_started` is over, well or not."""
         self._admission.cleaning_ended()
         return self._then_admit([], now_ms)
 
@@ -206,10 +179,7 @@ class CheckpointCoordinator(Questions[S]):
         Nothing happens for a checkpoint that is gone, or that should be: a hook that ends late triggers no
         task, and behind the timeout the next :meth:`tick` gives the checkpoint up.
 
-        Args:
-            checkpoint: for which they ran.
-            now_ms: monotonic clock.
-            hooks: which; None: all that RunHooks named.
+        `hooks` are the ones that ran; None: all that RunHooks named.
         """
         pending = self._ledger.pending.get(checkpoint)
         if pending is None or (pending.phase is Phase.PREPARING and now_ms >= pending.deadline_ms):
@@ -264,9 +234,6 @@ class CheckpointCoordinator(Questions[S]):
 
         Nothing happens to one that is gone or whose storing has begun. A pre-flight reason says that no
         task has heard of it.
-
-        Raises:
-            InternalError: a savepoint was to be subsumed.
         """
         pending = self._ledger.pending.get(checkpoint)
         if pending is None or pending.phase is Phase.STORING:
@@ -276,11 +243,7 @@ class CheckpointCoordinator(Questions[S]):
     # -- what storage and committers say ---------------------------------------------------------
 
     def stored(self, checkpoint: CheckpointId, now_ms: int) -> list[Effect[S]]:
-        """The log holds the checkpoint, or its folder the savepoint: it is complete.
-
-        Raises:
-            InternalError: it was not being stored.
-        """
+        """The log holds the checkpoint, or its folder the savepoint: it is complete."""
         halted = self.halted
         pending, effects = self._publishing.stored(checkpoint, halted)
         if pending.kind.is_logged:
@@ -296,14 +259,7 @@ class CheckpointCoordinator(Questions[S]):
     ) -> list[Effect[S]]:
         """Metadata or log entry could not be written.
 
-        Args:
-            checkpoint: the one that was being stored.
-            detail: the error's text.
-            maybe_published: the log entry may exist all the same; then no file is discarded.
-            now_ms: monotonic clock.
-
-        Raises:
-            InternalError: it was not being stored.
+        With `maybe_published` the log entry may exist all the same; then no file is discarded.
         """
         halted = self.halted
         pending, effects = self._publishing.store_failed(checkpoint, detail, maybe_published, halted)
@@ -317,9 +273,6 @@ class CheckpointCoordinator(Questions[S]):
         """All committables are published: tell the tasks and the asker, let older checkpoints go.
 
         A late word from before a suspension changes nothing: recovery commits again.
-
-        Raises:
-            InternalError: the checkpoint is not complete.
         """
         return self._publishing.committed(checkpoint) + self._publish_next()
 

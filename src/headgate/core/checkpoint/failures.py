@@ -101,9 +101,7 @@ class FailureBudget:
     def exceeded_by(self, checkpoint: CheckpointId | None, reason: CheckpointFailureReason) -> bool:
         """Count one failure; True when it is one too many, after which the count begins anew.
 
-        Args:
-            checkpoint: the failed one; None when it had no id yet, which always counts.
-            reason: why it failed.
+        A failure of a checkpoint that had no id yet (None) always counts.
         """
         if not reason.counted:
             return False

@@ -26,9 +26,6 @@ class VertexFacts:
 
     Attributes:
         id: its number in the physical graph; vertices are numbered in the direction of flow.
-        name: the operators' names, joined.
-        uids: the operators' uids, in order of flow.
-        parallelism: number of subtasks.
     """
 
     id: int
@@ -82,8 +79,6 @@ class SubtaskRecord:
     """What one subtask said when it acknowledged.
 
     Attributes:
-        vertex: the chain's number.
-        subtask: which parallel copy.
         ack_latency_ms: from the trigger until the job master had the acknowledgement.
         start_delay_ms: from the trigger to the first barrier.
         alignment_ms: from the first barrier to the last.
@@ -94,7 +89,6 @@ class SubtaskRecord:
         bytes_written: new bytes in files.
         state_size: bytes of keyed state, new or not.
         unaligned: whether the barrier overtook records here.
-        finished: whether the subtask had processed all its input.
         slowest_channel: "uid[subtask]" of the sender whose barrier came last, or None.
     """
 
@@ -137,12 +131,9 @@ class CheckpointRecord:
     """One checkpoint, as far as it came.
 
     Attributes:
-        checkpoint: its id.
         attempt: the deployment it was drawn in.
         kind: who wanted it: "periodic", "manual", "final", "savepoint" or "stop".
-        status: what became of it.
         trigger_ms: wall clock at the trigger.
-        topology: the graph.
         duration_ms: from the trigger until sinks were committed, or it failed; until now while under way.
         stored_ms: from the trigger until the log held it; None before.
         subtasks: the acknowledgements, ordered by (vertex, subtask).

@@ -22,22 +22,12 @@ from headgate.core.checkpoint.tickets import Tickets
 class Ledger(Generic[S]):
     """The checkpoints of one job; the coordinator and its publishing part share it.
 
-    Args:
-        next_id: the first id to give out.
-        retention: the completed checkpoints.
-
     Attributes:
         next_id: the id that the next checkpoint will get.
         pending: those under way, until their storing ended, by id in increasing order.
-        retention: the completed checkpoints in the log.
         tickets: askers without an answer.
-        recent: those that ended last.
         unsure: those whose log entry, or savepoint's metadata, may exist.
         saved: complete savepoints; nothing of theirs is ever deleted.
-        triggered: how many were begun.
-        completed: how many reached the log.
-        failed: how many were given up.
-        last_failure: text of the last of these.
     """
 
     def __init__(self, next_id: CheckpointId, retention: Retention) -> None:
@@ -88,11 +78,7 @@ class Ledger(Generic[S]):
     def drop(
         self, pending: PendingCheckpoint[S], reason: CheckpointFailureReason, detail: str
     ) -> list[Effect[S]]:
-        """Give up one whose storing has not begun, with an answer to whoever asked for it.
-
-        Raises:
-            InternalError: its storing has begun, or a savepoint was to be subsumed.
-        """
+        """Give up one whose storing has not begun, with an answer to whoever asked for it."""
         pending.abort(reason)
         self.leave(pending)
         self.count_failure(pending.checkpoint, reason, detail)

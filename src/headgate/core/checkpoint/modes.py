@@ -49,8 +49,6 @@ class CoordinatorStatistics:
 
     Attributes:
         mode: "running", "failing", "suspended" or "shut down".
-        triggered: checkpoints and savepoints started.
-        completed: checkpoints that reached the log.
         failed: checkpoints and savepoints aborted for any reason.
         pending: ids on their way, oldest first.
         latest: newest completed id, also one found at the start.

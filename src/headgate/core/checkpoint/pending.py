@@ -81,12 +81,7 @@ class PendingCheckpoint(Generic[S]):
     """Collects acknowledgements of the tasks of one attempt.
 
     Args:
-        checkpoint: its id.
-        attempt: the deployment it is drawn in.
-        request: who wanted it.
-        tasks: (vertex, subtask) of every task of the attempt.
         deadline_ms: when it expires, on the monotonic clock.
-        hooks: what must be done before the first task is triggered.
     """
 
     __slots__ = (
@@ -196,11 +191,7 @@ class PendingCheckpoint(Generic[S]):
         return AckResult.SUCCESS
 
     def move(self, step: Step, detail: str = "") -> None:
-        """Go on; an unlisted move raises InternalError with the history.
-
-        Raises:
-            InternalError: the move is not legal in the current phase.
-        """
+        """Go on; an unlisted move raises InternalError with the history."""
         if step is Step.FINALIZE and self._waiting:
             raise InternalError(
                 self._machine.explain(f"cannot be finalized: {', '.join(self.waiting_for)} are missing")
@@ -208,11 +199,7 @@ class PendingCheckpoint(Generic[S]):
         self._machine.move(step, detail)
 
     def abort(self, reason: CheckpointFailureReason) -> None:
-        """It will not complete.
-
-        Raises:
-            InternalError: its storing has begun, or a savepoint was to give way to a newer checkpoint.
-        """
+        """It will not complete."""
         if reason is CheckpointFailureReason.CHECKPOINT_SUBSUMED and not self.can_be_subsumed:
             raise InternalError(self._machine.explain("is a savepoint, which nothing subsumes"))
         self._machine.move(Step.ABORT, reason.name)

@@ -32,9 +32,6 @@ class CheckpointProperties:
         discard_cancelled: deleted when the job is cancelled.
         discard_failed: deleted when the job fails for good.
         discard_suspended: deleted when the job is handed to another job master, where nothing outlives one.
-
-    Raises:
-        InternalError: one that is not externalized would survive its job: nobody could name it any more.
     """
 
     forced: bool

@@ -31,12 +31,7 @@ LEFT_TO_RECOVERY = "it is in the log, and recovery commits it"
 
 
 class Publishing(Generic[S]):
-    """The only place through which a checkpoint becomes complete.
-
-    Args:
-        ledger: the checkpoints.
-        story: the coordinator's mode, for its history.
-    """
+    """The only place through which a checkpoint becomes complete."""
 
     def __init__(self, ledger: Ledger[S], story: Machine[Enum, Enum]) -> None:
         self._ledger, self._story = ledger, story
@@ -62,12 +57,7 @@ class Publishing(Generic[S]):
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
         """The log, or the savepoint's folder, holds it: it is complete.
 
-        Args:
-            checkpoint: the one that was being stored.
-            halted: why no tasks are there to be told, so that recovery does the rest; None: they run.
-
-        Raises:
-            InternalError: it was not being stored.
+        `halted` says why no tasks run that could be notified, so that recovery does the rest.
         """
         pending = self._take_storing(checkpoint)
         self._story.note(f"completed {checkpoint}")
@@ -93,14 +83,7 @@ class Publishing(Generic[S]):
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
         """It could not be stored.
 
-        Args:
-            checkpoint: the one that was being stored.
-            detail: the error's text.
-            maybe_published: it may be complete all the same; then no file is discarded.
-            halted: why no tasks are there to be told; None: they run.
-
-        Raises:
-            InternalError: it was not being stored.
+        With `maybe_published` it may be complete all the same; then no file is discarded.
         """
         pending = self._take_storing(checkpoint)
         pending.move(Step.STORE_UNSURE if maybe_published else Step.STORE_FAILED, detail)
@@ -116,11 +99,7 @@ class Publishing(Generic[S]):
         return pending, [*effects, *answer]
 
     def committed(self, checkpoint: CheckpointId) -> list[Effect[S]]:
-        """Its committables are published; a late word from before a suspension changes nothing.
-
-        Raises:
-            InternalError: the checkpoint is not complete.
-        """
+        """Its committables are published; a late word from before a suspension changes nothing."""
         pending, retention = self._committing, self._ledger.retention
         if pending is None or pending.checkpoint != checkpoint:
             if retention.latest is None or checkpoint > retention.latest:

@@ -98,11 +98,7 @@ class Questions(Generic[S]):
         )
 
     def validate(self) -> None:
-        """Check the invariants that hold between any two calls.
-
-        Raises:
-            InternalError: one of them does not hold.
-        """
+        """Check the invariants that hold between any two calls."""
         phases = [pending.phase for pending in self._ledger.pending.values()]
         committing = self._publishing.committing
         in_publication = phases.count(Phase.STORING) + (committing is not None)

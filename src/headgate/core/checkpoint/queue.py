@@ -17,7 +17,6 @@ class Request:
     """Somebody wants a checkpoint.
 
     Attributes:
-        kind: what for.
         ticket: the asker's number, by which it is answered; None: nobody waits for an answer.
         timeout_ms: from trigger to the last acknowledgement; None: as configured.
     """

@@ -41,9 +41,6 @@ class CheckpointSettings:
         num_retained: completed checkpoints kept.
         final_retry_ms: pause before a failed final checkpoint is tried again.
         retention: when the system deletes a completed checkpoint.
-
-    Raises:
-        ConfigError: a value is too small.
     """
 
     interval_ms: int | None = None
@@ -85,12 +82,7 @@ class Load:
 
 
 class Requests:
-    """What was asked for and not yet started; priority savepoint > final > manual > periodic.
-
-    Args:
-        settings: intervals and limits.
-        uniform: draws the delay of the first periodic checkpoint between minimum pause and interval.
-    """
+    """What was asked for and not yet started; priority savepoint > final > manual > periodic."""
 
     __slots__ = ("_final_at_ms", "_final_requested", "_queue", "_schedule", "_settings", "_stopping")
 

@@ -18,14 +18,6 @@ class Retention:
     A savepoint that the job was stopped with is among them, because the log names it, but the user owns
     it: it takes no checkpoint's place, and only its log entry ever goes.
 
-    Args:
-        num_retained: how many to keep, at least 1.
-        completed: those found in the log, in its order.
-        unowned: the savepoints among them.
-
-    Raises:
-        ConfigError: `num_retained` is below 1.
-
     Example:
         >>> kept = Retention(2, map(CheckpointId, (1, 2)))
         >>> kept.add(CheckpointId(5)); kept.take_surplus(), kept.latest
@@ -66,9 +58,6 @@ class Retention:
         """A checkpoint completed.
 
         The older ones stay until :meth:`take_surplus`, so a crash in between never leaves fewer.
-
-        Raises:
-            InternalError: the id is not above every earlier one.
         """
         if self.latest is not None and checkpoint <= self.latest:
             raise InternalError(

@@ -8,11 +8,6 @@ from collections.abc import Callable
 class PeriodicSchedule:
     """The clock of periodic checkpoints; at most one of them waits, however many intervals pass.
 
-    Args:
-        period_ms: between two; None: there are none.
-        min_pause_ms: between a completion and the next.
-        uniform: draws the delay of the first between minimum pause and period.
-
     Example:
         >>> schedule = PeriodicSchedule(100, 20, max)
         >>> schedule.arm(0); schedule.next_wakeup_ms

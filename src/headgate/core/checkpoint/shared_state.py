@@ -61,11 +61,8 @@ class SharedStateRegistry:
 
         Repeating it, or telling of an older one later, changes nothing: the last user stays the last.
 
-        Args:
-            checkpoint: its id.
-            files: everything it refers to, its own files included.
-            pinned: those of `files` that cannot be told apart from the snapshot that brought them (a log
-                of changes that wraps another's handle), so that this one must stay as a whole.
+        `pinned` are those of `files` that cannot be told apart from the snapshot that brought them (a log of
+        changes that wraps another's handle), so that this one must stay as a whole.
         """
         for file in files:
             entry = self._files.setdefault(file, _Entry(checkpoint, checkpoint))
@@ -74,13 +71,7 @@ class SharedStateRegistry:
             self._files[file].pins = True
 
     def register_restored(self, checkpoint: CheckpointId, files: Iterable[str], *, savepoint: bool) -> None:
-        """The job began from this snapshot and owns it now.
-
-        Args:
-            checkpoint: its id.
-            files: everything it refers to.
-            savepoint: whether its files lie in a folder of its own, which goes as a whole.
-        """
+        """The job began from this snapshot and owns it now."""
         if savepoint:
             self._whole.add(checkpoint)
         self.register(checkpoint, files)

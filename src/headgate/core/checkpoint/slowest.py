@@ -27,8 +27,6 @@ class Hop:
     """One subtask on the path, and the part of the time that passed there.
 
     Attributes:
-        vertex: the chain's number.
-        subtask: which parallel copy.
         label: "'uid'[subtask]".
         travel_ms: until its first barrier arrived, since the hop before passed it on (a source: since
             the trigger).

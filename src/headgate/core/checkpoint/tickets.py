@@ -39,11 +39,7 @@ class Tickets:
         return frozenset(self._open)
 
     def open(self, request: Request) -> None:
-        """A request came.
-
-        Raises:
-            InternalError: its ticket is in use, or its kind takes none.
-        """
+        """A request came."""
         if request.ticket is None:
             return
         if request.ticket in self._open:
@@ -53,22 +49,14 @@ class Tickets:
         self._open.add(request.ticket)
 
     def fulfil(self, request: Request, checkpoint: CheckpointId) -> list[RequestFulfilled]:
-        """The asker has what it asked for.
-
-        Raises:
-            InternalError: its ticket was answered before.
-        """
+        """The asker has what it asked for."""
         if request.ticket is None:
             return []
         self._close(request.ticket)
         return [RequestFulfilled(request.ticket, checkpoint)]
 
     def refuse(self, request: Request, reason: CheckpointFailureReason, detail: str = "") -> list[Answer]:
-        """No checkpoint will be begun for it.
-
-        Raises:
-            InternalError: its ticket was answered before.
-        """
+        """No checkpoint will be begun for it."""
         if request.ticket is None:
             return [RequestDeclined(request.kind, reason)]
         return list(self.fail(request, reason, detail, None))
@@ -80,11 +68,7 @@ class Tickets:
         detail: str,
         checkpoint: CheckpointId | None,
     ) -> list[RequestFailed]:
-        """The checkpoint that was begun for it came to nothing.
-
-        Raises:
-            InternalError: its ticket was answered before.
-        """
+        """The checkpoint that was begun for it came to nothing."""
         if request.ticket is None:
             return []
         self._close(request.ticket)

@@ -63,10 +63,7 @@ def exited(job: Job) -> None:
 def free(job: Job, now_ms: int, *, leave: bool = False) -> list[e.Effect]:
     """Have the gang drop its attempt, if the next one can run in it; else have it go.
 
-    Args:
-        job: whose gang; its plan is that of the next attempt.
-        now_ms: monotonic clock.
-        leave: whether the workers of a gang of another size may leave in order.
+    With `leave` the workers of a gang of another size may leave in order.
     """
     gang, attempt = job.gang, job.attempt
     if gang is None or gang.asked >= Asked.LEAVE:

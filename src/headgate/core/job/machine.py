@@ -67,10 +67,6 @@ class JobMachine(Questions):
     """Owner of every fact of one job's life; nothing else changes them.
 
     Args:
-        name: of the job, for the trace.
-        plan: what the first attempt runs.
-        limits: settings.
-        strategy: answers failures.
         same: counts failures that are always the same; None: from nothing.
         fingerprint_of: what tells the loss of a worker from others, once it counts as the failure.
     """
@@ -87,18 +83,7 @@ class JobMachine(Questions):
         super().__init__(new_job(name, plan, limits, strategy, same, fingerprint_of))
 
     def handle(self, event: v.Event, now_ms: int) -> Effects:
-        """Something happened.
-
-        Args:
-            event: what.
-            now_ms: monotonic clock.
-
-        Returns:
-            what the shell does now, in this order.
-
-        Raises:
-            InternalError: the table does not allow what would follow; the message has the trace.
-        """
+        """Something happened."""
         job = self._job
         job.taken.clear()
         return _settled(job, _HANDLERS[type(event)](job, event, now_ms))

@@ -36,11 +36,7 @@ def word(phase: Phase, cause: Cause, ends: OutcomeKind | None) -> JobState:
 
 
 class Questions:
-    """A job's facts, read only; none of its methods changes anything.
-
-    Args:
-        job: the facts.
-    """
+    """A job's facts, read only; none of its methods changes anything."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -139,11 +135,7 @@ class Questions:
         return min((time for time in times if time is not None), default=None)
 
     def validate(self) -> None:
-        """Check the invariants that hold between any two calls.
-
-        Raises:
-            InternalError: one of them does not hold; the message names it, with the trace.
-        """
+        """Check the invariants that hold between any two calls."""
         found = broken(self._job, self.next_wakeup())
         if found:
             raise InternalError(self._job.life.explain(f"broke: {'; '.join(found)}"))

@@ -80,8 +80,6 @@ class Loss:
     """A failure that no worker reported.
 
     Attributes:
-        kind: what was found.
-        gang: number of the gang.
         slot: of the worker; -1 where it is about all of them.
         why: what the gang's launcher said, as an opaque id; of a late plan, how many workers it has.
     """
@@ -113,8 +111,6 @@ class Plan:
 
     Attributes:
         ident: what the shell knows it by.
-        slots: workers that it needs.
-        tasks: subtasks of all vertices together.
     """
 
     ident: Hashable
@@ -159,10 +155,8 @@ class Attempt:
     """One deployment; never used again.
 
     Attributes:
-        number: from 1.
         cause: why it began.
         gang: number of its gang.
-        plan: what it runs.
         point: where it begins; None: from nothing.
         deployed: slots whose subtasks run.
         idle: slots that dropped everything of it, after it ended.
@@ -190,8 +184,6 @@ class Gang:
     """Workers that live and die together; it is alive until it is reported gone, or taken for gone.
 
     Attributes:
-        number: from 1.
-        slots: how many workers.
         registered: slot -> id of the link of a worker that is there.
         lost: slots whose worker is lost for good.
         asked: for what.
@@ -231,8 +223,6 @@ class Rescale:
     """A change of parallelism that somebody waits for.
 
     Attributes:
-        ticket: of the requester.
-        parallelism: that is asked for.
         from_last: whether the last completed checkpoint will do where no new one can be taken.
         step: how far it is.
         saved: whether a checkpoint was taken for it.
@@ -284,9 +274,6 @@ class Job:
 
     Attributes:
         life: the phase, and the only way to change it.
-        limits: settings.
-        strategy: answers failures.
-        same: counts failures that are always the same.
         monitor: who sends heartbeats, by slot of the present gang.
         fingerprint_of: what tells the loss of a worker from others; asked when it counts as the failure.
         plan: what the next attempt runs, or the present one.
@@ -294,7 +281,6 @@ class Job:
         point: where the next attempt begins, or the present one.
         cause: why the next attempt begins, or the present one.
         attempts: how many have begun.
-        gangs: how many were asked for.
         restarts: attempts that began because of a failure.
         attempt: the latest one.
         gang: the present one; None: it is gone, or there was none.
@@ -338,11 +324,7 @@ class Job:
         return self.life.state
 
     def take(self, row: Row, detail: str = "") -> None:
-        """Take one row of the table.
-
-        Raises:
-            InternalError: the table does not list the row for this phase.
-        """
+        """Take one row of the table."""
         self.life.move(row, detail)
         self.taken.append(row)
 

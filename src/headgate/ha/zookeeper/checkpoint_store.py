@@ -73,13 +73,7 @@ _claimants: Final = msgpack_decoder(_Claimant)
 
 
 class ZooKeeperCheckpointStore:
-    """The completed checkpoints of one job, below one node. One thread at a time.
-
-    Args:
-        nodes: the ZooKeeper; whoever made it closes it.
-        root: the node, such as ``/headgate/default/jobs/streaks``.
-        token: draws that many unpredictable bytes.
-    """
+    """The completed checkpoints of one job, below one node. One thread at a time."""
 
     def __init__(self, nodes: ZNodes, root: str, token: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._nodes, self._root, self._token = nodes, root, token
@@ -90,20 +84,12 @@ class ZooKeeperCheckpointStore:
     # -- the claim -------------------------------------------------------------------------------
 
     def generation(self) -> int:
-        """Of the last claim, by whomever; 0 where the job was never claimed here.
-
-        Raises:
-            StorageError: ZooKeeper does not answer, or the node is damaged.
-        """
+        """Of the last claim, by whomever; 0 where the job was never claimed here."""
         node = self._nodes.read(self._generation)
         return 0 if node is None else self._claimant(node.data).generation
 
     def claim(self) -> CommitPermit:
-        """Take the job over: every older permit is worthless from here on.
-
-        Raises:
-            StorageError: ZooKeeper does not answer, or a node is damaged.
-        """
+        """Take the job over: every older permit is worthless from here on."""
         self._owned = self._unsure = None
         for folder in ("owner", "checkpoints"):
             self._nodes.ensure(f"{self._root}/{folder}")
@@ -120,23 +106,13 @@ class ZooKeeperCheckpointStore:
         )
 
     def check(self, permit: CommitPermit) -> None:
-        """Make sure that nobody has claimed the job since.
-
-        Raises:
-            FencedError: somebody has.
-            StorageError: ZooKeeper does not answer.
-        """
+        """Make sure that nobody has claimed the job since."""
         self._settle(permit)
         # A read could come from a server that is behind; a write cannot.
         self._change(permit, [])
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """An id above every one that a job master of this job may have used; ids have gaps by that.
-
-        Raises:
-            FencedError: another job master has claimed the job, or nobody has yet.
-            StorageError: ZooKeeper does not answer, or the counter is damaged.
-        """
+        """An id above every one that a job master of this job may have used; ids have gaps by that."""
         if self._owned is None:
             raise FencedError(f"{self._where()} gives ids to its last claimant only; claim it first")
         permit = self._owned.permit
@@ -147,12 +123,7 @@ class ZooKeeperCheckpointStore:
         return CheckpointId(first)
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Move the counter to `end` or further.
-
-        Raises:
-            FencedError: another job master has claimed the job.
-            StorageError: ZooKeeper does not answer; the counter may have moved.
-        """
+        """Move the counter to `end` or further."""
         self._settle(permit)
         self._require(permit)
         if end > self._counter:
@@ -163,10 +134,6 @@ class ZooKeeperCheckpointStore:
         """Give the store up: release all locks, and remove all handles where the job has ended for good.
 
         Generation and counter stay in any case: neither may begin anew under a name that was used.
-
-        Raises:
-            FencedError: another job master has claimed the job; nothing was changed.
-            StorageError: ZooKeeper does not answer, or somebody still reads from a checkpoint.
         """
         self._settle(permit)
         owned = self._require(permit)
@@ -183,13 +150,7 @@ class ZooKeeperCheckpointStore:
     # -- entries ---------------------------------------------------------------------------------
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Say that a checkpoint is complete; its metadata must be durable already.
-
-        Raises:
-            FencedError: another job master has claimed the job; the entry may be there all the same.
-            UnsureWriteError: the entry may be there or not; the next call finds out.
-            StorageError: it was not written.
-        """
+        """Say that a checkpoint is complete; its metadata must be durable already."""
         self._settle(permit)
         self._require(permit)
         if checkpoint <= self._newest:
@@ -213,11 +174,7 @@ class ZooKeeperCheckpointStore:
         self._newest, self._counter = checkpoint, counter
 
     def completed(self) -> list[Completed]:
-        """The completed checkpoints, ordered by id, read afresh.
-
-        Raises:
-            StorageError: ZooKeeper does not answer, or a handle is damaged; the message names it.
-        """
+        """The completed checkpoints, ordered by id, read afresh."""
         if self._owned is not None:
             with suppress(FencedError):  # whoever was replaced may still read
                 self._settle(self._owned.permit)
@@ -229,21 +186,12 @@ class ZooKeeperCheckpointStore:
         raise StorageError(f"{self._where()} changed during each of {ATTEMPTS_MAX} attempts to read it")
 
     def latest(self) -> Completed | None:
-        """The completed checkpoint with the greatest id, read afresh.
-
-        Raises:
-            StorageError: as for :meth:`completed`.
-        """
+        """The completed checkpoint with the greatest id, read afresh."""
         completed = self.completed()
         return completed[-1] if completed else None
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before that of `oldest`; none when there is no such one.
-
-        Raises:
-            FencedError: another job master has claimed the job.
-            StorageError: ZooKeeper does not answer, or somebody still reads from a checkpoint.
-        """
+        """Delete all entries before that of `oldest`; none when there is no such one."""
         self.check(permit)
         handles = self._handles()
         if oldest in handles:
@@ -254,9 +202,6 @@ class ZooKeeperCheckpointStore:
         """Keep a completed checkpoint of this job from being trimmed meanwhile, without a claim.
 
         The lock goes by itself when this client's session ends.
-
-        Raises:
-            StorageError: there is no such checkpoint, or ZooKeeper does not answer.
         """
         lock = f"{self._handle(checkpoint)}/{READER_LOCK}{self._token(8).hex()}"
         try:

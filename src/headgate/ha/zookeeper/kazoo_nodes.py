@@ -25,13 +25,8 @@ class KazooNodes:
     """A session with a ZooKeeper; it connects again by itself, and begins a new session where one expired.
 
     Args:
-        quorum: ``host:port`` of the servers, separated by commas.
         session_timeout_ms: for how long the server is asked to keep the session alive in silence.
         connection_timeout_ms: how long to wait for a first connection, and for each answer.
-
-    Raises:
-        ConfigError: kazoo is not installed, or the addresses cannot be read.
-        StorageError: no server answers.
     """
 
     def __init__(self, quorum: str, session_timeout_ms: int, connection_timeout_ms: int) -> None:
@@ -81,11 +76,7 @@ class KazooNodes:
         return client_id
 
     def read(self, path: str) -> ZNode | None:
-        """A node; None when there is none.
-
-        Raises:
-            StorageError: no server answers.
-        """
+        """A node; None when there is none."""
         try:
             data, stat = self._asked(lambda: self._client.get_async(path), f"read {path}")
         except self._errors.NoNodeError:
@@ -93,24 +84,14 @@ class KazooNodes:
         return ZNode(data, stat.version)
 
     def children(self, path: str) -> list[str]:
-        """Sorted names of a node's children; empty when there is no such node.
-
-        Raises:
-            StorageError: no server answers.
-        """
+        """Sorted names of a node's children; empty when there is no such node."""
         try:
             return sorted(self._asked(lambda: self._client.get_children_async(path), f"list {path}"))
         except self._errors.NoNodeError:
             return []
 
     def change(self, changes: Sequence[Change]) -> list[str]:
-        """Carry out all changes, or none.
-
-        Raises:
-            RejectedError: a change is not possible; nothing was changed.
-            UnsureWriteError: the outcome is unknown.
-            StorageError: nothing was changed.
-        """
+        """Carry out all changes, or none."""
         request = self._client.transaction()
         for change in changes:
             if isinstance(change, Create):
@@ -133,11 +114,7 @@ class KazooNodes:
         ]
 
     def ensure(self, path: str) -> None:
-        """Make a node and its parents where they are missing.
-
-        Raises:
-            StorageError: no server answers, or it refuses.
-        """
+        """Make a node and its parents where they are missing."""
         self._asked(lambda: self._client.ensure_path_async(path), f"make {path}")
 
     def on_disconnect(self, listener: Callable[[], None]) -> None:

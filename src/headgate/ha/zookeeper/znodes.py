@@ -21,7 +21,6 @@ class Create:
 
     Attributes:
         path: its name; the server adds ten digits to it where `sequential`.
-        data: what it holds.
         ephemeral: it goes when the session of this client ends.
         sequential: its name ends in a number above that of every sibling before it.
     """
@@ -37,8 +36,6 @@ class SetData:
     """Replace what a node holds; its version grows by one.
 
     Attributes:
-        path: the node.
-        data: what it will hold.
         version: that it must have; None for any.
     """
 
@@ -49,11 +46,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a node, which must have no children.
-
-    Attributes:
-        path: the node.
-    """
+    """Remove a node, which must have no children."""
 
     path: str
 
@@ -66,7 +59,6 @@ class ZNode:
     """A node as it was read.
 
     Attributes:
-        data: what it holds.
         version: how often it was set.
     """
 
@@ -106,18 +98,11 @@ class ZNodes(Protocol):
         """A node; None when there is none.
 
         It may be older than what other clients see, but never older than what this client has changed.
-
-        Raises:
-            StorageError: no server answers.
         """
         ...
 
     def children(self, path: str) -> list[str]:
-        """Sorted names of a node's children; empty when there is no such node.
-
-        Raises:
-            StorageError: no server answers.
-        """
+        """Sorted names of a node's children; empty when there is no such node."""
         ...
 
     def change(self, changes: Sequence[Change]) -> list[str]:
@@ -134,11 +119,7 @@ class ZNodes(Protocol):
         ...
 
     def ensure(self, path: str) -> None:
-        """Make a node and its parents where they are missing.
-
-        Raises:
-            StorageError: no server answers, or it refuses.
-        """
+        """Make a node and its parents where they are missing."""
         ...
 
     @property

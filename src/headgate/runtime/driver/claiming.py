@@ -18,18 +18,7 @@ from headgate.restore.point import RestorePoint
 
 
 def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks: Disks = open_disk) -> None:
-    """Refuse to begin from a checkpoint of another job that is seen to run, whatever the claim mode.
-
-    Args:
-        config: validated.
-        point: what the user wants to begin from.
-        job: that begins; its own checkpoints are its own.
-        disks: opens the disk below a root.
-
-    Raises:
-        UsageError: it runs, and what is wanted is not to begin beside it.
-        StorageError: the storage cannot be read.
-    """
+    """Refuse to begin from a checkpoint of another job that is seen to run, whatever the claim mode."""
     if point is None or point.storage is None or point.checkpoint.kind == SAVEPOINT:
         return
     if point.checkpoint.job != job and (_claims(config) or not config.get(o.ALLOW_SECOND)):
@@ -37,29 +26,13 @@ def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks:
 
 
 def keeps(config: Config, point: RestorePoint, job: JobId) -> bool:
-    """Whether what a job begins from is another's checkpoint, which that one may delete.
-
-    Args:
-        config: validated.
-        point: what the user wants to begin from.
-        job: that begins.
-    """
+    """Whether what a job begins from is another's checkpoint, which that one may delete."""
     other = point.storage is not None and point.checkpoint.job != job
     return other and point.checkpoint.kind != SAVEPOINT and not _claims(config)
 
 
 def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None) -> JobId | None:
-    """The job that this one goes on as, because it claims its newest checkpoint; None: it is one of its own.
-
-    Args:
-        config: validated.
-        disk: the checkpoint storage, if there is one.
-        point: what the user wants to begin from.
-
-    Raises:
-        UsageError: the snapshot is to be claimed, but checkpoints are off.
-        StorageError: the log of that job cannot be read.
-    """
+    """The job that this one goes on as, because it claims its newest checkpoint; None: one of its own."""
     if point is None or not _claims(config):
         return None
     if disk is None:
@@ -75,18 +48,8 @@ def check_claim(
 ) -> JobId | None:
     """Whether the snapshot could be claimed, if that is wanted; changes nothing.
 
-    Args:
-        config: validated.
-        disk: the checkpoint storage, if there is one.
-        point: what the user wants to begin from.
-        disks: opens the disk below the root of its files.
-
     Returns:
         The job that this one would go on as; None: one of its own.
-
-    Raises:
-        UsageError: it cannot be claimed.
-        StorageError: the log of its job cannot be read.
     """
     job = continued_job(config, disk, point)
     if job is None and _claims(config) and point.checkpoint.kind != SAVEPOINT:
@@ -100,18 +63,7 @@ def taken_over(
     point: RestorePoint | None,
     disks: Disks = open_disk,
 ) -> RestorePoint | None:
-    """Make the snapshot that a user named the job's own, if that is wanted.
-
-    Args:
-        config: validated.
-        service: of the job's checkpoints, claimed.
-        point: the snapshot, with the root of its files.
-        disks: opens the disk below that root.
-
-    Raises:
-        UsageError: it cannot be claimed.
-        StorageError: it cannot be read, or the claim not be written.
-    """
+    """Make the snapshot that a user named the job's own, if that is wanted."""
     if point is None or service is None or not _claims(config):
         return point
     if goes_on_as(service.disk, point.storage or "", point.checkpoint) == service.job:

@@ -65,10 +65,8 @@ class GangContext:
     """What a gang needs to start workers that find their job master.
 
     Attributes:
-        worker: everything a worker must know; picklable.
         exited: to be called, from any thread, once all workers of a gang are gone: with the gang's
             number, and why if it was not in order.
-        restored: where the job begins; None begins empty.
     """
 
     worker: WorkerSpec
@@ -85,15 +83,9 @@ def run_job(
 ) -> JobResult:
     """Run a job to its end.
 
-    Args:
-        job: what to run.
-        make_gang: how to start workers here.
-        listener: is told what happens.
-        dies_with_parent: see :class:`WorkerSpec`.
-        answers_commands: whether other processes can control the job where no option says.
+    Without an option, `answers_commands` says whether other processes can control the job.
 
     Raises:
-        UsageError: the job cannot run; nothing was started.
         UserFunctionError: the program's code failed and the restart strategy gave up.
         OperatingError: anything else failed and the restart strategy gave up.
         KeyboardInterrupt: the user cancelled; the job was ended first.

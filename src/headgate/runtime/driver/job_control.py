@@ -22,13 +22,7 @@ STATUS_WAIT_S: Final = 10.0
 
 
 class JobControl:
-    """Implements `api.executor.JobControl` for one job master.
-
-    Args:
-        master: of the job.
-        post: hands a callback to the job master's loop, from any thread.
-        started_ms: wall clock at the submission.
-    """
+    """Implements `api.executor.JobControl` for one job master."""
 
     def __init__(
         self, master: JobMaster, post: Callable[[Callable[[], None]], None], started_ms: int

@@ -21,12 +21,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class Keeping:
-    """From :meth:`begin` to :meth:`end`, which does not wait, or :meth:`close`.
-
-    Args:
-        disk: that holds the checkpoint.
-        checkpoint: what is restored.
-    """
+    """From :meth:`begin` to :meth:`end`, which does not wait, or :meth:`close`."""
 
     def __init__(self, disk: Disk, checkpoint: CheckpointMetadata) -> None:
         self.checkpoint = checkpoint.checkpoint
@@ -36,11 +31,7 @@ class Keeping:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """From here on it stays, where this driver may write beside it.
-
-        Raises:
-            UsageError: it has just been deleted.
-        """
+        """From here on it stays, where this driver may write beside it."""
         try:
             self._use.begin()
         except StorageError as error:

@@ -27,11 +27,7 @@ Check = Callable[[], object]
 
 
 def with_stored_groups(plan: PhysicalPlan, config: Config, checkpoint: CheckpointMetadata) -> PhysicalPlan:
-    """The plan, with the snapshot's number of key groups unless the program names one.
-
-    Raises:
-        UsageError: an operator has more subtasks than there are groups.
-    """
+    """The plan, with the snapshot's number of key groups unless the program names one."""
     if config.is_set(o.MAX_PARALLELISM):
         return plan
     groups, widest = checkpoint.max_parallelism, max((v.parallelism for v in plan.vertices), default=1)

@@ -182,8 +182,7 @@ class JobMaster:
     def cancel(self, handed_over: bool = False) -> None:
         """The user wants the job to end now; nothing uncommitted is committed.
 
-        Args:
-            handed_over: only this driver ends, where another one can go on with the job.
+        With `handed_over` only this driver ends, where another one can go on with the job.
         """
         self.happened(v.Cancel(handed_over))
 

@@ -24,12 +24,7 @@ class HasPages(Protocol):
 
 
 def status_of(master: JobMaster, started_ms: int) -> JobStatus:
-    """The status now.
-
-    Args:
-        master: of the job.
-        started_ms: wall clock at the submission.
-    """
+    """The status now."""
     checkpoints, gang = master.checkpoints.coordinator.statistics(), master.ports.gang
     counters = master.counters()
     plan = master.plan

@@ -12,12 +12,7 @@ from headgate.runtime.master.attempt.repeated_failures import fingerprint_of
 
 
 class Losses:
-    """Used by the job master's loop.
-
-    Args:
-        members: workers of the gang.
-        settings: of the job.
-    """
+    """Used by the job master's loop."""
 
     def __init__(self, members: Members, settings: JobSettings) -> None:
         self._members, self._settings = members, settings

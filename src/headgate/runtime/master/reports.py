@@ -15,12 +15,6 @@ from headgate.runtime.protocol.undeclared_rows import log_slowness, slowness
 class Reports:
     """Used by the job master's loop.
 
-    Args:
-        listener: hears everything.
-        losses: knows the errors behind failures.
-        history: of checkpoints, which keeps standstills too.
-        settings: of the job.
-
     Attributes:
         last_failure: of the latest attempt that failed, in words.
     """

@@ -34,16 +34,7 @@ class KnowsSlots(Protocol):
 
 
 class Rescaling:
-    """Carries out the steps of a rescale; used by the job master's loop.
-
-    Args:
-        ports: of the job master.
-        attempts: its deployments.
-        checkpoints: its checkpoints.
-        outbox: takes the answer of each step.
-        replan: makes the plan; None where the program's graph is not at hand.
-        has_storage: whether the job takes checkpoints.
-    """
+    """Carries out the steps of a rescale; used by the job master's loop."""
 
     def __init__(
         self,
@@ -141,16 +132,7 @@ def plan_of(planned: PlannedJob) -> Plan:
 
 
 def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> None:
-    """Refuse what no state of the job would allow.
-
-    Args:
-        parallelism: that somebody asks for.
-        replan: makes the plan; None where the program's graph is not at hand.
-        has_storage: whether the job takes checkpoints.
-
-    Raises:
-        UsageError: it is refused.
-    """
+    """Refuse what no state of the job would allow."""
     # A program that is not checked may say anything, and what else is raised here ends the job.
     if type(parallelism) is not int:
         raise UsageError(f"parallelism is {parallelism!r}; expected a whole number")
@@ -164,11 +146,7 @@ def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> N
 
 
 def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJob | None:
-    """The job at another parallelism; None where that is what runs.
-
-    Raises:
-        UsageError: there is no such plan.
-    """
+    """The job at another parallelism; None where that is what runs."""
     if parallelism < 1:
         raise UsageError(f"parallelism is {parallelism}; expected at least 1")
     planned = replan(parallelism)
@@ -176,11 +154,7 @@ def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJ
 
 
 def count_slots(gang: Gang, slots: int) -> None:
-    """Find out whether there are slots; may block.
-
-    Raises:
-        UsageError: there are too few, or nobody can tell.
-    """
+    """Find out whether there are slots; may block."""
     try:
         said = gang.refusal(slots) if isinstance(gang, KnowsSlots) else None
     except Exception as error:
@@ -190,13 +164,7 @@ def count_slots(gang: Gang, slots: int) -> None:
 
 
 def refusal_of(answer: e.Answer, why: HeadgateError | None, state: JobState) -> HeadgateError | None:
-    """What a requester is told instead of a parallelism; None: it was done.
-
-    Args:
-        answer: of the job's machine.
-        why: the failure behind it, if there is one.
-        state: of the job.
-    """
+    """What a requester is told instead of a parallelism; None: it was done."""
     match answer.refusal:
         case None:
             return None

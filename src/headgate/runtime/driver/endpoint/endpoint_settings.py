@@ -23,10 +23,8 @@ class EndpointSettings:
     """How the endpoint of one job is to be.
 
     Attributes:
-        bind: address or name to listen on.
         port: 0: a free one.
         certfile: PEM file of the certificate; None: no TLS.
-        keyfile: PEM file of its key.
         demanded: whether the job must not run without it.
     """
 
@@ -50,16 +48,7 @@ class EndpointSettings:
 
 
 def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | None:
-    """What the options say; None: no endpoint.
-
-    Args:
-        config: all settings.
-        by_default: whether there is one where nobody says.
-
-    Raises:
-        ConfigError: the address is reachable from elsewhere, and what is said there would not be encrypted;
-            or certificate and key are not both there, or do not fit.
-    """
+    """What the options say; None: no endpoint."""
     enabled = config.get(o.REST_ENABLED)
     if not (by_default if enabled is None else enabled):
         return None
@@ -82,11 +71,7 @@ def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | No
 
 
 def listening(settings: EndpointSettings) -> Door:
-    """A socket that listens there.
-
-    Raises:
-        ConfigError: it cannot; says why.
-    """
+    """A socket that listens there."""
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
     made = hide(Door(family, socket.SOCK_STREAM))
     try:

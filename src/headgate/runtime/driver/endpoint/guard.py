@@ -27,12 +27,7 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
 class RefusedError(Exception):
-    """The request goes no further.
-
-    Attributes:
-        status: of HTTP.
-        text: one sentence.
-    """
+    """The request goes no further."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -40,13 +35,7 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """Passes on what is allowed, with its whole body.
-
-    Args:
-        inner: answers.
-        secret: what a request must show.
-        scheme: "http" or "https".
-    """
+    """Passes on what is allowed, with its whole body."""
 
     body_wait_s: float = BODY_WAIT_S
     """How long a body may take to arrive."""

@@ -69,12 +69,7 @@ class PatientProtocol(H11Protocol):
 
 
 class PatientServer(uvicorn.Server):
-    """Looks now and then for connections that do not even get ready.
-
-    Args:
-        config: of the server.
-        guests: who is connected.
-    """
+    """Looks now and then for connections that do not even get ready."""
 
     def __init__(self, config: uvicorn.Config, guests: Guests) -> None:
         super().__init__(config)

@@ -27,7 +27,6 @@ class Guests:
     """Who is connected; used by the endpoint's thread alone.
 
     Args:
-        most: at a time.
         patience_s: how long a connection may take to be ready for a request.
     """
 

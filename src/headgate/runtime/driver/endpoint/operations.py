@@ -27,7 +27,6 @@ class Operation:
     """Something asked for.
 
     Attributes:
-        id: names it.
         what: "checkpoint", "savepoint", "stop", "cancel" or "rescale".
         asked: whether somebody asked for the outcome.
         fetched: whether somebody got it.
@@ -67,15 +66,7 @@ class Operations:
         return bool(self._known)
 
     def begin(self, what: str, ask: Callable[[Then], None]) -> Operation:
-        """Ask for something.
-
-        Args:
-            what: for people.
-            ask: hands the wish to the job, with what takes the outcome.
-
-        Raises:
-            OperatingError: too much is under way.
-        """
+        """Ask for something."""
         made = Operation(what)
         with self._lock:
             under_way = sum(not each.outcome.done() for each in self._known.values())

@@ -47,9 +47,6 @@ Request = TypeVar("Request", bound=msgspec.Struct)
 def decoded(body: bytes, kind: type[Request]) -> Request:
     """The request in a body. An empty one is refused: half a request must not stop a job.
 
-    Raises:
-        UsageError: it is none of this kind; names the field.
-
     Example:
         >>> decoded(b'{"parallelism": 4}', Rescale)
         Rescale(parallelism=4, from_last=False)

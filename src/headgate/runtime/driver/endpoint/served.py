@@ -28,11 +28,6 @@ class ServedJob:
     """One job, as the endpoint needs it.
 
     Attributes:
-        job_id: names the submission.
-        name: given to ``execute``.
-        started_ms: wall clock at the submission.
-        control: is asked for everything that changes the job.
-        live: is asked for its state.
         plan: gives what runs; from any thread.
         records: gives what is known of its checkpoints; in the job master's loop.
         post: hands a callback to that loop.
@@ -50,11 +45,7 @@ class ServedJob:
     storage: str | None = None
 
     def checkpoints(self) -> dict[str, Any]:
-        """What `headgate checkpoints --json` shows of each; waits for the job master's loop.
-
-        Raises:
-            OperatingError: the loop did not answer in time.
-        """
+        """What `headgate checkpoints --json` shows of each; waits for the job master's loop."""
         answer: Future[Sequence[CheckpointRecord]] = Future()
         self.post(lambda: answer.set_result(self.records()))
         try:

@@ -30,14 +30,7 @@ _LOG: Final = logging.getLogger("headgate.endpoint")
 
 
 class Endpoint:
-    """The endpoint of one job. It listens from the beginning and answers once it is told of the job.
-
-    Args:
-        settings: where.
-
-    Raises:
-        ConfigError: nothing can listen there.
-    """
+    """The endpoint of one job. It listens from the beginning and answers once it is told of the job."""
 
     def __init__(self, settings: EndpointSettings) -> None:
         self._settings, self._socket = settings, listening(settings)
@@ -54,11 +47,7 @@ class Endpoint:
         return self._settings.reached_at(self._socket.getsockname()[1])
 
     def begin(self, job: ServedJob) -> None:
-        """The job is about to be submitted: answer questions about it.
-
-        Raises:
-            StorageError: nobody could be told where, and the endpoint was asked for.
-        """
+        """The job is about to be submitted: answer questions about it."""
         try:
             forget_old()
             self._published = PublishedJob(self._file(job))
@@ -72,11 +61,7 @@ class Endpoint:
         self._thread.start()
 
     def close(self, state: str | None = None) -> None:
-        """The job is over; whoever waits for an outcome gets it first. A second time does nothing.
-
-        Args:
-            state: in which it ended.
-        """
+        """The job is over; whoever waits for an outcome gets it first. A second time does nothing."""
         if self._published is not None:
             self._operations.end("cancel", state)
             self._operations.all_fetched(OUTCOMES_WAIT_S)

@@ -22,20 +22,9 @@ from headgate.runtime.protocol import messages as m
 class Attempts:
     """Used by the job master's loop.
 
-    Args:
-        job: its id.
-        planned: what runs.
-        members: workers of the gang.
-        point: where the first attempt begins.
-        storage: URI of the checkpoint directory, or None.
-        marker: token of a file that workers must see there.
-        ignore_unclaimed: whether restored state that nobody asks for any more is left behind.
-
     Attributes:
-        number: the present deployment, from 1.
         planned: what runs; may be replaced between two attempts.
         point: where the present attempt began, or the next one begins.
-        queries: about live state.
     """
 
     def __init__(
@@ -76,21 +65,13 @@ class Attempts:
             member.counters = {}
 
     def begin(self, number: int) -> None:
-        """A new attempt: its enumerators are made.
-
-        Raises:
-            Exception: whatever a source's enumerator raises.
-        """
+        """A new attempt: its enumerators are made."""
         self.number = number
         restored = {} if self.point is None else self.point.checkpoint.enumerators
         self.sources = Enumerators.of(self.plan, restored, self._job, self.number)
 
     def messages(self, generation: int) -> dict[int, m.Deploy]:
-        """Slot -> what its worker is to build.
-
-        Raises:
-            UsageError: the plan cannot take the checkpoint over.
-        """
+        """Slot -> what its worker is to build."""
         deployment = Deployment(
             attempt=self.number,
             generation=generation,
@@ -120,21 +101,13 @@ class Attempts:
         self._member(slot).note_counters([message.counters])
 
     def assign_splits(self, slot: int, request: m.RequestSplits) -> None:
-        """A reader has none left.
-
-        Raises:
-            Exception: whatever the enumerator raises.
-        """
+        """A reader has none left."""
         splits = self.sources.next_splits(request.vertex, request.subtask)
         message = m.AssignSplits(self.number, request.vertex, request.subtask, splits)
         self._member(slot).link.send(message)
 
     def ask(self, uid: str, state: str, key: Any, then: Callable[[Any, Any], None]) -> None:
-        """Have the key's subtask say what its state holds.
-
-        Raises:
-            HeadgateError: it cannot be asked.
-        """
+        """Have the key's subtask say what its state holds."""
         slot, message = self.queries.ask(self.number, uid, state, key, then)
         member = self._members.get(slot)
         if member is not None:  # else the attempt is about to end, and the question with it

@@ -62,9 +62,7 @@ class Deaths:
     def collect(self, members: Sequence[Member], gang_said: str | None) -> None:
         """The gang has ended: what these have left is taken up, whatever their end was.
 
-        Args:
-            members: whose connections have not ended yet.
-            gang_said: why, by who runs it; None where it was in order.
+        `gang_said` is why, by who runs the gang; None where its end was in order.
         """
         named = None if gang_said is None else _SLOT.search(gang_said)
         for member in members:
@@ -76,11 +74,7 @@ class Deaths:
         ]
 
     def gang_ended(self, gang_said: str) -> OperatingError:
-        """Why a gang ended, by the worker that was the cause, where it can be told which one that was.
-
-        Args:
-            gang_said: why, by who runs it.
-        """
+        """Why a gang ended, by the worker that was the cause, where it can be told which one that was."""
         suspected = bool(self._lost)
         found = [(lost, remains_left(lost.member)) for lost in self._lost] + self._left
         named = _SLOT.search(gang_said)

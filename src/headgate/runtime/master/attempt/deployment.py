@@ -17,11 +17,7 @@ class Deployment:
     """What all workers of an attempt are told alike.
 
     Attributes:
-        attempt: its number.
-        generation: of the job master.
-        program: the shipped plan.
         peers: slot -> address of its data plane.
-        storage: URI of the checkpoint directory, or None.
         marker: token of a file that workers must see there.
         ignore_unclaimed: whether restored state that nobody asks for any more is left behind.
     """
@@ -35,15 +31,7 @@ class Deployment:
     ignore_unclaimed: bool = False
 
     def messages(self, plan: PhysicalPlan, point: RestorePoint | None) -> dict[int, m.Deploy]:
-        """Slot -> its message.
-
-        Args:
-            plan: what runs.
-            point: where it starts from; None: from nothing.
-
-        Raises:
-            UsageError: the plan cannot take the checkpoint over.
-        """
+        """Slot -> its message."""
         checkpoint = None if point is None else point.checkpoint
         restored: Restored = []
         if checkpoint is not None:

@@ -28,14 +28,7 @@ class Enumerators:
 
     @classmethod
     def of(cls, plan: PhysicalPlan, restored: Mapping[str, Any], job: str, attempt: int) -> Enumerators:
-        """Make them.
-
-        Args:
-            plan: what runs.
-            restored: uid -> state from the restored checkpoint; empty to begin anew.
-            job: the job's id.
-            attempt: the deployment.
-        """
+        """Make them."""
         by_vertex: dict[int, tuple[OperatorContext, SplitEnumerator]] = {}
         for vertex in plan.vertices:
             node = vertex.chain[0]

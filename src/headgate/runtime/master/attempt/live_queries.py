@@ -44,11 +44,7 @@ class _Keyed:
 
 
 class StateQueries:
-    """The questions of one job; nothing is looked up before the first one.
-
-    Args:
-        plan: of the job.
-    """
+    """The questions of one job; nothing is looked up before the first one."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self._plan, self._operators = plan, dict[str, _Keyed]()
@@ -58,16 +54,7 @@ class StateQueries:
     def ask(self, attempt: int, uid: str, state: str, key: Any, then: Then) -> tuple[int, m.QueryState]:
         """The question as a message, and the slot of the subtask that has the key.
 
-        Args:
-            attempt: the one that is asked.
-            uid: of the operator.
-            state: name of the state.
-            key: of the stream.
-            then: is called once, by :meth:`answered` or :meth:`end`.
-
-        Raises:
-            UsageError: there is no such operator or state, or the key cannot be one; names what there is.
-            OperatingError: too many questions wait for their answers.
+        `then` is called once, by :meth:`answered` or :meth:`end`.
         """
         operator = self._operator(uid)
         descriptor = operator.states.get(state)
@@ -135,11 +122,7 @@ def _keyed_operators(plan: PhysicalPlan) -> dict[str, _Keyed]:
 
 
 def _check_type(uid: str, key: Any, declared: DeclaredKeys | None) -> None:
-    """Refuse a key that no key of the stream can equal, as nothing would ever be found under it.
-
-    Raises:
-        UsageError: naming both types.
-    """
+    """Refuse a key that no key of the stream can equal, as nothing would ever be found under it."""
     shape = shape_of(key)
     if declared is not None and not fits(shape, declared.hint):
         raise UsageError(

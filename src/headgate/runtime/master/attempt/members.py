@@ -16,9 +16,6 @@ class Member:
     """A worker that registered.
 
     Attributes:
-        register: what it said of itself.
-        link: the way to it.
-        number: id of that link.
         counters: (vertex, subtask) -> last running totals.
         standstills: calls of user code that had not returned at its last heartbeat.
         rss_bytes: memory that it used then; 0: not known.

@@ -18,14 +18,7 @@ from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, S
 class CheckpointContents:
     """Makes the metadata of one job's checkpoints.
 
-    Args:
-        job: its id.
-        job_name: given to `execute`.
-        generation: of the job master.
-        plan: what runs.
-
     Attributes:
-        plan: what runs; another one after the job was rescaled.
         totals: records in and out of each chain up to where the present attempt began.
     """
 
@@ -44,12 +37,7 @@ class CheckpointContents:
     ) -> CheckpointMetadata:
         """The whole of a checkpoint.
 
-        Args:
-            effect: what the coordinator collected.
-            trigger_ms: wall clock at the trigger.
-            enumerators: source uid -> state of its enumerator at the trigger.
-            order: of a savepoint; None for a checkpoint.
-            lineage: the line that the job's output goes on.
+        `trigger_ms` is the wall clock at the trigger; `order` is that of a savepoint, None for a checkpoint.
         """
         operators, parallelism = self._operators(effect.snapshots)
         return CheckpointMetadata(

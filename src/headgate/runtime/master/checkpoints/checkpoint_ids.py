@@ -24,9 +24,6 @@ class CheckpointIds:
 
     Args:
         service: of the job's checkpoints; None where it takes none, and ids mean nothing to anybody else.
-        permit: to change its store.
-        background: does what blocks.
-        post: hands a callback to the loop, from any thread.
     """
 
     def __init__(
@@ -42,11 +39,7 @@ class CheckpointIds:
         self._reserving = False
 
     def require(self, checkpoint: int) -> None:
-        """A checkpoint of this id is about to be taken; the first one has the first id that was given.
-
-        Raises:
-            OperatingError: the id is not reserved, because the store was out of reach for long.
-        """
+        """A checkpoint of this id is about to be taken; the first one has the first id that was given."""
         if self._service is None or self._permit is None:
             return
         if self._end is None:

@@ -24,17 +24,7 @@ Perform = Callable[[Sequence[e.Effect[SubtaskSnapshot]]], None]
 
 
 class CheckpointRequests:
-    """Used by the job master's loop.
-
-    Args:
-        job: its id.
-        coordinator: decides.
-        service: of the job's checkpoints; None where it takes none.
-        savepoints: those under way.
-        clock: time.
-        perform: carries out effects.
-        outbox: takes what the job's machine must know of stops.
-    """
+    """Used by the job master's loop."""
 
     def __init__(
         self,

@@ -36,9 +36,6 @@ class Committers:
     """One committer per two-phase sink; used by the background thread only, in order of checkpoints.
 
     Args:
-        job: whose sinks.
-        generation: of the job master.
-        plan: what runs.
         older: what follows when a sink has committed more than a restored snapshot knows of.
 
     Attributes:
@@ -62,9 +59,7 @@ class Committers:
         The first time it is settled which line the output goes on. Where output is to be taken back, that
         and the commit wait for :meth:`settle`.
 
-        Args:
-            restored: a checkpoint or savepoint; None: from nothing.
-            others: checkpoints of other jobs of the line that may be restored, too: what they hold stays.
+        `others` are checkpoints of other jobs of the lineage that may be restored, too: what they hold stays.
 
         Raises:
             UsageError: sinks have committed more than `restored` knows of, and the job is not to go on.
@@ -104,11 +99,7 @@ class Committers:
         self.commit(restored.operators)
 
     def require_settled(self) -> None:
-        """Nothing that is stored or committed may come before what is owed.
-
-        Raises:
-            OperatingError: output has to be taken back first, which has failed.
-        """
+        """Nothing that is stored or committed may come before what is owed."""
         if self._owed is not None:
             raise OperatingError(
                 "output that came after the restored snapshot is not yet taken back; nothing is committed "
@@ -116,16 +107,7 @@ class Committers:
             )
 
     def check(self, restored: CheckpointMetadata) -> None:
-        """Whether :meth:`recommit` would be refused; changes nothing.
-
-        Args:
-            restored: the snapshot that the job is to begin from.
-
-        Raises:
-            UsageError: sinks have committed more than it knows of, and the job is not to go on; or they do
-                not have what it holds.
-            OperatingError: a sink cannot tell now.
-        """
+        """Whether :meth:`recommit` would be refused; changes nothing."""
         lineage, own = lineage_of(self._job, restored), restored.job == self._job
         if not own:
             lineage = self._decided(lineage, restored)
@@ -137,13 +119,6 @@ class Committers:
         """The job's newer snapshots are damaged: follow the user's choice for what was committed since.
 
         The line stays the same: with a new lineage what was committed since stays beside what follows.
-
-        Args:
-            restored: the snapshot of this job that an attempt is about to begin from.
-
-        Raises:
-            UsageError: sinks have committed more than `restored` knows of, and the job is not to go on.
-            OperatingError: a sink cannot tell now, or could not take back all of it.
         """
         lineage = lineage_of(self._job, restored)
         history = Lineage(lineage.id, (*lineage.forks, fork_of(restored)))
@@ -156,16 +131,10 @@ class Committers:
 
         Where it was, the log has lost their entries, and the user's choice is followed as in :meth:`go_back`.
 
-        Args:
-            restored: what an attempt is about to begin from; None: nothing.
-            perhaps: these checkpoints; none where there is another reason to look.
+        `perhaps` are these checkpoints; none where there is another reason to look.
 
         Returns:
             the uids of the sinks that cannot tell.
-
-        Raises:
-            UsageError: it was, and the job is not to go on.
-            OperatingError: a sink cannot tell now, or could not take back all of it.
         """
         lineage = lineage_of(self._job, restored)
         # Of what this job has committed only what it restores is history.

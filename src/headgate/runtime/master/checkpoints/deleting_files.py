@@ -48,14 +48,7 @@ class Desk(Protocol):
 
 
 class Cleaning:
-    """Used by the job master's loop.
-
-    Args:
-        background: deletes.
-        post: hands a callback to the loop.
-        clock: time.
-        desk: keeps account, so that nothing new is begun while too much is being deleted.
-    """
+    """Used by the job master's loop."""
 
     def __init__(
         self, background: Background, post: Callable[[Callable[[], None]], None], clock: Clock, desk: Desk

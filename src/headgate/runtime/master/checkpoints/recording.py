@@ -39,10 +39,7 @@ class CheckpointHistory:
     """The records of one job's checkpoints; used by the job master's loop.
 
     Args:
-        plan: the graph.
         file: where they are kept; None keeps them in memory only.
-        clock: time.
-        background: writes.
     """
 
     def __init__(

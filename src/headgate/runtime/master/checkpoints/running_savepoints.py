@@ -63,9 +63,7 @@ class Savepoints:
     """Used by the job master's loop; its work on disks is done in the background.
 
     Args:
-        job: whose savepoints.
         default_target: where they go when nobody says; None: then it must be said.
-        ports: of the job master.
         own: URI of the folder of the job's checkpoints, where sweeps delete what they do not know.
     """
 
@@ -80,13 +78,8 @@ class Savepoints:
     def prepare(self, ticket: int, wish: SavepointWish, then: Callable[[Exception | None], None]) -> None:
         """Find a place for a savepoint and try it out.
 
-        Args:
-            ticket: whose wish it is; :meth:`begun` asks by it.
-            wish: what is wanted.
-            then: called in the loop, with None when the savepoint may be triggered.
-
-        Raises:
-            ConfigError: no such format, nobody says where to, or the place is in memory.
+        `then` is called in the loop, with None when the savepoint may be triggered; :meth:`begun` asks by
+        `ticket`.
         """
         target = self._target(wish)
 

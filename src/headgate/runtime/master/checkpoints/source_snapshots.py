@@ -19,7 +19,6 @@ class Begun:
 
     Attributes:
         began_ms: when it was begun (monotonic).
-        enumerators: source uid -> state of its enumerator.
         trigger_ms: wall clock at its trigger; 0 before that.
     """
 
@@ -30,10 +29,6 @@ class Begun:
 
 class SourceSnapshots:
     """Used by the checkpoint master; at most one checkpoint waits for its sources.
-
-    Args:
-        attempts: has the sources of the present attempt.
-        outbox: takes what fails that attempt.
 
     Attributes:
         waiting: the checkpoint that cannot be drawn yet, and when it was begun; None: there is none.
@@ -49,9 +44,6 @@ class SourceSnapshots:
 
         Returns:
             whether that was done; otherwise the checkpoint waits.
-
-        Raises:
-            Exception: whatever an enumerator raises.
         """
         self.waiting = None
         if not self._attempts.sources.ready():

@@ -40,20 +40,7 @@ def make_whole(
     service: CheckpointService | None,
     permit: CommitPermit | None,
 ) -> None:
-    """Write the metadata of a checkpoint or savepoint, then say so in the log. Beside the loop.
-
-    Args:
-        kind: what it is wanted for.
-        metadata: all of it.
-        folder: of a savepoint; None for a checkpoint.
-        committers: of the sinks, which keep what a savepoint holds.
-        service: of the job's checkpoints; None where it takes none.
-        permit: to change the log.
-
-    Raises:
-        StorageError: it could not be written.
-        FencedError: another job master has taken over.
-    """
+    """Write the metadata of a checkpoint or savepoint, then say so in the log. Beside the loop."""
     log = None if service is None or permit is None or not kind.is_logged else (service, permit)
     if folder is None:
         if log is not None:
