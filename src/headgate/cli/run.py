@@ -21,6 +21,7 @@ from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.common.settings.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
 from headgate.common.settings.options import ProgressDisplay
+from headgate.display.event_texts import Facts
 from headgate.display.progress_json import LineWriter, reserve_stdout
 from headgate.display.progress_status import error_facts
 
@@ -128,11 +129,11 @@ def _write_last_line(writer: LineWriter, error: BaseException) -> None:
     """End the lines of a run that went wrong, unless its job has told so itself."""
     if writer.last_event in ("failed", "cancelled"):
         return
-    line = {"time_ms": time.time_ns() // 1_000_000, "job": None}
+    line: Facts = {"time_ms": time.time_ns() // 1_000_000, "job": None}
     if isinstance(error, (KeyboardInterrupt, JobCancelledError)):
-        writer.write({"event": "cancelled", **line})
+        writer.write("cancelled", line)
     else:
-        writer.write({"event": "failed", **line, "error": error_facts(error)})
+        writer.write("failed", {**line, "error": error_facts(error)})
 
 
 @contextmanager

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable
 from enum import StrEnum
 from html import escape
-from typing import Any, Final, Protocol, TextIO
+from typing import Final, Protocol, TextIO
 
 from headgate.common.files.durable import clock
 from headgate.common.refusals.cells import running_shell
@@ -40,6 +39,22 @@ class PrintedLines(Protocol):
         ...
 
 
+class CellOutput(Protocol):
+    """One output of a cell, as IPython gives it."""
+
+    def update(self, data: dict[str, str], *, raw: bool) -> None:
+        """Replace what it shows; `data` is the same thing by type."""
+        ...
+
+
+class ShowsInCell(Protocol):
+    """The function of IPython that adds an output to the cell that runs."""
+
+    def __call__(self, data: dict[str, str], *, raw: bool, display_id: bool) -> CellOutput:
+        """Show `data`, the same thing by type."""
+        ...
+
+
 def where_prints_show() -> Prints:
     """Where a person would look for what a program prints."""
     if notebook_display() is not None:
@@ -47,11 +62,11 @@ def where_prints_show() -> Prints:
     return Prints.TERMINAL if _terminal() is not None else Prints.LOG
 
 
-def notebook_display() -> Callable[..., Any] | None:
+def notebook_display() -> ShowsInCell | None:
     """What shows something in a cell, where the program runs in a notebook."""
     if not hasattr(running_shell(), "kernel"):
         return None
-    found: Callable[..., Any] = sys.modules["IPython"].display.display
+    found: ShowsInCell = sys.modules["IPython"].display.display
     return found
 
 
@@ -82,9 +97,9 @@ class TerminalLines:
 class CellLines:
     """Keeps one output of a cell current: the last lines, and how many there were."""
 
-    def __init__(self, display: Callable[..., Any]) -> None:
+    def __init__(self, display: ShowsInCell) -> None:
         self._display = display
-        self._handle: Any = None
+        self._handle: CellOutput | None = None
         self._last: deque[str] = deque(maxlen=CELL_LINES)
         self._count, self._shown, self._shown_at = 0, 0, 0.0
 
@@ -122,7 +137,7 @@ def _terminal() -> TextIO | None:
     return next((stream for stream in (sys.stdout, sys.stderr) if _is_terminal(stream)), None)
 
 
-def _is_terminal(stream: Any) -> bool:
+def _is_terminal(stream: TextIO | None) -> bool:
     try:
         return stream is not None and bool(stream.isatty())
     except ValueError:  # closed

@@ -8,10 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
-
-import msgspec
+from collections.abc import Sequence
+from typing import Final, Unpack
 
 from headgate.api.jobs.executor_contract import RepeatingFailure
 from headgate.common.errors import HeadgateError
@@ -20,8 +18,9 @@ from headgate.common.process.system import SystemClock
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.common.settings.options import ProgressDisplay
+from headgate.display.event_texts import Display, Facts, phrases, sentence
 from headgate.display.printed import notebook_display
-from headgate.display.progress_status import JobStatus, error_facts, error_line
+from headgate.display.progress_status import JobStatus, error_facts
 from headgate.graph.logical import SourceNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.listener import JobListener
@@ -34,14 +33,6 @@ PLAIN_EVERY_MS: Final = 5_000
 """Least time between two lines of progress where there is no terminal."""
 
 _LOG: Final = logging.getLogger("headgate.job")
-
-
-class Display(Protocol):
-    """Shows events; called by one thread."""
-
-    def show(self, event: str, facts: Mapping[str, Any]) -> None:
-        """Something happened; `docs/cli.md` lists events and facts."""
-        ...
 
 
 class Narrator(JobListener):
@@ -75,12 +66,10 @@ class Narrator(JobListener):
         if due and self.status.state == "running":
             self._progress_at_ms = now
             rate = self.status.rate(now)
-            self._tell(
-                "progress",
-                **self._totals(),
-                records_in_attempt=None if self.status.records is None else self.status.records_attempt,
-                records_per_second=None if rate is None else round(rate, 1),
-            )
+            facts = self._totals()
+            facts["records_in_attempt"] = None if self.status.records is None else self.status.records_attempt
+            facts["records_per_second"] = None if rate is None else round(rate, 1)
+            self._tell("progress", **facts)
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
         """See :class:`JobListener`."""
@@ -119,7 +108,15 @@ class Narrator(JobListener):
 
     def repeats(self, failure: RepeatingFailure) -> None:
         """See :class:`JobListener`."""
-        self._tell("same-failure", **msgspec.structs.asdict(failure))
+        self._tell(
+            "same-failure",
+            operator=failure.operator,
+            kind=failure.kind,
+            line=failure.line,
+            times=failure.times,
+            since=failure.since,
+            text=failure.text,
+        )
 
     def note(self, text: str) -> None:
         """See :class:`JobListener`."""
@@ -128,12 +125,13 @@ class Narrator(JobListener):
     def ended(self, state: str) -> None:
         """See :class:`JobListener`."""
         self.status.state = state
-        facts = {**self._totals(), "duration_ms": self.status.duration_ms(self._clock.monotonic_ms())}
+        facts = self._totals()
+        facts["duration_ms"] = self.status.duration_ms(self._clock.monotonic_ms())
         if state == "failed":
             facts["error"] = None if self.status.error is None else error_facts(self.status.error)
         self._tell(state, **facts)
 
-    def _totals(self) -> dict[str, Any]:
+    def _totals(self) -> Facts:
         status = self.status
         return {
             "attempt": status.attempt,
@@ -144,7 +142,7 @@ class Narrator(JobListener):
             "longest_step_ms": round(status.longest_step_ms, 1),
         }
 
-    def _tell(self, event: str, **facts: Any) -> None:
+    def _tell(self, event: str, **facts: Unpack[Facts]) -> None:
         if self._display is None:
             return
         try:
@@ -158,8 +156,8 @@ class Narrator(JobListener):
 class WarningsDisplay:
     """Shows nothing but what went wrong, as warnings of the standard ``logging``."""
 
-    def show(self, event: str, facts: Mapping[str, Any]) -> None:
-        """See :class:`Display`."""
+    def show(self, event: str, facts: Facts) -> None:
+        """See :class:`headgate.display.event_texts.Display`."""
         if event == "restarting":
             _LOG.warning("job %s: %s", facts["job"], sentence(event, facts))
         elif event == "same-failure":
@@ -175,8 +173,8 @@ class PlainDisplay:
         self._status, self._clock = status, clock
         self._line_at_ms: int | None = None
 
-    def show(self, event: str, facts: Mapping[str, Any]) -> None:
-        """See :class:`Display`."""
+    def show(self, event: str, facts: Facts) -> None:
+        """See :class:`headgate.display.event_texts.Display`."""
         now = self._clock.monotonic_ms()
         if event == "progress":
             if self._line_at_ms is not None and now - self._line_at_ms < PLAIN_EVERY_MS:
@@ -188,79 +186,6 @@ class PlainDisplay:
         if text is not None:
             sys.stderr.write(f"{facts['job']}: {text}\n")
             sys.stderr.flush()
-
-
-def sentence(event: str, facts: Mapping[str, Any]) -> str | None:
-    """What an event means, for a person; None for one that needs no line of its own.
-
-    Example:
-        >>> sentence("submitted", {"gang": 1, "slots": 2})
-        'asked for 2 workers'
-        >>> sentence("running", {"attempt": 1})
-        'running, attempt 1'
-    """
-    match event:
-        case "submitted":
-            return f"asked for {facts['slots']} worker{'s' if facts['slots'] != 1 else ''}"
-        case "deploying" if facts["checkpoint"] is not None:
-            return f"restoring checkpoint {facts['checkpoint']}, attempt {facts['attempt']}"
-        case "running":
-            return f"running, attempt {facts['attempt']}"
-        case "savepoint":
-            return f"savepoint {facts['uri']} after {facts['took_ms'] / 1000:.1f} s"
-        case "rescaled":
-            return f"goes on with {facts['slots']} worker{'s' if facts['slots'] != 1 else ''}"
-        case "restarting":
-            wait = facts["restart_in_ms"] / 1000
-            return (
-                f"attempt {facts['attempt']} failed, restarting in {wait:.1f} s: {error_line(facts['error'])}"
-            )
-        case "same-failure":
-            return str(facts["text"])
-        case "note":
-            # The rest may be a traceback, which the end of the job shows.
-            return str(facts["text"]).strip().partition("\n")[0]
-        case "finished" | "failed" | "cancelled":
-            return f"{event} after {facts['duration_ms'] / 1000:.1f} s: {_totals_text(facts)}"
-    return None
-
-
-def phrases(status: JobStatus, now_ms: int, width: int | None = None) -> list[str]:
-    """A running job in a few words each.
-
-    `width` is what they must fit into, with two spaces between. State, restarts and attempt stay, whatever
-    else has to go.
-    """
-    rate = status.rate(now_ms)
-    kept = {"state": status.state}
-    if status.records is not None:
-        kept["rate"] = f"{'-' if rate is None else f'{rate:,.0f}'} records/s"
-        kept["records"] = f"{status.records:,} records in"
-    if status.checkpoint is not None:
-        age = max(0, now_ms - status.checkpoint_at_ms) / 1000
-        kept["checkpoint"] = f"checkpoint {status.checkpoint}"
-        kept["age"] = f"({age:.1f} s ago, took {status.checkpoint_took_ms} ms)"
-    kept["restarts"] = f"restarts {status.restarts}"
-    if status.attempt:
-        kept["attempt"] = f"attempt {status.attempt}"
-    if status.skipped:
-        kept["skipped"] = f"{status.skipped:,} bad records skipped"
-    for less in ("age", "records", "checkpoint", "rate", "skipped"):
-        if width is None or sum(map(len, kept.values())) + 2 * (len(kept) - 1) <= width:
-            break
-        kept.pop(less, None)
-    if "age" in kept:
-        kept["checkpoint"] += f" {kept.pop('age')}"
-    return list(kept.values())
-
-
-def _totals_text(facts: Mapping[str, Any]) -> str:
-    records = "" if facts["records_in"] is None else f"{facts['records_in']:,} records in, "
-    skipped = f", {facts['records_skipped']:,} bad records skipped" if facts["records_skipped"] else ""
-    return f"{records}checkpoints {facts['checkpoints']}, restarts {facts['restarts']}{skipped}"
-
-
-# --- which display
 
 
 def listener_for(

@@ -5,14 +5,13 @@ It uses the display of IPython, which is there, and no package beside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from html import escape
-from typing import Any, Final
+from typing import Final
 
 from headgate.common.ports import Clock
 from headgate.common.refusals.cells import with_cell_names
-from headgate.display.progress import phrases, sentence
-from headgate.display.progress_json import END_EVENTS
+from headgate.display.event_texts import END_EVENTS, Facts, phrases, sentence
+from headgate.display.printed import CellOutput, ShowsInCell
 from headgate.display.progress_status import JobStatus
 
 LASTING_MAX: Final = 8
@@ -20,15 +19,15 @@ LASTING_MAX: Final = 8
 
 
 class CellDisplay:
-    """Shows a job; see :class:`headgate.display.progress.Display`."""
+    """Shows a job; see :class:`headgate.display.event_texts.Display`."""
 
-    def __init__(self, status: JobStatus, clock: Clock, display: Callable[..., Any]) -> None:
+    def __init__(self, status: JobStatus, clock: Clock, display: ShowsInCell) -> None:
         self._status, self._clock, self._display = status, clock, display
         self._lasting: list[str] = []
-        self._handle: Any = None
+        self._handle: CellOutput | None = None
 
-    def show(self, event: str, facts: Mapping[str, Any]) -> None:
-        """See :class:`headgate.display.progress.Display`."""
+    def show(self, event: str, facts: Facts) -> None:
+        """See :class:`headgate.display.event_texts.Display`."""
         if event in ("restarting", "same-failure", "note") or event in END_EVENTS:
             self._lasting = [*self._lasting, sentence(event, facts) or event][-LASTING_MAX:]
         lines = list(self._lasting)

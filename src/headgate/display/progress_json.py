@@ -9,12 +9,11 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
-END_EVENTS: Final = frozenset({"finished", "failed", "cancelled"})
-"""A job's last line is one of these."""
+from headgate.display.event_texts import Facts
 
 _STDOUT: Final = 1
 _STDERR: Final = 2
@@ -33,13 +32,13 @@ class LineWriter:
         self._stream, self._unread = stream, False
         self.last_event: str | None = None
 
-    def write(self, line: Mapping[str, Any]) -> None:
+    def write(self, event: str, facts: Facts) -> None:
         """Write one line; when nobody reads any more, this and all later ones go nowhere."""
-        self.last_event = line["event"]
+        self.last_event = event
         if self._unread:
             return
         try:
-            self._stream.write(json.dumps(line) + "\n")
+            self._stream.write(json.dumps({"event": event, **facts}) + "\n")
             self._stream.flush()
         except (OSError, ValueError) as error:
             self._unread = True
@@ -47,14 +46,14 @@ class LineWriter:
 
 
 class JsonDisplay:
-    """Shows every event as a line; see :class:`headgate.display.progress.Display`."""
+    """Shows every event as a line; see :class:`headgate.display.event_texts.Display`."""
 
     def __init__(self, writer: LineWriter) -> None:
         self._writer = writer
 
-    def show(self, event: str, facts: Mapping[str, Any]) -> None:
+    def show(self, event: str, facts: Facts) -> None:
         """Write the event."""
-        self._writer.write({"event": event, **facts})
+        self._writer.write(event, facts)
 
 
 _reserved: LineWriter | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, TextIO
 
 from rich.ansi import AnsiDecoder
@@ -17,8 +17,7 @@ from typing_extensions import override
 
 from headgate.common.ports import Clock
 from headgate.common.process.children import at_exit
-from headgate.display.progress import phrases, sentence
-from headgate.display.progress_json import END_EVENTS
+from headgate.display.event_texts import END_EVENTS, Facts, phrases, sentence
 from headgate.display.progress_status import JobStatus
 
 REFRESH_PER_SECOND: Final = 2
@@ -39,7 +38,7 @@ _LASTING: Final = frozenset({"restarting", "same-failure", "note"}) | END_EVENTS
 
 
 class LiveDisplay:
-    """Shows a job; see :class:`headgate.display.progress.Display`.
+    """Shows a job; see :class:`headgate.display.event_texts.Display`.
 
     What the program prints meanwhile, to either stream of the terminal, appears above the line.
     """
@@ -51,8 +50,8 @@ class LiveDisplay:
         self._take_back: Callable[[], None] | None = None
         self._above: dict[str, AboveTheLine] = {}
 
-    def show(self, event: str, facts: Mapping[str, Any]) -> None:
-        """See :class:`headgate.display.progress.Display`."""
+    def show(self, event: str, facts: Facts) -> None:
+        """See :class:`headgate.display.event_texts.Display`."""
         if self._live is None and event not in END_EVENTS:
             self._begin()
         if event in END_EVENTS:
@@ -111,7 +110,7 @@ class LiveDisplay:
         if self._take_back is not None:
             self._take_back()
 
-    def _lasting(self, event: str, facts: Mapping[str, Any]) -> None:
+    def _lasting(self, event: str, facts: Facts) -> None:
         text = Text()
         text.append(self._status.name, style="bold").append("  ")
         text.append(sentence(event, facts) or event, style=_STYLES.get(event, ""))

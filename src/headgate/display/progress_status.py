@@ -7,8 +7,8 @@ It shows nothing and reads no clock.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from typing import Final, TypedDict
 
 from headgate.common.errors import HeadgateError, UserFunctionError
 from headgate.runtime.protocol.messages import Counters
@@ -121,18 +121,29 @@ class JobStatus:
         self._rate = None
 
 
-def error_facts(error: BaseException) -> dict[str, Any]:
+class ErrorFacts(TypedDict, total=False):
+    """An error as plain values; only one of user code has more than kind and message."""
+
+    kind: str
+    message: str
+    operator: str
+    record: str
+    attempt: int
+    traceback: str
+
+
+def error_facts(error: BaseException) -> ErrorFacts:
     """An error as plain values; texts are cut to a length that a line can hold.
 
     Example:
         >>> error_facts(HeadgateError("no such file"))
         {'kind': 'HeadgateError', 'message': 'no such file'}
     """
-    facts: dict[str, Any] = {"kind": type(error).__name__}
+    kind = type(error).__name__
     if not isinstance(error, UserFunctionError):
-        return {**facts, "message": _cut(str(error))}
+        return {"kind": kind, "message": _cut(str(error))}
     return {
-        **facts,
+        "kind": kind,
         "message": _cut(error.raised),
         "operator": error.operator,
         "record": _cut(error.record),
@@ -141,7 +152,7 @@ def error_facts(error: BaseException) -> dict[str, Any]:
     }
 
 
-def error_line(facts: Mapping[str, Any]) -> str:
+def error_line(facts: ErrorFacts) -> str:
     """What :func:`error_facts` gave, in one line without a traceback.
 
     Example:
@@ -151,8 +162,7 @@ def error_line(facts: Mapping[str, Any]) -> str:
     """
     if "operator" in facts:
         return f"{facts['operator']} raised {facts['message']} for record {facts['record']}"
-    first: str = facts["message"].strip().partition("\n")[0]
-    return first or str(facts["kind"])
+    return facts["message"].strip().partition("\n")[0] or facts["kind"]
 
 
 def _cut(text: str, keep_end: bool = False) -> str:

@@ -295,8 +295,8 @@ def test_json_lines_without_a_reader_do_not_end_the_job(caplog: pytest.LogCaptur
     os.close(read)
     stream = os.fdopen(write, "w")
     writer = LineWriter(stream)
-    writer.write({"event": "submitted"})
-    writer.write({"event": "running"})
+    writer.write("submitted", {})
+    writer.write("running", {})
     with suppress(BrokenPipeError):
         stream.close()
     assert len(caplog.records) == 1
@@ -309,7 +309,7 @@ def test_a_reserved_standard_output_holds_lines_only() -> None:
         "import os; from headgate.display.progress_json import reserve_stdout\n"
         "print('before')\n"
         "with reserve_stdout() as writer:\n"
-        "    print('mine'); os.system('echo child'); writer.write({'event': 'running'})\n"
+        "    print('mine'); os.system('echo child'); writer.write('running', {})\n"
         "print('after')\n"
     )
     search = os.pathsep.join(path for path in sys.path if path)
@@ -324,7 +324,7 @@ def test_a_standard_output_that_is_no_file_is_reserved_too(capsys: pytest.Captur
     """A stream that somebody put in place of the standard output gets the lines and no prints."""
     with reserve_stdout() as writer:
         print("mine")
-        writer.write({"event": "running"})
+        writer.write("running", {})
         assert progress_json.line_writer() is writer
     assert progress_json.line_writer() is not writer
     assert capsys.readouterr() == ('{"event": "running"}\n', "mine\n")
