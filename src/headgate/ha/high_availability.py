@@ -26,11 +26,12 @@ from headgate.common.ids import JobId
 from headgate.common.ports import Clock, Disk
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
-from headgate.ha.elections import FileElection, ZooKeeperElection
+from headgate.ha.files.file_election import FileElection
 from headgate.ha.leading import Leadership, LedStore
 from headgate.ha.zookeeper.checkpoint_store import ZooKeeperCheckpointStore
 from headgate.ha.zookeeper.kazoo_nodes import KazooNodes
 from headgate.ha.zookeeper.znodes import ZNodes
+from headgate.ha.zookeeper.zookeeper_election import ZooKeeperElection
 from headgate.restore.latest import latest_point
 from headgate.restore.point import RestorePoint
 

@@ -1,6 +1,6 @@
 """Leading a job: waits for the right, proves it again and again, and says at once when it is lost.
 
-The shell around `core.leadership` and an election (`runtime.elections`). Two threads: one proves and may
+The shell around `core.leadership` and an election (`ha.election`). Two threads: one proves and may
 wait for a disk or a server, the other watches the time and waits for nothing else.
 """
 
@@ -18,7 +18,7 @@ from headgate.common.errors import FencedError, StorageError
 from headgate.common.ids import CheckpointId
 from headgate.common.ports import Clock
 from headgate.core.leadership import LeadershipState, LeadershipTerm
-from headgate.ha.elections import Candidacy, Election, OustedError
+from headgate.ha.election import Candidacy, Election, OustedError
 
 PROOFS_PER_LEASE: Final = 8
 """How often in a lease the right is proved: some proofs may fail before a commit has to wait."""

@@ -21,11 +21,11 @@ from headgate.common.errors import FencedError, StorageError
 from headgate.common.ids import CheckpointId
 from headgate.common.process.system import SystemClock
 from headgate.common.settings.config import Config
-from headgate.ha.elections import ZooKeeperElection
 from headgate.ha.high_availability import HighAvailability, LedJob, open_leadership
 from headgate.ha.leading import Leadership, LedStore
 from headgate.ha.zookeeper.checkpoint_store import ZooKeeperCheckpointStore
 from headgate.ha.zookeeper.kazoo_nodes import KazooNodes
+from headgate.ha.zookeeper.zookeeper_election import ZooKeeperElection
 
 pytestmark = pytest.mark.ci
 

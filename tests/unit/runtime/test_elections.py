@@ -13,7 +13,9 @@ from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.common.errors import StorageError
 from headgate.core.leadership import LeadershipState, LeadershipTerm
-from headgate.ha.elections import Candidacy, FileElection, OustedError, ZooKeeperElection
+from headgate.ha.election import Candidacy, OustedError
+from headgate.ha.files.file_election import FileElection
+from headgate.ha.zookeeper.zookeeper_election import ZooKeeperElection
 
 sys.path.append(str(Path(__file__).parents[1] / "checkpoint"))  # its fakes are those of these tests, too
 

@@ -17,7 +17,7 @@ from headgate.common.format_config import fingerprint
 from headgate.common.ids import CheckpointId, JobId
 from headgate.common.process.system import SystemClock
 from headgate.common.settings.config import Config, validate
-from headgate.ha.elections import ENDED, FileElection
+from headgate.ha.files.file_election import ENDED, FileElection
 from headgate.ha.high_availability import (
     LEADERS,
     HighAvailability,

@@ -15,7 +15,7 @@ from headgate.checkpoint.store.entries import Claim, Completed, digest, encode_e
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import FencedError, StorageError
 from headgate.common.ids import CheckpointId, JobId
-from headgate.ha.elections import FileElection
+from headgate.ha.files.file_election import FileElection
 from headgate.runtime.protocol import messages as m
 from headgate.testing.simulation.chronicle import KEPT, Chronicle
 from headgate.testing.simulation.clock import SimClock, Timeline

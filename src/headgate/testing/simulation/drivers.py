@@ -21,7 +21,7 @@ from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.checkpoint.store.store_contract import CompletedCheckpointStore
 from headgate.common.errors import FencedError, HeadgateError, StorageError
 from headgate.common.ids import JobId
-from headgate.ha.elections import FileElection
+from headgate.ha.files.file_election import FileElection
 from headgate.ha.high_availability import where_to_begin
 from headgate.ha.leading import LedStore
 from headgate.restore.point import RestorePoint

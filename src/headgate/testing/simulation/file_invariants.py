@@ -16,7 +16,7 @@ from headgate.checkpoint.store.entries import Claim, Completed, Entry, decode_en
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId
 from headgate.common.process.interruptions import PastAllHandlers
-from headgate.ha.elections import ENDED
+from headgate.ha.files.file_election import ENDED
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.simulation.virtual_disk import URI, SimDisk, SimFiles
 

@@ -1,19 +1,12 @@
-"""Who leads a job: the election on shared files, and the election in ZooKeeper.
-
-Each tells three things: whether this driver has won, whether it still leads, and who does otherwise. How
-long such a word may be believed is `core.leadership`; when to ask is `runtime.leadership`. Nothing here
-waits, but for a disk or a server.
-"""
+"""The election of a leader on a disk that all drivers share, by files that the leader renews."""
 
 from __future__ import annotations
 
-import os
 import secrets
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -21,34 +14,13 @@ from headgate.checkpoint.storage.storage_contract import KeepsTemporaries, Unsur
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError
 from headgate.common.ports import Clock, Disk
-from headgate.ha.zookeeper.znodes import Create, Delete, RejectedError, SetData, ZNodes
+from headgate.ha.election import Candidacy, OustedError, this_driver
 
 BEAT: Final = ".beat"
 """Ends the names of files that leaders renew."""
 
 ENDED: Final = ".ended"
 """Ends the names of files of leaders that have brought the job to its end."""
-
-
-UNTOLD: Final = " untold"
-"""Behind the number of ended runs in ZooKeeper: the driver that ended the last one has not left yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidacy:
-    """What one look at an election said.
-
-    Attributes:
-        won_ms: when the request that won was sent, by the monotonic clock; None when another leads.
-        run: how often the job had been brought to its end before; known to the winner only.
-        leader: who leads, in words, as far as that is known.
-        ended: the leader that was there at an earlier look has since brought the job to its end.
-    """
-
-    won_ms: int | None
-    leader: str = "another driver"
-    ended: bool = False
-    run: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,64 +41,6 @@ class Sign:
     count: int
 
 
-class OustedError(StorageError):
-    """Somebody else leads, or nobody does: this driver certainly does not."""
-
-
-class Election(Protocol):
-    """One driver's part in the election of a job's leader. One thread at a time."""
-
-    @property
-    def lease_ms(self) -> int:
-        """How long after a proof nobody else can win."""
-        ...
-
-    @property
-    def margin_ms(self) -> int:
-        """How much of the lease is left for what was begun in it."""
-        ...
-
-    @property
-    def regains(self) -> bool:
-        """Whether a driver whose lease is over may win again while nobody else has: :meth:`regain`."""
-        ...
-
-    def campaign(self) -> Candidacy:
-        """Try to win, or see who has."""
-        ...
-
-    def regain(self) -> Candidacy:
-        """The lease is over, and nobody else is known to lead: try to win again, without a pause.
-
-        Raises:
-            OustedError: somebody else has won since.
-        """
-        ...
-
-    def renew(self) -> None:
-        """Prove that this driver leads.
-
-        Raises:
-            OustedError: it does not any more.
-        """
-        ...
-
-    def end(self) -> None:
-        """Record that the job is over, while this driver leads it: no other one goes on with this run.
-
-        May be repeated. Before it has returned, what the next driver would begin with must stay.
-
-        Raises:
-            OustedError: this driver does not lead.
-            StorageError: whether it is recorded cannot be told.
-        """
-        ...
-
-    def resign(self) -> None:
-        """Make room at once."""
-        ...
-
-
 class _Beat(msgspec.Struct, frozen=True):
     """What a leader leaves for others to see."""
 
@@ -139,11 +53,6 @@ class _Beat(msgspec.Struct, frozen=True):
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _beats: Final = msgpack_decoder(_Beat)
-
-
-def this_driver() -> str:
-    """Host and process, for people."""
-    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 class FileElection:
@@ -352,141 +261,5 @@ class FileElection:
         return f"{self._folder}/{term:019d}"
 
 
-class ZooKeeperElection:
-    """The election among ephemeral nodes: whose has the smallest number leads.
-
-    A proof is a write to one's own node, because a read could come from a server that has lost its quorum.
-    """
-
-    def __init__(
-        self,
-        nodes: ZNodes,
-        folder: str,
-        clock: Clock,
-        token: Callable[[int], bytes] = secrets.token_bytes,
-        who: str = "",
-    ) -> None:
-        self._nodes, self._folder, self._clock, self._token = nodes, folder, clock, token
-        self._lease_ms = nodes.session_ms
-        self._who = (who or this_driver()).encode()
-        self._name = ""
-        self._own = ""
-        self._first_run: int | None = None
-        self._led_run = 0
-        self._ended = False
-
-    @property
-    def lease_ms(self) -> int:
-        """The session's timeout."""
-        return self._lease_ms
-
-    @property
-    def margin_ms(self) -> int:
-        """A half: besides the way of a commit it covers what a server had not yet told its leader."""
-        return self._lease_ms // 2
-
-    @property
-    def regains(self) -> bool:
-        """Never: a session that has ended is over."""
-        return False
-
-    def regain(self) -> Candidacy:
-        """Nothing can be won in a session that has ended.
-
-        Raises:
-            OustedError: always.
-        """
-        raise OustedError(f"the session with {self._nodes.describe(self._folder)} has expired")
-
-    def campaign(self) -> Candidacy:
-        """Take part, and look whether everybody before has gone."""
-        if self._first_run is None:
-            self._nodes.ensure(self._folder)
-        if not self._own and not self._enter():
-            return Candidacy(None)
-        sent_ms = self._clock.monotonic_ms()
-        if not self._touch():
-            return Candidacy(None)
-        # Behind the write no server is so far behind that it would not know of an end before.
-        self._first_run = self._run()[0] if self._first_run is None else self._first_run
-        first = min(self._nodes.children(self._folder), key=_number, default="")
-        if f"{self._folder}/{first}" != self._own:
-            node = self._nodes.read(f"{self._folder}/{first}")
-            return Candidacy(None, "another driver" if node is None else node.data.decode(errors="replace"))
-        run, untold = self._run()
-        if untold:
-            # Whoever ended the job died before it could leave; who is started from now on wants another run.
-            self._nodes.change([SetData(self._own, self._who), SetData(self._folder, str(run).encode())])
-        if untold or run != self._first_run:
-            return Candidacy(None, ended=True)
-        self._led_run = run
-        return Candidacy(sent_ms, self._who.decode(), run=run)
-
-    def renew(self) -> None:
-        """Write to the own node."""
-        if not self._touch():
-            raise OustedError(f"the session with {self._nodes.describe(self._folder)} has expired")
-        if self._nodes.session_ms < self._lease_ms:
-            raise StorageError(
-                f"{self._nodes.describe(self._folder)} keeps sessions for {self._nodes.session_ms} ms now, "
-                f"instead of {self._lease_ms} ms; give all its servers one maxSessionTimeout"
-            )
-
-    def end(self) -> None:
-        """Count it, as long as the own node is there: an answer that comes late counts only until then."""
-        over = f"{self._led_run + 1}{UNTOLD}".encode()  # of one run the same, however often it is written
-        try:
-            self._nodes.change([SetData(self._own, self._who), SetData(self._folder, over)])
-        except RejectedError as error:
-            raise OustedError(f"the session with {self._nodes.describe(self._folder)} has expired") from error
-        self._ended = True
-
-    def resign(self) -> None:
-        """Remove the own node."""
-        if self._own:
-            told = [SetData(self._folder, str(self._led_run + 1).encode())] if self._ended else []
-            self._nodes.change([*told, Delete(self._own)])
-            self._own = ""
-
-    def _enter(self) -> bool:
-        """Make the own node; False when the server has to be asked again."""
-        if not self._name:
-            self._name = self._token(16).hex()
-        mine = [name for name in self._nodes.children(self._folder) if name.startswith(self._name)]
-        if not mine:
-            create = Create(f"{self._folder}/{self._name}-", self._who, ephemeral=True, sequential=True)
-            try:
-                mine = [self._nodes.change([create])[0].rpartition("/")[2]]
-            except UnsureWriteError:
-                return False
-        self._own = f"{self._folder}/{min(mine, key=_number)}"
-        return True
-
-    def _touch(self) -> bool:
-        """Prove that the own node is there; False when it is gone."""
-        try:
-            self._nodes.change([SetData(self._own, self._who)])
-        except RejectedError:
-            self._own = self._name = ""
-            return False
-        return True
-
-    def _run(self) -> tuple[int, bool]:
-        """How often the job has ended, and whether the driver that ended it last has not left yet."""
-        node = self._nodes.read(self._folder)
-        data = b"" if node is None else node.data
-        number = data.removesuffix(UNTOLD.encode())
-        if number and not number.isdigit():
-            raise StorageError(
-                f"{self._nodes.describe(self._folder)} holds {data[:40]!r}; expected how often the job has "
-                "ended: stop all its drivers and write that number there"
-            )
-        return int(number or b"0"), number != data
-
-
 def _leader(beat: _Beat | None) -> str:
     return "another driver" if beat is None else beat.who
-
-
-def _number(name: str) -> str:
-    return name.rpartition("-")[2]

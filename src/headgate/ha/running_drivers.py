@@ -22,7 +22,7 @@ from headgate.common.ports import Clock, Disk
 from headgate.common.process.system import SystemClock
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
-from headgate.ha.elections import FileElection
+from headgate.ha.files.file_election import FileElection
 from headgate.ha.high_availability import LEADERS, election_key, job_id
 from headgate.ha.second_jobs import running_in
 from headgate.state.snapshots import CheckpointMetadata
