@@ -46,7 +46,7 @@ class ExactlyOnce(Checks):
     @override
     def checkpoint(self, world: World, checkpoint: int) -> None:
         super().checkpoint(world, checkpoint)
-        point = world.master.checkpoints.latest
+        point = world.master.checkpoints.points.latest
         latest = None if point is None else point.checkpoint
         if latest is None or latest.checkpoint != checkpoint:
             raise Violation(

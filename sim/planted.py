@@ -25,6 +25,7 @@ from headgate.restore import latest
 from headgate.runtime.master.attempt import deployment
 from headgate.runtime.master.checkpoints import checkpoint_master
 from headgate.runtime.master.checkpoints.committers import Committers
+from headgate.runtime.master.checkpoints.restore_points import RestorePoints
 from headgate.runtime.master.job_master import JobMaster
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.worker.operators.stateless import SinkOperator
@@ -77,7 +78,7 @@ def _assign_then_draw(self: SourceTask, splits: Sequence[Any] | None) -> None:
     draws()
 
 
-def _only_note(self: checkpoint_master.CheckpointMaster, error: Exception) -> None:
+def _only_note(self: RestorePoints, error: Exception) -> None:
     self._ports.listener.note(f"also: {error}")
 
 
@@ -208,9 +209,7 @@ BUGS: dict[str, Bug] = {
     "splits counted twice in a cut": Bug(
         ((SourceTask, "splits_assigned", _assign_then_draw),), "messages", first=1
     ),
-    "recovery ends with a failed commit": Bug(
-        ((checkpoint_master.CheckpointMaster, "recovery_failed", _only_note),), "storage", first=13
-    ),
+    "recovery ends with a failed commit": Bug(((RestorePoints, "failed", _only_note),), "storage", first=13),
     "every driver names parts alike": Bug(
         ((StoreWriter, "__init__", _name_without_generation),), "coordinator", first=1
     ),

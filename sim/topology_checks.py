@@ -61,7 +61,7 @@ class TopologyChecks(Checks):
     @override
     def checkpoint(self, world: World, checkpoint: int) -> None:
         super().checkpoint(world, checkpoint)
-        point = world.master.checkpoints.latest
+        point = world.master.checkpoints.points.latest
         cut = None if point is None else point.checkpoint
         if cut is None or cut.checkpoint != checkpoint:
             raise Violation(f"checkpoint {checkpoint} completed, but the latest is {cut and cut.checkpoint}")
@@ -82,7 +82,7 @@ class TopologyChecks(Checks):
         return {uid: STORES[uid].records() for uid in self.answer.sinks}
 
     def _demand_final_state(self, world: World) -> None:
-        point = world.master.checkpoints.latest
+        point = world.master.checkpoints.points.latest
         cut = None if point is None else point.checkpoint
         if cut is None:
             raise Violation("the job ended without a checkpoint")

@@ -358,10 +358,6 @@ def test_the_walk_sees_what_it_should() -> None:
     assert module.package == "core"
 
 
-HOSTS = {"Desk"}
-"""Protocols by which a part still calls its host back: of deletions. May only shrink."""
-
-
 def test_no_part_of_the_job_master_calls_it_back() -> None:
     """Parts put events into an outbox; a protocol that asks something of a host is not the way."""
     found = {
@@ -370,4 +366,4 @@ def test_no_part_of_the_job_master_calls_it_back() -> None:
         for node in ast.walk(module.tree)
         if isinstance(node, ast.ClassDef) and (node.name.endswith("Host") or node.name == "Desk")
     }
-    assert found == HOSTS
+    assert found == set()

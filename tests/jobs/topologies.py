@@ -122,7 +122,7 @@ class StopAtCut(TopologyChecks):
 
     def checkpoint(self, world: World, checkpoint: int) -> None:
         super().checkpoint(world, checkpoint)
-        point = world.master.checkpoints.latest
+        point = world.master.checkpoints.points.latest
         cut = None if point is None else point.checkpoint
         if cut is not None and self._wanted(cut):
             raise _StoppedError

@@ -15,14 +15,14 @@ from headgate.runtime.master.checkpoints.deleting_files import ATTEMPTS_MAX, PAU
 
 
 class Yard:
-    """A background that works at once, and the desk that keeps account."""
+    """A background that works at once, and the count of what is under way."""
 
     def __init__(self) -> None:
         self.clock, self.posted = ManualClock(), deque[Callable[[], None]]()
         self.under_way, self.fences = 0, 0
         self.errors: list[Exception | None] = []
         self.tried = 0
-        self.cleaning = Cleaning(self, self.posted.append, self.clock, self)
+        self.cleaning = Cleaning(self, self.posted.append, self.clock)
 
     def submit(self, work: Any, done: Any) -> None:
         """`Background`."""
@@ -32,17 +32,10 @@ class Yard:
             result, failure = None, error
         done(result, failure)
 
-    def cleaning_started(self) -> None:
-        """`Desk`."""
+    def delete(self, what: str, work: Callable[[], None]) -> None:
+        """One more is under way."""
         self.under_way += 1
-
-    def cleaning_ended(self) -> None:
-        """`Desk`."""
-        self.under_way -= 1
-
-    def fenced(self, error: FencedError) -> None:
-        """`Desk`."""
-        self.fences += 1
+        self.cleaning.delete(what, work)
 
     def work(self) -> None:
         """What is deleted; fails as `errors` say."""
@@ -57,13 +50,16 @@ class Yard:
         self.cleaning.tick()
         while self.posted:
             self.posted.popleft()()
+        for fence in self.cleaning.take_ended():
+            self.under_way -= 1
+            self.fences += fence is not None
 
 
 def test_it_is_tried_again_after_longer_and_longer_pauses() -> None:
     """Under way until it is done; nothing is due afterwards."""
     yard = Yard()
     yard.errors = [StorageError("busy"), StorageError("busy")]
-    yard.cleaning.delete("a file", yard.work)
+    yard.delete("a file", yard.work)
     yard.pass_time(0)
     assert (yard.tried, yard.under_way) == (1, 1)
     yard.pass_time(PAUSE_MS - 1)
@@ -80,7 +76,7 @@ def test_it_is_given_up_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
     yard = Yard()
     yard.errors = [StorageError("no such device")] * ATTEMPTS_MAX
     with caplog.at_level(logging.WARNING, "headgate.checkpoints"):
-        yard.cleaning.delete("checkpoint 7", yard.work)
+        yard.delete("checkpoint 7", yard.work)
         for _ in range(2 * ATTEMPTS_MAX):
             yard.pass_time(PAUSE_MS << ATTEMPTS_MAX)
     assert (yard.tried, yard.under_way) == (ATTEMPTS_MAX, 0)
@@ -95,8 +91,8 @@ def test_who_was_replaced_deletes_nothing_more() -> None:
     """What waited is given up; the owner is told."""
     yard = Yard()
     yard.errors = [StorageError("busy"), FencedError("another job master")]
-    yard.cleaning.delete("one", yard.work)
-    yard.cleaning.delete("two", yard.work)
+    yard.delete("one", yard.work)
+    yard.delete("two", yard.work)
     yard.pass_time(0)
     yard.pass_time(10 * PAUSE_MS)
     assert (yard.tried, yard.fences, yard.under_way) == (2, 1, 0)
@@ -107,7 +103,7 @@ def test_behind_the_end_it_is_tried_again_at_once(caplog: pytest.LogCaptureFixtu
     yard = Yard()
     yard.cleaning.close()
     yard.errors = [StorageError("busy")] * (ATTEMPTS_MAX - 1)
-    yard.cleaning.delete("last", yard.work)
+    yard.delete("last", yard.work)
     assert yard.tried == ATTEMPTS_MAX
     yard.pass_time(0)
     assert (yard.under_way, yard.cleaning.next_wakeup(), caplog.records) == (0, None, [])
@@ -119,7 +115,7 @@ def test_behind_the_end_it_is_given_up_with_what_helps(caplog: pytest.LogCapture
     yard.cleaning.close()
     yard.errors = [StorageError("no such device")] * (2 * ATTEMPTS_MAX)
     with caplog.at_level(logging.WARNING, "headgate.checkpoints"):
-        yard.cleaning.delete("last", yard.work)
+        yard.delete("last", yard.work)
         yard.pass_time(0)
     assert (yard.tried, yard.under_way) == (ATTEMPTS_MAX, 0)
     assert [record.getMessage() for record in caplog.records] == [
@@ -137,7 +133,7 @@ def test_an_end_in_the_middle_of_a_deletion() -> None:
             yard.cleaning.close()
         yard.work()
 
-    yard.cleaning.delete("last", work)
+    yard.delete("last", work)
     yard.pass_time(0)
     assert (yard.tried, yard.under_way, yard.errors) == (ATTEMPTS_MAX, 0, [])
 
@@ -147,7 +143,7 @@ def test_behind_the_end_who_was_replaced_does_not_try_again() -> None:
     yard = Yard()
     yard.cleaning.close()
     yard.errors = [FencedError("another job master")]
-    yard.cleaning.delete("last", yard.work)
+    yard.delete("last", yard.work)
     yard.pass_time(0)
     assert (yard.tried, yard.fences, yard.under_way) == (1, 1, 0)
 
@@ -158,7 +154,7 @@ def test_a_log_given_up_half_way_is_no_other_job_masters(caplog: pytest.LogCaptu
     yard.cleaning.close()
     yard.errors = [StorageError("no such device"), FencedError("another job master")]
     with caplog.at_level(logging.WARNING, "headgate.checkpoints"):
-        yard.cleaning.delete("last", yard.work)
+        yard.delete("last", yard.work)
         yard.pass_time(0)
     assert (yard.tried, yard.fences, yard.under_way) == (2, 0, 0)
     assert "no such device" in caplog.records[0].getMessage()

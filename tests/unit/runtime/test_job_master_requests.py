@@ -311,7 +311,7 @@ def test_in_any_order_everybody_is_answered_once_and_every_job_ends(
 def test_a_stop_is_not_ended_by_a_change_of_parallelism(tmp_path: Path) -> None:
     """Whoever stops the job wants no other parallelism any more: the wish under way is refused."""
     desk = AskedDesk(tmp_path).running()
-    desk.master.checkpoints.latest = None
+    desk.master.checkpoints.points.latest = None
     stop = desk.saves(stop=True)
     wider = desk.rescales(SLOTS + 1)
     assert "it is being stopped" in wider.error

@@ -315,6 +315,7 @@ class JobMaster:
             self._turning = False
 
     def _next(self) -> v.Event | None:
+        self.checkpoints.settle()
         storage = self.checkpoints.storage
         if storage is not self._storage:
             self._storage = storage
@@ -367,10 +368,10 @@ class JobMaster:
             case e.RequestFinal():
                 self.checkpoints.request_final()
             case e.FindPoint():
-                self.checkpoints.find_point()
+                self.checkpoints.points.find()
             case e.CommitPoint(point):
                 self._attempts.point = point  # type: ignore[assignment]
-                self.checkpoints.commit_point(self._attempts.point)
+                self.checkpoints.points.commit(self._attempts.point)
             case e.InterruptCommits():
                 self.checkpoints.interrupt_commits()
             case e.EndCheckpoints(how):
@@ -399,7 +400,7 @@ class JobMaster:
         if message.attempt != self.attempt or self.state.ending or self.state.terminal:
             return
         if isinstance(error, DamagedFileError) and point is not None:
-            self.checkpoints.explain(error, point, message.attempt)
+            self.checkpoints.points.explain(error, point, message.attempt)
         elif message.lost_peer is None:
             self._outbox.attempt_failed(message.attempt, error)
         else:

@@ -111,7 +111,7 @@ class Rescaling:
         self._checkpoints.requests.checkpoint(saved)
 
     def _misfit(self, planned: PlannedJob) -> Failure | None:
-        latest = self._checkpoints.latest
+        latest = self._checkpoints.points.latest
         try:
             if latest is not None:
                 check_compatible(planned.plan, latest.checkpoint)

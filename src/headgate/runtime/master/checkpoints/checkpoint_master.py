@@ -10,17 +10,15 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from headgate.checkpoint.history_file import HistoryFile
 from headgate.checkpoint.layout import job_folder
 from headgate.checkpoint.savepoints import SavepointFolder
 from headgate.checkpoint.service import CheckpointService, may_be_published
 from headgate.checkpoint.store.log import CommitPermit
-from headgate.checkpoint.unlogged import what_to_do
-from headgate.common.errors import DamagedFileError, FencedError, HeadgateError
+from headgate.common.errors import FencedError, HeadgateError
 from headgate.common.ids import AttemptId, CheckpointId, JobId
-from headgate.common.refusals.users_frames import told_with_line
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.checkpoint import effects as e
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
@@ -30,14 +28,13 @@ from headgate.core.checkpoint.properties import JobEnd
 from headgate.core.job import events as v
 from headgate.core.job.state import Storage
 from headgate.graph.physical import PhysicalPlan
-from headgate.restore.latest import latest_point, offered, still_logged
 from headgate.restore.point import RestorePoint
 from headgate.runtime.job.job_settings import JobSettings
-from headgate.runtime.job.lineage import lineage_of
 from headgate.runtime.job.master_ports import MasterPorts
 from headgate.runtime.master.attempt.attempts import Attempts
 from headgate.runtime.master.attempt.members import Members
-from headgate.runtime.master.attempt.outbox import Outbox, failure_of
+from headgate.runtime.master.attempt.outbox import Outbox
+from headgate.runtime.master.checkpoints.background_work import BackgroundWork
 from headgate.runtime.master.checkpoints.checkpoint_contents import CheckpointContents
 from headgate.runtime.master.checkpoints.checkpoint_ids import CheckpointIds
 from headgate.runtime.master.checkpoints.checkpoint_requests import CheckpointRequests
@@ -45,6 +42,7 @@ from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.runtime.master.checkpoints.deleting_files import Cleaning
 from headgate.runtime.master.checkpoints.recording import CheckpointHistory
 from headgate.runtime.master.checkpoints.refusals import checkpoints_failed
+from headgate.runtime.master.checkpoints.restore_points import RestorePoints
 from headgate.runtime.master.checkpoints.running_savepoints import Savepoints
 from headgate.runtime.master.checkpoints.source_snapshots import RETRY_MS, Begun, SourceSnapshots
 from headgate.runtime.master.checkpoints.storing import ENUMERATORS, make_whole
@@ -59,8 +57,7 @@ class CheckpointMaster:
 
     Attributes:
         coordinator: the pure machine.
-        latest: the newest checkpoint that is complete and this job's own to go on from, whole; None before
-            the first.
+        points: where attempts begin.
         history: what happened to each checkpoint, for diagnosis.
         requests: what somebody asked for.
     """
@@ -81,9 +78,6 @@ class CheckpointMaster:
     ) -> None:
         self.coordinator = coordinator
         self._alignment, self._storage = settings.alignment, settings.storage
-        self._fell_back = ports.listener.note if settings.fallback_to_older else None
-        self._gone_back: set[int] = set()
-        self.latest: RestorePoint | None = None
         self._service, self._permit = service, permit
         self._ids = CheckpointIds(service, permit, ports.background, ports.post)
         self._attempts, self._members, self._outbox, self._ports = attempts, members, outbox, ports
@@ -94,12 +88,16 @@ class CheckpointMaster:
         self.requests = CheckpointRequests(
             job, coordinator, service, self._savepoints, ports.clock, self.perform, outbox
         )
-        self._cleaning = Cleaning(ports.background, ports.post, ports.clock, self)
+        self._cleaning = Cleaning(ports.background, ports.post, ports.clock)
         self._committers = Committers(job, self.generation, plan, settings.older_snapshot)
         file = None if service is None else HistoryFile(service.disk, job, job_name, _logged_in(service))
         self.history = CheckpointHistory(plan, file, ports.clock, ports.background)
+        self._work = BackgroundWork(ports, attempts, outbox, self.history)
+        self.points = RestorePoints(
+            service, permit, self._committers, self._work, outbox, ports, settings.fallback_to_older
+        )
         self._sources = SourceSnapshots(attempts, outbox)
-        self._busy = self._attempt = 0
+        self._attempt = 0
         self._readers: set[tuple[int, int]] = set()
 
     @property
@@ -112,12 +110,12 @@ class CheckpointMaster:
         """What happens in the background on storage and committers."""
         if self.coordinator.storing is not None:
             return Storage.STORING
-        return Storage.BUSY if self._busy else Storage.QUIET
+        return Storage.BUSY if self._work.running else Storage.QUIET
 
     @property
     def has_own(self) -> bool:
         """Whether the job has completed a checkpoint, and reads nothing any more of what it began from."""
-        return self.latest is not None and not self._readers
+        return self.points.latest is not None and not self._readers
 
     # -- what the job master tells ---------------------------------------------------------------
 
@@ -131,7 +129,7 @@ class CheckpointMaster:
         self._attempt = attempt
         if self._committers.owes:
             # Before anything of this attempt is stored or committed: one thread does it in order.
-            self._run(self._settle, lambda _: None)
+            self._work.run(self.points.settle_owed, lambda _: None)
         self.history.deployed(tasks)
         label = self.history.label
         self.coordinator.start(AttemptId(attempt), tasks, self._clock.monotonic_ms(), label=label)
@@ -155,6 +153,13 @@ class CheckpointMaster:
     def suspend(self) -> None:
         """The attempt is ending."""
         self.perform(self.coordinator.suspend())
+
+    def settle(self) -> None:
+        """Account for the deletions that have ended."""
+        for fence in self._cleaning.take_ended():
+            self.perform(self.coordinator.cleaning_ended(self._clock.monotonic_ms()))
+            if fence is not None:
+                self._work.fenced(fence)
 
     def tick(self) -> None:
         """Time passed."""
@@ -216,86 +221,6 @@ class CheckpointMaster:
                 f"checkpoints are aligned from now on, although unaligned ones are on: {why}"
             )
 
-    def find_point(self) -> None:
-        """Find out where the newest entry of the log says that the job goes on: PointFound or PointFailed.
-
-        A store whose outcome was unsure is settled by that: the log says whether it counts.
-        """
-        service = self._service
-
-        def work() -> RestorePoint | None:
-            if service is None:
-                return self.latest
-            return latest_point(service, self._ports.disks, self._fell_back, self._gone_back)
-
-        self._run(work, lambda point: self._outbox.put(v.PointFound(point)), self.recovery_failed)
-
-    def explain(self, error: DamagedFileError, point: RestorePoint, attempt: int) -> None:
-        """Subtasks of an attempt found what they restore from to be damaged: say which older one is whole."""
-        service, disks = self._service, self._ports.disks
-        self._run(
-            lambda: offered(error, point, service, disks),
-            lambda told: self._outbox.attempt_failed(attempt, told),
-            # Where the storage fails altogether, the first cause says more.
-            lambda _: self._outbox.attempt_failed(attempt, error),
-        )
-
-    def commit_point(self, point: RestorePoint | None) -> None:
-        """Commit what `point` holds once more and clean up the rest: PointCommitted or PointFailed."""
-        checkpoint = None if point is None else point.checkpoint
-
-        def work() -> None:
-            self._require_leadership()
-            if self._service is not None and self._permit is not None:
-                # What a successor has prepared must not be taken for leftovers.
-                self._service.check(self._permit)
-                unlogged = self._service.perhaps_complete()
-                # A job that is led has the id of its run before; where that left nothing, a disk may be away.
-                if unlogged or (point is None and self._ports.require_leadership is not None):
-                    self._look_behind_log(checkpoint, unlogged)
-            if point is not None and point.passed_over:
-                self._committers.go_back(point.checkpoint)
-                self._gone_back.update(point.passed_over)
-            self._committers.recommit(checkpoint, self._of_others(point))
-            if self._service is not None and self._permit is not None:
-                self._service.sweep_orphans(self._permit)
-
-        self._run(work, lambda _: self._outbox.put(v.PointCommitted()), self.recovery_failed)
-
-    def recovery_failed(self, error: Exception) -> None:
-        """The restore point could not be found or committed."""
-        self._outbox.put(v.PointFailed(failure_of(error)))
-
-    def _look_behind_log(
-        self, restored: CheckpointMetadata | None, unlogged: Mapping[str, CheckpointMetadata]
-    ) -> None:
-        """In the background: go on from `restored` only if nothing shows that a newer one was complete."""
-        assert self._service is not None
-        unsure = self._committers.require_nothing_newer(restored, list(unlogged.values()))
-        newest = 0 if restored is None or restored.job != self._service.job else restored.checkpoint
-        for name, metadata in unlogged.items() if unsure else ():
-            folder = self._service.disk.describe(name.rpartition("/")[0])
-            self._ports.listener.note(
-                f"{what_to_do(folder, metadata.checkpoint, newest)}; sink {unsure[0]!r} cannot tell, and the "
-                "job goes on as if it had not been complete"
-            )
-
-    def _settle(self) -> None:
-        """In the background: the restore is sure."""
-        self._require_leadership()
-        self._committers.settle()
-
-    def _of_others(self, point: RestorePoint | None) -> list[CheckpointMetadata]:
-        """In the background: what other jobs of the line have completed, which somebody may restore."""
-        if point is None or self._service is None:
-            return []
-        own, elsewhere = self._service, point.storage
-        disks = [own.disk]
-        if elsewhere not in (None, own.disk.describe()):
-            disks.append(self._ports.disks(elsewhere))
-        forks = {fork.job for fork in lineage_of(own.job, point.checkpoint).forks}
-        return still_logged(sorted(forks - {own.job}), disks)
-
     def interrupt_commits(self) -> None:
         """Another driver has the job: what is being committed is its business now."""
         self._committers.interrupt()
@@ -307,21 +232,6 @@ class CheckpointMaster:
         self._cleaning.close()
         self.history.write()
         self._background.submit(self._committers.close, lambda _, __: None)
-
-    # -- what the deletions tell -----------------------------------------------------------------
-
-    def cleaning_started(self) -> None:
-        """See :class:`headgate.runtime.master.checkpoints.deleting_files.Desk`."""
-        self.coordinator.cleaning_started()
-
-    def cleaning_ended(self) -> None:
-        """See :class:`headgate.runtime.master.checkpoints.deleting_files.Desk`."""
-        self.perform(self.coordinator.cleaning_ended(self._clock.monotonic_ms()))
-
-    def fenced(self, error: FencedError) -> None:
-        """Another job master owns the job."""
-        self.history.fenced()
-        self._outbox.put(v.Fenced(failure_of(error)))
 
     # -- effects ---------------------------------------------------------------------------------
 
@@ -406,11 +316,10 @@ class CheckpointMaster:
         line = self._committers.lineage
         metadata = self._contents.metadata(effect, begun.trigger_ms, begun.enumerators, order, line)
 
-        def done(_: Any, error: BaseException | None) -> None:
-            self._post(lambda: self._stored(effect, metadata, folder, error))
+        def done(_: None, error: BaseException | None) -> None:
+            self._stored(effect, metadata, folder, error)
 
-        self._busy += 1
-        self._background.submit(lambda: self._store(effect.kind, metadata, folder), done)
+        self._work.submit(lambda: self._store(effect.kind, metadata, folder), done)
 
     def _store(
         self, kind: e.RequestKind, metadata: CheckpointMetadata, folder: SavepointFolder | None
@@ -427,7 +336,6 @@ class CheckpointMaster:
         folder: SavepointFolder | None,
         error: BaseException | None,
     ) -> None:
-        self._busy -= 1
         checkpoint = effect.checkpoint
         if error is not None:
             self._store_failed(effect, error)
@@ -435,7 +343,7 @@ class CheckpointMaster:
         self._savepoints.keep(checkpoint)
         self.history.stored(checkpoint)
         if effect.kind.is_logged:
-            self.latest = RestorePoint(metadata, self._storage if folder is None else folder.uri)
+            self.points.latest = RestorePoint(metadata, self._storage if folder is None else folder.uri)
         self.perform(self.coordinator.stored(checkpoint, self._clock.monotonic_ms()))
         if not effect.kind.is_logged:
             self._savepoint_done(checkpoint)
@@ -458,28 +366,23 @@ class CheckpointMaster:
         self.perform(self.coordinator.store_failed(checkpoint, str(error), published, now))
         self._savepoints.over(checkpoint)
         if isinstance(error, FencedError):
-            self.fenced(error)
+            self._work.fenced(error)
 
     def _commit(self, checkpoint: CheckpointId) -> None:
-        assert self.latest is not None
-        metadata = self.latest.checkpoint
+        assert self.points.latest is not None
+        metadata = self.points.latest.checkpoint
         assert metadata.checkpoint == checkpoint
 
         def work() -> None:
             self._ports.probe.reached("sinks.committing")
-            self._require_leadership()
+            self.points.require_leadership()
             self._committers.commit(metadata.operators)
             self._ports.probe.reached("sinks.committed")
 
-        self._run(
+        self._work.run(
             work,
             lambda _: self.perform(self.coordinator.committed(checkpoint, self._clock.monotonic_ms())),
         )
-
-    def _require_leadership(self) -> None:
-        """Before a commit: what the log holds is committed by whoever leads, so stopping loses nothing."""
-        if self._ports.require_leadership is not None:
-            self._ports.require_leadership()
 
     def _complete(self, effect: e.NotifyComplete) -> None:
         self.history.committed(effect.checkpoint)
@@ -510,7 +413,7 @@ class CheckpointMaster:
             return
         elif isinstance(effect, e.Discard):
             snapshots = effect.snapshots
-            self._cleaning.delete("files of a failed checkpoint", lambda: service.discard(snapshots))
+            self._delete("files of a failed checkpoint", lambda: service.discard(snapshots))
         else:
             retired, all_of_them = effect.checkpoints, isinstance(effect, e.DiscardCompleted)
             delete = service.discard_completed if all_of_them else service.retire
@@ -523,34 +426,11 @@ class CheckpointMaster:
                 delete(permit, retired)
                 self._ports.probe.reached("checkpoint.retired")
 
-            self._cleaning.delete(f"completed checkpoints {named}", work)
+            self._delete(f"completed checkpoints {named}", work)
 
-    def _attempt_failed(self, error: Exception) -> None:
-        self._outbox.attempt_failed(self._attempts.number, error)
-
-    def _run(
-        self,
-        work: Callable[[], Any],
-        then: Callable[[Any], None],
-        failed: Callable[[Exception], None] | None = None,
-    ) -> None:
-        """Background work; its failure fails the attempt unless `failed` takes it."""
-        otherwise = self._attempt_failed if failed is None else failed
-
-        def done(result: Any, error: BaseException | None) -> None:
-            self._post(lambda: finished(result, error))
-
-        def finished(result: Any, error: BaseException | None) -> None:
-            self._busy -= 1
-            if error is None:
-                then(result)
-            elif isinstance(error, FencedError):
-                self.fenced(error)
-            else:
-                otherwise(error if isinstance(error, Exception) else RuntimeError(told_with_line(error)))
-
-        self._busy += 1
-        self._background.submit(work, done)
+    def _delete(self, what: str, work: Callable[[], None]) -> None:
+        self.coordinator.cleaning_started()
+        self._cleaning.delete(what, work)
 
 
 def _logged_in(service: CheckpointService) -> Callable[[], list[int]]:

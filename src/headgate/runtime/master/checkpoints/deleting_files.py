@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from headgate.common.errors import FencedError
 from headgate.common.ports import Background, Clock
@@ -26,40 +26,24 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 @dataclass(slots=True)
 class _Deletion:
     what: str
-    work: Callable[[], object]
+    work: Callable[[], None]
     due_ms: int
     attempt: int = 1
-
-
-class Desk(Protocol):
-    """What is told of deletions, in the loop."""
-
-    def cleaning_started(self) -> None:
-        """One more is under way."""
-        ...
-
-    def cleaning_ended(self) -> None:
-        """One is over, well or not."""
-        ...
-
-    def fenced(self, error: FencedError) -> None:
-        """Another job master owns the job; nothing more is deleted."""
-        ...
 
 
 class Cleaning:
     """Used by the job master's loop."""
 
     def __init__(
-        self, background: Background, post: Callable[[Callable[[], None]], None], clock: Clock, desk: Desk
+        self, background: Background, post: Callable[[Callable[[], None]], None], clock: Clock
     ) -> None:
-        self._background, self._post, self._clock, self._desk = background, post, clock, desk
+        self._background, self._post, self._clock = background, post, clock
         self._waiting: list[_Deletion] = []
         self._closed = False
+        self._ended: list[FencedError | None] = []
 
-    def delete(self, what: str, work: Callable[[], object]) -> None:
+    def delete(self, what: str, work: Callable[[], None]) -> None:
         """Have `work` done, now and if need be again; `what` is for the log."""
-        self._desk.cleaning_started()
         self._try(_Deletion(what, work, self._clock.monotonic_ms()))
 
     def tick(self) -> None:
@@ -74,6 +58,11 @@ class Cleaning:
         """When :meth:`tick` has something to do (monotonic ms)."""
         return min((deletion.due_ms for deletion in self._waiting), default=None)
 
+    def take_ended(self) -> list[FencedError | None]:
+        """One entry for each deletion that ended since the last call: who has claimed the job, or None."""
+        ended, self._ended = self._ended, []
+        return ended
+
     def close(self) -> None:
         """The job is over: what fails from now on is tried again at once or not at all."""
         self._closed = True
@@ -82,7 +71,7 @@ class Cleaning:
             self._give_up(deletion, "the job ended first")
 
     def _try(self, deletion: _Deletion) -> None:
-        def done(_: object, error: BaseException | None) -> None:
+        def done(_: None, error: BaseException | None) -> None:
             self._post(lambda: self._done(deletion, error))
 
         self._background.submit(lambda: self._carry_out(deletion), done)
@@ -103,11 +92,10 @@ class Cleaning:
 
     def _done(self, deletion: _Deletion, error: BaseException | None) -> None:
         if error is None:
-            self._desk.cleaning_ended()
+            self._ended.append(None)
         elif isinstance(error, FencedError):
-            self._desk.cleaning_ended()
             self.close()
-            self._desk.fenced(error)
+            self._ended.append(error)
         elif deletion.attempt >= ATTEMPTS_MAX or self._closed:
             self._give_up(deletion, str(error))
         else:
@@ -122,4 +110,4 @@ class Cleaning:
             "%s could not be deleted: %s; %s'headgate checkpoint prune' deletes what is left",
             deletion.what, why, rest,
         )  # fmt: skip
-        self._desk.cleaning_ended()
+        self._ended.append(None)

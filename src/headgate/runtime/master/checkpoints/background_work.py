@@ -1,0 +1,70 @@
+"""Work on storage and committers that a job master's loop must not wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from headgate.common.errors import FencedError
+from headgate.common.refusals.users_frames import told_with_line
+from headgate.core.job import events as v
+from headgate.runtime.job.master_ports import MasterPorts
+from headgate.runtime.master.attempt.attempts import Attempts
+from headgate.runtime.master.attempt.outbox import Outbox, failure_of
+from headgate.runtime.master.checkpoints.recording import CheckpointHistory
+
+R = TypeVar("R")
+
+
+class BackgroundWork:
+    """Runs one thing after the other, and hands each result back to the loop.
+
+    Attributes:
+        running: how many have not handed back their result.
+    """
+
+    def __init__(
+        self, ports: MasterPorts, attempts: Attempts, outbox: Outbox, history: CheckpointHistory
+    ) -> None:
+        self._ports, self._attempts, self._outbox, self._history = ports, attempts, outbox, history
+        self.running = 0
+
+    def submit(self, work: Callable[[], R], done: Callable[[R, BaseException | None], None]) -> None:
+        """Run `work`; then `done` gets its result and None, or its error, in the loop."""
+
+        def returned(result: R, error: BaseException | None) -> None:
+            self._ports.post(lambda: finished(result, error))
+
+        def finished(result: R, error: BaseException | None) -> None:
+            self.running -= 1
+            done(result, error)
+
+        self.running += 1
+        self._ports.background.submit(work, returned)
+
+    def run(
+        self,
+        work: Callable[[], R],
+        then: Callable[[R], None],
+        failed: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """Run `work`; its failure fails the attempt unless `failed` takes it."""
+
+        def done(result: R, error: BaseException | None) -> None:
+            if error is None:
+                then(result)
+            elif isinstance(error, FencedError):
+                self.fenced(error)
+            else:
+                cause = error if isinstance(error, Exception) else RuntimeError(told_with_line(error))
+                if failed is None:
+                    self._outbox.attempt_failed(self._attempts.number, cause)
+                else:
+                    failed(cause)
+
+        self.submit(work, done)
+
+    def fenced(self, error: FencedError) -> None:
+        """Report that another job master owns the job."""
+        self._history.fenced()
+        self._outbox.put(v.Fenced(failure_of(error)))
