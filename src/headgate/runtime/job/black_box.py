@@ -14,11 +14,11 @@ import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn, TextIO
 
 from headgate.common.files.durable import clock, open_read, unlink
 from headgate.common.process.children import OwnProcess, hide
@@ -125,8 +125,7 @@ def black_box() -> Iterator[BlackBox | None]:
         return
     watching = box.watch_fatal_signals()
     leave, errors = os._exit, sys.stderr
-    noting = _exit_noted(leave, box)
-    os._exit = noting
+    os._exit = noting = _exit_noted(leave, box)  # type: ignore[assignment]
     sys.stderr = copied = _Copied(errors, box)
     try:
         yield box
@@ -140,10 +139,10 @@ def black_box() -> Iterator[BlackBox | None]:
         box.close()
 
 
-def _exit_noted(leave: Any, box: BlackBox) -> Any:
+def _exit_noted(leave: Callable[[int], NoReturn], box: BlackBox) -> Callable[[int], NoReturn]:
     own = OwnProcess()
 
-    def _exit(status: int) -> None:
+    def _exit(status: int) -> NoReturn:
         """`os._exit`, with a note of who called it."""
         if own.is_here and not box_has_words(box):
             with suppress(Exception):
@@ -165,17 +164,16 @@ def box_has_words(box: BlackBox) -> bool:
 class _Copied:
     """A stream whose text goes into the box, too."""
 
-    def __init__(self, stream: Any, box: BlackBox) -> None:
+    def __init__(self, stream: TextIO, box: BlackBox) -> None:
         self._stream, self._box = stream, box
 
     def write(self, text: str) -> int:
         """See `io.TextIOBase`."""
         with suppress(Exception):
             self._box.printed(text)
-        written: int = self._stream.write(text)
-        return written
+        return self._stream.write(text)
 
-    def writelines(self, lines: Any) -> None:
+    def writelines(self, lines: Iterable[str]) -> None:
         """See `io.TextIOBase`."""
         for line in lines:
             self.write(line)

@@ -20,6 +20,7 @@ from headgate.common.process.interruptions import is_about_the_process, let_pass
 from headgate.common.refusals.users_frames import is_standard_library, users_line, users_traceback
 from headgate.runtime.job.public_names import say_public_names
 from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it
+from headgate.state.backends import StateBackends
 from headgate.state.snapshots import OperatorSubtaskState
 
 
@@ -57,7 +58,7 @@ class OperatorContext:
     restored: list[OperatorSubtaskState] = field(default_factory=list)
     disk: Any = None
     step_target_ms: int | None = None
-    backends: Any = None
+    backends: StateBackends | None = None
     ignore_unclaimed: bool = False
     generation: int = 1
     tell: Callable[[str, int, bytes], None] | None = None
@@ -68,7 +69,7 @@ class OperatorContext:
         return f"operator {self.name!r} (uid {self.uid!r})"
 
 
-def user_error(context: OperatorContext, error: BaseException, record: Any) -> BaseException:
+def user_error(context: OperatorContext, error: BaseException, record: object) -> BaseException:
     """The error to raise when the user's function raised `error` while handling `record`."""
     if is_about_the_process(error):
         return error
@@ -85,7 +86,7 @@ def user_error(context: OperatorContext, error: BaseException, record: Any) -> B
     )
 
 
-def placed(context: OperatorContext, error: HeadgateError, record: Any = None) -> HeadgateError:
+def placed(context: OperatorContext, error: HeadgateError, record: object = None) -> HeadgateError:
     """A refusal of what the program's code did, with the operator, the line and the record in front.
 
     Other errors, and one that names the operator already, stay as they are.
@@ -143,7 +144,7 @@ def has_user_frame(trace: TracebackType | None) -> bool:
     return False
 
 
-def shorten(value: Any, limit: int = 300) -> str:
+def shorten(value: object, limit: int = 300) -> str:
     """The value as text of at most `limit` characters."""
     try:
         text = repr(value)

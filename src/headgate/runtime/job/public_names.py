@@ -11,7 +11,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from headgate.api import broadcast, functions
 from headgate.api.declared import keyed_states as state
@@ -114,7 +114,7 @@ def _contract_of(name: str) -> type | None:
 
 
 def _members(contract: type) -> list[str]:
-    named: dict[str, Any] = {}
+    named: dict[str, None] = {}
     for cls in reversed(contract.__mro__):
         if cls.__module__.startswith("headgate."):
             named |= dict.fromkeys((*getattr(cls, "__annotations__", ()), *vars(cls)))

@@ -92,7 +92,7 @@ class Program:
         return shipped(self, code)
 
 
-def shipped(thing: object, code: UserCode = SAME_INTERPRETER) -> bytes:
+def shipped(thing: T, code: UserCode = SAME_INTERPRETER) -> bytes:
     """What travels to another process of the job in place of an object of the program.
 
     Args:

@@ -170,7 +170,7 @@ class ElementCodec:
         return RowBatch(serializer.decode_many(body, count), times, marks)
 
 
-def _head(batch: Any, form: int) -> list[Part]:
+def _head(batch: Batch, form: int) -> list[Part]:
     if batch.timestamps is None or batch.watermarks is None:
         return [_HEAD.pack(len(batch), 0, form)]
     times, marks = np.ascontiguousarray(batch.timestamps), np.ascontiguousarray(batch.watermarks)

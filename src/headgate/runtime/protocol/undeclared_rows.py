@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.common.keys.key_types import hint_words
@@ -30,6 +30,8 @@ from headgate.serde.codecs.pickled import (
 )
 from headgate.serde.resolve import composite_serializer, record_serializer
 from headgate.serde.serializer import TypeSerializer
+
+T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
 _HEAD: Final = struct.Struct("<BI")
@@ -96,7 +98,7 @@ class UndeclaredRows:
         self._received: dict[bytes, _Known] = {}
         self._pickled, self._told = set[type](), set[str]()
 
-    def encode(self, rows: Sequence[Any]) -> list[bytes]:
+    def encode(self, rows: Sequence[T]) -> list[bytes]:
         """Encode a batch.
 
         Raises:
@@ -162,7 +164,7 @@ class UndeclaredRows:
         return self._known[cls]
 
 
-def _culprits(rows: Sequence[Any], kinds: set[type]) -> list[type]:
+def _culprits(rows: Sequence[T], kinds: set[type]) -> list[type]:
     """The classes, within rows of these kinds, that are no plain values; the kinds where none is found."""
     one = {type(row): row for row in rows}
     return sorted({_culprit(one[kind]) or kind for kind in kinds}, key=_name_of)

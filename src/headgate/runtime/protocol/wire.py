@@ -1,12 +1,12 @@
 """Control messages as bytes: msgspec's MessagePack over the types of `messages.py`.
 
-Values of type `Any` inside a message come back as MessagePack knows them: a tuple as a list, bytes as
+Untyped values inside a message come back as MessagePack knows them: a tuple as a list, bytes as
 bytes; integers beyond 64 bits do not pass. Decoding never runs code, and happens behind the handshake.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -15,12 +15,14 @@ from headgate.common.errors import InternalError, ProtocolError
 from headgate.runtime.protocol.frames import Frame, FrameKind, Part
 from headgate.runtime.protocol.messages import FromWorker, ToWorker
 
+M = TypeVar("M")
+
 MESSAGE_SIZE_MAX: Final = 320 * 1024 * 1024
 """Bytes of the largest control message: a program of 256 MiB with its state handles."""
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_from_worker: Final[msgspec.msgpack.Decoder[Any]] = msgpack_decoder(FromWorker)
-_to_worker: Final[msgspec.msgpack.Decoder[Any]] = msgpack_decoder(ToWorker)
+_from_worker: Final[msgspec.msgpack.Decoder[FromWorker]] = msgpack_decoder(FromWorker)
+_to_worker: Final[msgspec.msgpack.Decoder[ToWorker]] = msgpack_decoder(ToWorker)
 
 
 def encode_message(message: FromWorker | ToWorker) -> bytes:
@@ -54,7 +56,7 @@ def decode_from_worker(data: Part) -> FromWorker:
     Raises:
         ProtocolError: the bytes are no such message.
     """
-    return cast(FromWorker, _decode(_from_worker, data, "from a worker"))
+    return _decode(_from_worker, data, "from a worker")
 
 
 def decode_to_worker(data: Part) -> ToWorker:
@@ -63,10 +65,10 @@ def decode_to_worker(data: Part) -> ToWorker:
     Raises:
         ProtocolError: the bytes are no such message.
     """
-    return cast(ToWorker, _decode(_to_worker, data, "from the job master"))
+    return _decode(_to_worker, data, "from the job master")
 
 
-def _decode(decoder: msgspec.msgpack.Decoder[Any], data: Part, origin: str) -> Any:
+def _decode(decoder: msgspec.msgpack.Decoder[M], data: Part, origin: str) -> M:
     try:
         return decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -6,13 +6,14 @@ Whatever goes wrong is the answer; the attempt does not suffer from being asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from headgate.common.errors import InternalError, UsageError
 from headgate.common.process.interruptions import let_pass
 from headgate.runtime.protocol import messages as m
+from headgate.runtime.protocol.error_messages import describe_error
 from headgate.runtime.worker.operators.operator_contract import Operator
 from headgate.runtime.worker.task.task import Task
 from headgate.state.heap.snapshot import KEY_SERIALIZER
@@ -24,7 +25,6 @@ VALUE_BYTES_MAX: Final = 16 << 20
 def answer(
     task: Task,
     query: m.QueryState,
-    describe: Callable[[BaseException], tuple[str, list[Any]]],
     send: Callable[[m.StateAnswer], None],
 ) -> None:
     """Answer `query` when no step of the subtask is under way.
@@ -32,7 +32,6 @@ def answer(
     Args:
         task: the subtask.
         query: the question.
-        describe: makes plain data of an error.
         send: takes the answer, in the loop.
     """
     plain = m.StateAnswer(query.attempt, query.query)
@@ -42,7 +41,7 @@ def answer(
             return _found(task.operators, query, plain)
         except BaseException as error:
             let_pass(error)
-            kind, arguments = describe(error)
+            kind, arguments = describe_error(error)
             return msgspec.structs.replace(plain, kind=kind, arguments=arguments)
 
     task.look(look, send)

@@ -9,7 +9,7 @@ import logging
 import platform
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headgate.checkpoint.copied_disk import BackedUpDisk, NearbyDisk
 from headgate.checkpoint.local_copies import LocalCopies
@@ -77,6 +77,6 @@ class LocalRecovery:
             background.submit(copies.remove, _note_failure)
 
 
-def _note_failure(_: Any, error: BaseException | None) -> None:
+def _note_failure(_: None, error: BaseException | None) -> None:
     if error is not None:
         _LOG.warning("old local copies of checkpoints could not be removed: %s", error)

@@ -19,7 +19,6 @@ import enum
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from headgate.api.source import Split
 from headgate.checkpoint.storage.reachability import NotSharedError, check_marker
@@ -93,52 +92,53 @@ class Worker:
 
     # -- what the job master says ----------------------------------------------------------------
 
-    def handle(self, message: Any) -> None:
-        """Obey one message; what belongs to another attempt is ignored."""
-        kind = type(message)
-        if kind is m.Deploy:
-            self._deploy(message)
-        elif kind is m.Finish:
-            self.state = WorkerState.FINISHED
-            if self._reports is not None:
-                self._reports.over = True
-        elif kind is m.Stop:
-            self._stop(message.attempt)
-        elif message.attempt == self.attempt and self.state is WorkerState.RUNNING:
-            self._guarded(lambda: self._handle_running(message), None)
+    def handle(self, message: m.ToWorker) -> None:
+        """Handle one message; what belongs to another attempt is ignored."""
+        match message:
+            case m.Deploy():
+                self._deploy(message)
+            case m.Finish():
+                self.state = WorkerState.FINISHED
+                if self._reports is not None:
+                    self._reports.over = True
+            case m.Stop():
+                self._stop(message.attempt)
+            case m.HeartbeatSeen():
+                pass  # the process has looked at it
+            case _ if message.attempt == self.attempt and self.state is WorkerState.RUNNING:
+                self._guarded(lambda: self._handle_running(message), None)
 
-    def _handle_running(self, message: Any) -> None:
-        assert self._assembly is not None
-        kind = type(message)
-        if kind is m.Trigger:
-            barrier = Barrier(
-                message.checkpoint,
-                message.trigger_ms,
-                Alignment(message.alignment),
-                message.timeout_ms,
-                message.savepoint,
-                message.completed,
-            )
-            for source in self._assembly.sources:
-                source.trigger(barrier)
-        elif kind is m.AssignSplits:
-            at = SubtaskId(VertexId(message.vertex), SubtaskIndex(message.subtask))
-            reader = self._assembly.tasks[at]
-            assert isinstance(reader, SourceTask)
-            splits = message.splits
-            reader.splits_assigned(
-                None if splits is None else [Split(name, position) for name, position in splits]
-            )
-        elif kind is m.CheckpointComplete:
-            for task in self._assembly.tasks.values():
-                task.checkpoint_complete(message.checkpoint)
-            self._local.completed(message.checkpoint, self.ports.background)
-        elif kind is m.CheckpointAborted:
-            for task in self._assembly.tasks.values():
-                task.aborted(message.checkpoint)
-        elif kind is m.QueryState:
-            at = SubtaskId(VertexId(message.vertex), SubtaskIndex(message.subtask))
-            answer(self._assembly.tasks[at], message, describe_error, self.ports.link.send)
+    def _handle_running(self, message: m.ToWorker) -> None:
+        assembly = self._assembly
+        assert assembly is not None
+        match message:
+            case m.Trigger():
+                barrier = Barrier(
+                    message.checkpoint,
+                    message.trigger_ms,
+                    Alignment(message.alignment),
+                    message.timeout_ms,
+                    message.savepoint,
+                    message.completed,
+                )
+                for source in assembly.sources:
+                    source.trigger(barrier)
+            case m.AssignSplits():
+                reader = assembly.tasks[_subtask_of(message)]
+                assert isinstance(reader, SourceTask)
+                splits = message.splits
+                reader.splits_assigned(
+                    None if splits is None else [Split(name, position) for name, position in splits]
+                )
+            case m.CheckpointComplete():
+                for task in assembly.tasks.values():
+                    task.checkpoint_complete(message.checkpoint)
+                self._local.completed(message.checkpoint, self.ports.background)
+            case m.CheckpointAborted():
+                for task in assembly.tasks.values():
+                    task.aborted(message.checkpoint)
+            case m.QueryState():
+                answer(assembly.tasks[_subtask_of(message)], message, self.ports.link.send)
 
     def _deploy(self, message: m.Deploy) -> None:
         if message.attempt <= self.attempt:
@@ -291,7 +291,7 @@ class Worker:
             raise _PeerLostError(slot, reason)
         return bool(frames)
 
-    def _guarded(self, action: Callable[[], Any], subtask: SubtaskId | None) -> bool:
+    def _guarded(self, action: Callable[[], bool | None], subtask: SubtaskId | None) -> bool:
         """Run part of an attempt; an exception ends the attempt, not the worker."""
         try:
             return bool(self._process.call(self.ports.code.call, action))
@@ -365,6 +365,10 @@ class _PeerLostError(errors.OperatingError):
 def _thread_idents() -> set[int]:
     """The threads of this process."""
     return {thread.ident or 0 for thread in threading.enumerate()}
+
+
+def _subtask_of(message: m.AssignSplits | m.QueryState) -> SubtaskId:
+    return SubtaskId(VertexId(message.vertex), SubtaskIndex(message.subtask))
 
 
 def _check_shared(disk: Disk, marker: str) -> None:

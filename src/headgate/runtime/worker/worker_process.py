@@ -221,7 +221,7 @@ class _Process:
             wait_ms = 1000.0 if due is None else max(0, min(1000, due - clock.monotonic_ms()))
             mailbox.wait(wait_ms)
 
-    def _received(self, message: object) -> None:
+    def _received(self, message: m.ToWorker) -> None:
         """On the link's thread."""
         if isinstance(message, m.HeartbeatSeen):
             self._lease.renewed(message.sent_ms)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.common.ids import EdgeId
 from headgate.common.time import WATERMARK_MIN
@@ -273,7 +274,7 @@ class OutputEdge:
                 channel.add(sorted_batch.slice(start, start + size))
             start += size
 
-    def _key_groups(self, batch: Batch, selector: KeySelector) -> Any:
+    def _key_groups(self, batch: Batch, selector: KeySelector) -> NDArray[np.int32]:
         if self._receiver is None:
             return batch.key_groups(selector, self._max_parallelism)
         return keys_blamed(

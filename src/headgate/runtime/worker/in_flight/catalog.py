@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from headgate.graph.logical import KeyedProcessNode, Node
-from headgate.records.batch import Batch
 from headgate.runtime.job.shipped_program import Program
 from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.worker.in_flight.stored_parts import GroupsOf
 
 
 class StreamCatalog:
@@ -40,7 +39,7 @@ class StreamCatalog:
             self._codecs[at] = ElementCodec(self._types.get(at, chained))
         return self._codecs[at]
 
-    def groups_of(self, receiver: str) -> Callable[[Batch], Any] | None:
+    def groups_of(self, receiver: str) -> GroupsOf | None:
         """What gives the key groups of a batch for operator `receiver`; None when it is not keyed."""
         node = self._nodes.get(receiver)
         if not isinstance(node, KeyedProcessNode):

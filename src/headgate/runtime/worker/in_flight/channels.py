@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.protocol.elements import Idle, Watermark
-from headgate.runtime.worker.in_flight.stored_parts import Element, check_records, decode_elements
+from headgate.runtime.worker.in_flight.stored_parts import Element, KeyGroups, check_records, decode_elements
 from headgate.state.snapshots import InFlightPart, InFlightShare, InFlightStream, StateHandle, place_of
 
 
@@ -47,7 +46,7 @@ class PartReader:
         where = f"from {stream.sender!r} to {stream.receiver!r}"
         check_records(stream.record_type, self.codec_of(stream), where)
 
-    def elements(self, stream: InFlightStream, part: InFlightPart) -> list[tuple[Element, Any]]:
+    def elements(self, stream: InFlightStream, part: InFlightPart) -> list[tuple[Element, KeyGroups | None]]:
         """The elements of a part with their key groups, of a keyed stream.
 
         Raises:
@@ -160,12 +159,13 @@ def _entry(stream: InFlightStream) -> list[Element]:
     return [*said, Idle()] if stream.idle else said
 
 
-def _mine(share: InFlightShare, batch: Batch, groups: Any, number: int) -> list[Element]:
+def _mine(share: InFlightShare, batch: Batch, groups: KeyGroups | None, number: int) -> list[Element]:
     """The records of a batch that the share takes, and the event time that the others carried."""
     kept: Batch | None = batch
     if share.of > 1:
         kept = batch if number % share.of == share.turn else None
     elif share.first_group is not None and share.last_group is not None:
+        assert groups is not None
         owned = np.flatnonzero((groups >= share.first_group) & (groups <= share.last_group))
         if len(owned) < len(batch):
             kept = batch.take(owned) if len(owned) else None

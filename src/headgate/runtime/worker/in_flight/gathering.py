@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from headgate.common.errors import InternalError, OperatingError, StorageError
 from headgate.common.ports import Background
@@ -222,7 +222,7 @@ class InFlightCapture:
             self._drop()
         self._submit_delete()
 
-    def unstored(self, batch: Any) -> bool:
+    def unstored(self, batch: Batch) -> bool:
         """Whether this very batch is taken along and not encoded yet, so that its rows must not change."""
         return id(batch) in self._held
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.watermarks import WatermarkValve
-from headgate.records.arrow_batch import ArrowBatch
-from headgate.records.batch import Batch
-from headgate.records.row_batch import RowBatch
+from headgate.records.batch import Batch, Int64s
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.protocol.elements import Idle, Watermark
 from headgate.runtime.worker.in_flight.channels import PartReader, RecoveredChannel
@@ -281,7 +278,7 @@ class _OperatorInput:
 
 
 def _by_level(shares: Iterable[InFlightShare], reader: PartReader) -> list[list[RecoveredChannel]]:
-    levels: dict[int, dict[Any, list[InFlightShare]]] = {}
+    levels: dict[int, dict[tuple[str, str, int, bool, int, int], list[InFlightShare]]] = {}
     for share in shares:
         stream = share.stream
         ends = (stream.sender, stream.tag or "", stream.sender_subtask, stream.former)
@@ -315,6 +312,5 @@ def _least(positions: Sequence[Position]) -> Position:
     return min(mark for mark, _ in positions), all(idle for _, idle in positions)
 
 
-def _timed(batch: Any, marks: Any) -> Batch:
-    assert isinstance(batch, (RowBatch, ArrowBatch))
-    return batch.with_times(batch.timestamps, marks)  # type: ignore[arg-type]
+def _timed(batch: Batch, marks: Int64s) -> Batch:
+    return batch.with_times(batch.timestamps, marks)  # type: ignore[arg-type]  # it has both or neither

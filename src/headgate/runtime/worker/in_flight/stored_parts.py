@@ -14,7 +14,7 @@ checksums: a part is read through its handle, which has one.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.common.errors import InternalError, StorageError, UsageError
+from headgate.common.plain_data import Description
 from headgate.common.process.interruptions import let_pass
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
@@ -35,7 +36,7 @@ from headgate.serde.compatibility import Incompatible, compare
 
 Element = Batch | Watermark | Idle
 KeyGroups = NDArray[np.uint16]
-GroupsOf = Callable[[Batch], NDArray[Any]]
+GroupsOf = Callable[[Batch], NDArray[np.int32]]
 """The key group of every record of a batch."""
 
 VERSION: Final = 1
@@ -121,13 +122,13 @@ def decode_elements(data: bytes, codec: ElementCodec) -> list[tuple[Element, Key
         ) from error
 
 
-def describe_records(codec: ElementCodec) -> dict[str, Any] | None:
+def describe_records(codec: ElementCodec) -> Description | None:
     """The description of the serializer of typed records, to be stored beside them; None without one."""
     serializer = codec.record_serializer
     return None if serializer is None else serializer.describe()
 
 
-def check_records(stored: Any, codec: ElementCodec, where: str = "in flight") -> None:
+def check_records(stored: Description | None, codec: ElementCodec, where: str = "in flight") -> None:
     """Make sure that records stored under a description can be read by a codec.
 
     Args:
@@ -144,7 +145,8 @@ def check_records(stored: Any, codec: ElementCodec, where: str = "in flight") ->
     if current is None:
         why = "the program declares no class of records there any more"
     else:
-        verdict = compare(stored, current) if isinstance(stored, Mapping) else Incompatible("no description")
+        described = isinstance(stored, Mapping)  # it may be damaged
+        verdict = compare(stored, current) if described else Incompatible("no description")
         if not isinstance(verdict, Incompatible):
             return
         why = verdict.why
@@ -263,7 +265,7 @@ def _not_storable(batch: RowBatch, codec: ElementCodec, where: str) -> NotStorab
     )
 
 
-def _is_storable(record: Any, codec: ElementCodec) -> bool:
+def _is_storable(record: object, codec: ElementCodec) -> bool:
     try:
         if isinstance(record, Row):
             record = record.values()
@@ -275,7 +277,7 @@ def _is_storable(record: Any, codec: ElementCodec) -> bool:
 
 def _culprit(value: Any, codec: ElementCodec, depth: int = 0) -> type:
     """The class of the innermost value that cannot be stored."""
-    parts: Sequence[Any] = ()
+    parts: Collection[object] = ()
     if isinstance(value, Mapping):
         parts = [*value.keys(), *value.values()]
     elif isinstance(value, Row):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Generic
 
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.worker.operators.operator_contract import Receiver
+from headgate.runtime.worker.operators.operator_contract import R, Receiver
 
 
-class Border:
+class Border(Generic[R]):
     """Stands before a receiver of the framework's; see `common.ports.UserCode.refuse_leaving`.
 
     Args:
@@ -18,7 +18,7 @@ class Border:
         refuse: raises where a record must not leave.
     """
 
-    def __init__(self, receiver: Receiver, refuse: Callable[[Iterable[Any]], None]) -> None:
+    def __init__(self, receiver: Receiver, refuse: Callable[[Iterable[R]], None]) -> None:
         self._receiver, self._refuse = receiver, refuse
 
     def process(self, batch: Batch) -> None:

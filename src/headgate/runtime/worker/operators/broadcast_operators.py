@@ -6,22 +6,30 @@ in runs between timers, and while timers fire in slices neither side takes input
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, cast
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final, TypeVar, cast
 
-from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from headgate.api.broadcast import (
+    BroadcastProcessFunction,
+    KeyedBroadcastContext,
+    KeyedBroadcastProcessFunction,
+)
 from headgate.common.keys.key_types import DeclaredKeys
+from headgate.common.ports import Clock
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.selectors import KeySelector
 from headgate.runtime.job.operator_context import OperatorContext, user_error
 from headgate.runtime.worker.operators.broadcast_side import KeyedSides, TwoSidedState, refuse_keyless
 from headgate.runtime.worker.operators.function_state import FunctionState
-from headgate.runtime.worker.operators.keyed_operator import KeyContext, KeyedProcessOperator
+from headgate.runtime.worker.operators.keyed_context import KeyContext, KeyedOutput
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.operator_contract import R
 from headgate.runtime.worker.operators.outputs import SideBuffer, checked_outputs
 from headgate.runtime.worker.operators.stateless import ProcessOperator
 
 _NO_KEY: Final = object()
+S = TypeVar("S")
 
 
 class BroadcastProcessOperator(ProcessOperator):
@@ -30,8 +38,8 @@ class BroadcastProcessOperator(ProcessOperator):
     _state_type: type[FunctionState] = TwoSidedState
     _state: TwoSidedState
 
-    def __init__(self, context: OperatorContext, function: BroadcastProcessFunction[Any, Any, Any]) -> None:
-        super().__init__(context, cast(Any, function))
+    def __init__(self, context: OperatorContext, function: BroadcastProcessFunction) -> None:
+        super().__init__(context, function)
         self._process_broadcast = function.process_broadcast
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
@@ -54,15 +62,13 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
     def __init__(
         self,
         context: OperatorContext,
-        function: KeyedBroadcastProcessFunction[Any, Any, Any, Any],
+        function: KeyedBroadcastProcessFunction,
         key: KeySelector,
         keys: DeclaredKeys | None = None,
     ) -> None:
-        super().__init__(context, cast(Any, function), key, keys)
+        super().__init__(context, function, key, keys)
         self._process_broadcast = function.process_broadcast
-        self._broadcast_ctx = BroadcastSideContext(
-            self._side, context.clock, context.label, self._apply_to_all_keys
-        )
+        self._broadcast_ctx = BroadcastSideContext(self._side, context.clock, context.label, self)
 
     def open(self) -> None:
         """See :class:`KeyedProcessOperator`."""
@@ -79,9 +85,9 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         """Take records of the broadcast side from the front; gives how many, as :meth:`process_some`."""
         return self._run(batch, _BroadcastRun)
 
-    def _apply_to_all_keys(self, state: Any, function: Callable[[Any, Any], Any]) -> list[Any]:
+    def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
         """See `api.broadcast.KeyedBroadcastContext`."""
-        outputs: list[Any] = []
+        outputs: list[R] = []
         ctx = self._broadcast_ctx
         with self._keyed_sides.every_key(state) as name:
             handle = self._backend.handles[name]
@@ -93,7 +99,9 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
                 ctx.key = _NO_KEY
         return outputs
 
-    def _called(self, function: Callable[[Any, Any], Any], key: Any, handle: Any) -> list[Any]:
+    def _called(
+        self, function: Callable[[Hashable, S], Iterable[R] | None], key: Hashable, handle: S
+    ) -> list[R]:
         for bound in self._bound:
             bound.bind(key)
         for eager in self._eager:
@@ -116,28 +124,28 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
 class BroadcastSideContext(KeyContext):
     """The `api.broadcast.KeyedBroadcastContext`."""
 
-    __slots__ = ("_apply", "_current")
+    __slots__ = ("_current", "_operator")
 
     def __init__(
-        self, side: SideBuffer, clock: Any, label: str, apply: Callable[[Any, Any], list[Any]]
+        self, side: SideBuffer, clock: Clock, label: str, operator: KeyedBroadcastProcessOperator
     ) -> None:
         super().__init__(side, clock, label)
-        self._apply, self._current = apply, _NO_KEY
+        self._operator, self._current = operator, _NO_KEY
 
     @property
-    def key(self) -> Any:
+    def key(self) -> Hashable:
         """The key that a function is being called for."""
         if self._current is _NO_KEY:
             refuse_keyless("the key (also of a timer)")
         return self._current
 
     @key.setter
-    def key(self, key: Any) -> None:
+    def key(self, key: Hashable) -> None:
         self._current = key
 
-    def apply_to_all_keys(self, state: Any, function: Callable[[Any, Any], Any]) -> list[Any]:
+    def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
         """See `api.broadcast.KeyedBroadcastContext`."""
-        return self._apply(state, function)
+        return self._operator.apply_to_all_keys(state, function)
 
 
 class _BroadcastRun:
@@ -149,7 +157,7 @@ class _BroadcastRun:
         self,
         operator: KeyedBroadcastProcessOperator,
         batch: Batch,
-        out: Any,
+        out: KeyedOutput,
         origins: list[int],
         times: list[int] | None,
         marks: list[int] | None,
@@ -177,7 +185,7 @@ class _BroadcastRun:
             ctx.timestamp, mark = self._times[index], self._marks[index]
         ctx.timers.current_watermark = operator._timers.current_watermark = mark
         before = len(records)
-        result = operator._process_broadcast(self._rows[index], cast(Any, ctx))
+        result = operator._process_broadcast(self._rows[index], cast(KeyedBroadcastContext, ctx))
         if result is not None:
             records.extend(checked_outputs(result))
             if self._times is not None:

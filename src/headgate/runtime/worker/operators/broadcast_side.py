@@ -13,20 +13,25 @@ So a rule costs nothing per record: attributes are exchanged per run of records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn
+from typing import Final, Generic, NoReturn, TypeVar
 
-from headgate.api.declared.operator_state import BROADCAST, declared_operator_state
+from headgate.api.declared.operator_state import BROADCAST, BroadcastState, declared_operator_state
+from headgate.api.functions import RichFunction
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.operator_contract import give_handles
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+S = TypeVar("S")
 
 
 class TwoSidedState(FunctionState):
     """The operator state of a function with a broadcast side; read-only unless :meth:`broadcast_side`."""
 
-    def __init__(self, context: OperatorContext, function: object) -> None:
+    def __init__(self, context: OperatorContext, function: RichFunction) -> None:
         super().__init__(context, function)
         self._function = function
         declared = declared_operator_state(function)
@@ -52,7 +57,7 @@ class KeyedSides:
         handles: its live keyed state by name.
     """
 
-    def __init__(self, function: object, handles: Mapping[str, Any]) -> None:
+    def __init__(self, function: RichFunction, handles: Mapping[str, S]) -> None:
         self._function, self._handles = function, handles
         self._guards = {name: KeylessState(name) for name in handles}
 
@@ -66,7 +71,7 @@ class KeyedSides:
             give_handles(self._function, self._handles)
 
     @contextmanager
-    def every_key(self, state: object) -> Iterator[str]:
+    def every_key(self, state: S) -> Iterator[str]:
         """There is a key again under `with`, on the broadcast side; gives the name of `state`.
 
         Raises:
@@ -81,7 +86,7 @@ class KeyedSides:
         finally:
             give_handles(self._function, self._guards)
 
-    def _not_a_state(self, state: object) -> str:
+    def _not_a_state(self, state: S) -> str:
         if any(handle is state for handle in self._handles.values()):
             return (
                 "apply_to_all_keys() is called while it is calling a function for every key; call it again "
@@ -94,7 +99,7 @@ class KeyedSides:
         )
 
 
-class ReadOnlyBroadcastState:
+class ReadOnlyBroadcastState(Generic[K, V]):
     """Broadcast state as the main side sees it.
 
     Attributes:
@@ -104,24 +109,24 @@ class ReadOnlyBroadcastState:
 
     __slots__ = ("_live", "_name", "get", "items")
 
-    def __init__(self, name: str, live: Any) -> None:
+    def __init__(self, name: str, live: BroadcastState[K, V]) -> None:
         self._name, self._live = name, live
-        self.get: Final[Callable[..., Any]] = live.get
-        self.items: Final[Callable[[], Any]] = live.items
+        self.get: Final = live.get
+        self.items: Final = live.items
 
-    def __contains__(self, key: object) -> bool:
+    def __contains__(self, key: Hashable) -> bool:
         return key in self._live
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[K]:
         return iter(self._live)
 
     def __len__(self) -> int:
         return len(self._live)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: K) -> V:
         return self._live[key]
 
-    def put(self, key: Any, value: Any) -> NoReturn:
+    def put(self, key: K, value: V) -> NoReturn:
         """Refused.
 
         Raises:
@@ -129,7 +134,7 @@ class ReadOnlyBroadcastState:
         """
         self._refuse("put")
 
-    def remove(self, key: Any) -> NoReturn:
+    def remove(self, key: K) -> NoReturn:
         """Refused.
 
         Raises:
@@ -166,13 +171,13 @@ class KeylessState:
     def __getattr__(self, asked: str) -> NoReturn:
         raise _keyless(f"state {object.__getattribute__(self, '_name')!r}")
 
-    def __setattr__(self, asked: str, value: Any) -> NoReturn:
+    def __setattr__(self, asked: str, value: V) -> NoReturn:
         raise _keyless(f"state {object.__getattribute__(self, '_name')!r}")
 
-    def __contains__(self, key: object) -> bool:
+    def __contains__(self, key: Hashable) -> bool:
         raise _keyless(f"state {self._name!r}")
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Hashable]:
         raise _keyless(f"state {self._name!r}")
 
     def __len__(self) -> int:

@@ -5,8 +5,10 @@ It calls no user code: the keyed operator does, and asks here whether to go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Hashable, Iterable
+from typing import Final
+
+from headgate.common.ports import Clock
 
 STRIDE_MAX: Final = 16
 """Timers between two looks at the clock, once they have proved cheap."""
@@ -19,7 +21,6 @@ class Slice:
     ends the slice at once, and cheap ones do not pay for the asking.
 
     Args:
-        clock: a `common.ports.Clock`.
         target_ms: how long the slice should be; None: without end.
 
     Attributes:
@@ -28,7 +29,7 @@ class Slice:
 
     __slots__ = ("_clock", "_ends", "_stride", "left")
 
-    def __init__(self, clock: Any, target_ms: int | None) -> None:
+    def __init__(self, clock: Clock, target_ms: int | None) -> None:
         self._clock, self._stride = clock, 1
         self._ends = 0.0 if target_ms is None else clock.precise_ms() + target_ms
         self.left = -1 if target_ms is None else 1  # from -1 it never comes to 0
@@ -59,7 +60,7 @@ class Firing:
     def __init__(
         self,
         target: int,
-        due: Iterable[tuple[int, Any]],
+        due: Iterable[tuple[int, Hashable]],
         announce: bool = False,
         allowed: int | None = None,
     ) -> None:

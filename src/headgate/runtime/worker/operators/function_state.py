@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from headgate.api.declared.operator_state import declared_operator_state
+from headgate.api.functions import RichFunction
 from headgate.checkpoint.data_files import read_handle
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.operator_contract import (
     PendingState,
     ReadyState,
     StateFiles,
+    StateTypes,
     give_handles,
 )
 from headgate.state.operator_state import OperatorStateBackend, PendingOperatorState
@@ -35,7 +36,7 @@ class FunctionState:
         UsageError: what was restored does not fit what is declared.
     """
 
-    def __init__(self, context: OperatorContext, function: object) -> None:
+    def __init__(self, context: OperatorContext, function: RichFunction) -> None:
         self._uid = context.uid
         self._backend = OperatorStateBackend(declared_operator_state(function))
         self.handles = self._backend.handles
@@ -58,7 +59,7 @@ class FunctionState:
             raise
         return _PendingBoth(self._uid, others, own)
 
-    def state_types(self) -> dict[str, Any]:
+    def state_types(self) -> StateTypes:
         """State name -> description, for the checkpoint's metadata."""
         return self._backend.state_types()
 

@@ -10,7 +10,6 @@ import linecache
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import FrameType
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext, user_error
-from headgate.runtime.worker.operators.operator_contract import Operator
+from headgate.runtime.worker.operators.operator_contract import Operator, R
 
 FusedNode = MapNode | FilterNode | FlatMapNode
 
@@ -57,9 +56,9 @@ class FusedOperator(Operator):
             times, marks = take_times(times, at), take_times(marks, at)
         self.next.process(RowBatch(records, times, marks))
 
-    def _run(self, rows: Sequence[Any], indexed: bool) -> tuple[list[Any], list[int]]:
+    def _run(self, rows: Sequence[R], indexed: bool) -> tuple[list[R], list[int]]:
         loop = compile_loop(self._kinds, indexed)
-        out: list[Any] = []
+        out: list[R] = []
         origins: list[int] = []
         try:
             loop(rows, out.append, origins.append, self._functions)
@@ -79,7 +78,7 @@ class FusedOperator(Operator):
                     return self._contexts[index]
         return self._contexts[0]
 
-    def _culprit(self, error: BaseException, indexed: bool) -> tuple[int, Any]:
+    def _culprit(self, error: BaseException, indexed: bool) -> tuple[int, R | None]:
         """Which operator raised, and the record that it was given."""
         name, trace = _file_name(self._kinds, indexed), error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename != name:
@@ -136,10 +135,9 @@ def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
     text, _ = _source(kinds, indexed)
     name = _file_name(kinds, indexed)
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    scope: dict[str, Any] = {}
+    scope: dict[str, Callable[..., None]] = {}
     exec(compile(text, name, "exec"), scope)
-    loop: Callable[..., None] = scope["loop"]
-    return loop
+    return scope["loop"]
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,6 @@ import linecache
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,6 @@ def compile_keyed_loop(shape: LoopShape) -> Callable[..., int]:
     text = loop_source(shape)
     name = f"<headgate keyed loop {shape}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    scope: dict[str, Any] = {}
+    scope: dict[str, Callable[..., int]] = {}
     exec(compile(text, name, "exec"), scope)
-    loop: Callable[..., int] = scope["loop"]
-    return loop
+    return scope["loop"]

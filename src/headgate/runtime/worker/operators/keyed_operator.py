@@ -9,27 +9,26 @@ may be drawn, and a restored operator goes on where the snapshot was taken.
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections.abc import Callable
-from typing import Any, Final, cast
+from collections.abc import Callable, Hashable
+from typing import Any, cast
 
 import numpy as np
 
+from headgate.api.broadcast import KeyedBroadcastProcessFunction
 from headgate.api.declared.keyed_states import declared_state
 from headgate.api.functions import KeyedProcessFunction, OnTimerContext
 from headgate.common.errors import InternalError, UsageError
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.common.keys.keygroups import key_group, key_group_range, shortened
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
-from headgate.core.timers import TimerQueue
 from headgate.records.arrow_batch import ArrowBatch
-from headgate.records.batch import Batch
-from headgate.records.row_batch import RowBatch
+from headgate.records.batch import Batch, Int64s
 from headgate.records.selectors import KeySelector
 from headgate.runtime.job.operator_context import NoRecord, OperatorContext, has_user_frame, user_error
 from headgate.runtime.worker.operators.firing import Firing, Slice
 from headgate.runtime.worker.operators.function_state import FunctionState
+from headgate.runtime.worker.operators.keyed_context import KeyContext, KeyedOutput
 from headgate.runtime.worker.operators.keyed_loop import LoopShape, compile_keyed_loop
 from headgate.runtime.worker.operators.keyed_state import (
     PendingKeyedState,
@@ -38,11 +37,15 @@ from headgate.runtime.worker.operators.keyed_state import (
     split_handles,
     ttl_statistics,
 )
-from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, give_handles
+from headgate.runtime.worker.operators.operator_contract import (
+    Operator,
+    PendingState,
+    StateTypes,
+    give_handles,
+)
 from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind, checked_outputs
 from headgate.runtime.worker.operators.seen_key_types import KeyTypes
 from headgate.runtime.worker.operators.wrong_use import (
-    NO_EVENT_TIME,
     keys_blamed,
     refuse_keys,
     with_event_time_hint,
@@ -51,95 +54,11 @@ from headgate.runtime.worker.operators.wrong_use import (
 from headgate.state.backend import MigrationProgress, StoredValue
 from headgate.state.ttl.expiry import TtlStatistics
 
-_LOG: Final = logging.getLogger(__name__)
+RunKind = Callable[..., Callable[[int, int], int]]
+"""Makes, for a batch, what calls the function for a range of its records."""
 
 END_TIMERS_MAX = 1_000_000
 """Timers that may be registered in one subtask while the last ones fire at the end of the input."""
-
-
-class Timers:
-    """The `TimerService` of one operator."""
-
-    __slots__ = ("_clock", "_ctx", "_label", "current_watermark", "event", "processing", "untimed")
-
-    def __init__(self, ctx: KeyContext, clock: Any, label: str) -> None:
-        self.untimed, self._label = False, label
-        self.current_watermark = WATERMARK_MIN
-        self.event: TimerQueue[Any] = TimerQueue()
-        self.processing: TimerQueue[Any] = TimerQueue()
-        self._ctx, self._clock = ctx, clock
-
-    def now_ms(self) -> int:
-        """Processing time: wall-clock ms."""
-        now: int = self._clock.now_ms()
-        return now
-
-    def register_event_time(self, timestamp: int) -> None:
-        """See `api.functions.TimerService`."""
-        if self._ctx.timestamp is None:
-            self._note_untimed(timestamp)
-        self.event.register(timestamp, self._ctx.key)
-
-    def _note_untimed(self, timestamp: int | None) -> None:
-        """A record without event time registers a timer for it: no watermark will ever reach it."""
-        if timestamp is None:
-            raise TypeError(f"a timer is registered for None: {NO_EVENT_TIME}")
-        if self.untimed:
-            return
-        self.untimed = True
-        _LOG.warning(
-            "%s registers timers in event time, and its stream has none, so they fire at the end of the "
-            "input, and never where it has no end; call with_event_time() before key_by(), or register them "
-            "in processing time",
-            self._label,
-        )
-
-    def register_processing_time(self, timestamp: int) -> None:
-        """See `api.functions.TimerService`."""
-        self.processing.register(timestamp, self._ctx.key)
-
-    def delete_event_time(self, timestamp: int) -> None:
-        """See `api.functions.TimerService`."""
-        self.event.delete(timestamp, self._ctx.key)
-
-    def delete_processing_time(self, timestamp: int) -> None:
-        """See `api.functions.TimerService`."""
-        self.processing.delete(timestamp, self._ctx.key)
-
-
-class KeyContext:
-    """What a keyed function sees besides the record."""
-
-    __slots__ = ("_side", "key", "time_domain", "timers", "timestamp")
-
-    def __init__(self, side: SideBuffer, clock: Any, label: str) -> None:
-        self.key: Any = None
-        self.timestamp: Any = None
-        self.time_domain = "event"
-        self.timers = Timers(self, clock, label)
-        self._side = side
-
-    def side_output(self, tag: Any, value: Any) -> None:
-        """Emit `value` to a side output."""
-        self._side.add_under(tag, value, self.timestamp, self.timers.current_watermark)
-
-
-class _Output:
-    """Main outputs of the present batch, with their times where the stream has any."""
-
-    __slots__ = ("marks", "records", "times")
-
-    def __init__(self) -> None:
-        self.records: list[Any] = []
-        self.times: list[int] = []
-        self.marks: list[int] = []
-
-    def batch(self) -> RowBatch:
-        """Everything collected."""
-        if len(self.times) != len(self.records):
-            return RowBatch(self.records)
-        times = np.array(self.times, dtype=np.int64)
-        return RowBatch(self.records, times, np.array(self.marks, dtype=np.int64))
 
 
 class KeyedProcessOperator(Operator):
@@ -150,7 +69,7 @@ class KeyedProcessOperator(Operator):
     def __init__(
         self,
         context: OperatorContext,
-        function: KeyedProcessFunction[Any, Any, Any],
+        function: KeyedProcessFunction | KeyedBroadcastProcessFunction,
         key: KeySelector,
         keys: DeclaredKeys | None = None,
     ) -> None:
@@ -205,7 +124,7 @@ class KeyedProcessOperator(Operator):
         if firing is None:
             return
         self._backend.settle()
-        out = _Output()
+        out = KeyedOutput()
         fired = self._fire_slice(firing, out, self._slice())
         self._emit(out)
         if fired and firing.announce:
@@ -223,11 +142,11 @@ class KeyedProcessOperator(Operator):
         """See :class:`Operator`."""
         return self._run(batch, _Run)
 
-    def _run(self, batch: Batch, kind: Callable[..., Callable[[int, int], int]]) -> int:
-        """Take records from the front; `kind` makes what calls the function for a range of them."""
+    def _run(self, batch: Batch, kind: RunKind) -> int:
+        """Take records from the front."""
         self._refuse_while_busy("records")
         self._backend.settle()
-        out = _Output()
+        out = KeyedOutput()
         if batch.watermarks is None:
             self._ctx.timestamp = None
             done = kind(self, batch, out, [], None, None)(0, len(batch))
@@ -262,7 +181,7 @@ class KeyedProcessOperator(Operator):
     def fire_processing_time(self, now_ms: int) -> None:
         """See :class:`Operator`; fires for one slice, and what remains is still due."""
         self._backend.settle()
-        out, time = _Output(), self._slice()
+        out, time = KeyedOutput(), self._slice()
         fired = self._fire_wall_slice(now_ms, out, time)
         if self._mark > WATERMARK_MIN:
             # Outputs of the wall clock carry the event time that was reached.
@@ -273,7 +192,7 @@ class KeyedProcessOperator(Operator):
                 self._fire_event_time(self._mark, out, time)
         self._emit(out)
 
-    def _fire_wall_slice(self, now_ms: int, out: _Output, time: Slice) -> bool:
+    def _fire_wall_slice(self, now_ms: int, out: KeyedOutput, time: Slice) -> bool:
         """Processing-time timers in order, for a slice; True when all that are due have fired."""
         queue, firing = self._timers.processing, self._wall_firing
         if firing is None or firing.target > now_ms:  # the wall clock may have been set back
@@ -323,7 +242,7 @@ class KeyedProcessOperator(Operator):
         )
         return self._own.snapshot(keyed)
 
-    def peek(self, state: str, key: Any) -> StoredValue | None:
+    def peek(self, state: str, key: Hashable) -> StoredValue | None:
         """See :class:`Operator`."""
         first, last = self._backend.groups
         if not first <= key_group(key, self.context.max_parallelism) <= last:
@@ -337,7 +256,7 @@ class KeyedProcessOperator(Operator):
         """State name -> what is known of its entries whose time to live is over."""
         return ttl_statistics(self._backend)
 
-    def state_types(self) -> dict[str, Any]:
+    def state_types(self) -> StateTypes:
         """See :class:`Operator`."""
         return self._backend.state_types() | self._own.state_types()
 
@@ -352,7 +271,7 @@ class KeyedProcessOperator(Operator):
         finally:
             self._backend.close()
 
-    def _emit(self, out: _Output) -> None:
+    def _emit(self, out: KeyedOutput) -> None:
         if out.records:
             self.next.process(out.batch())
         self._side.emit(self)
@@ -371,7 +290,7 @@ class KeyedProcessOperator(Operator):
         while self._firing is not None:
             self.go_on()
 
-    def _run_timed(self, batch: Batch, out: _Output, kind: Callable[..., Callable[[int, int], int]]) -> int:
+    def _run_timed(self, batch: Batch, out: KeyedOutput, kind: RunKind) -> int:
         """Records from the front and the timers between them; gives how many records."""
         assert batch.watermarks is not None
         assert batch.timestamps is not None
@@ -395,14 +314,14 @@ class KeyedProcessOperator(Operator):
         self._fire_event_time(self._mark, out, time)
         return count
 
-    def _run_end(self, marks: Any, position: int) -> int:
+    def _run_end(self, marks: Int64s, position: int) -> int:
         """The first record from `position` on before which a timer that is known now must fire."""
         due = self._timers.event.next_time
         if due is None or marks[-1] < due:
             return len(marks)
         return position + max(1, int(np.searchsorted(marks[position:], due, side="left")))
 
-    def _fire_event_time(self, timestamp: int, out: _Output, time: Slice) -> bool:
+    def _fire_event_time(self, timestamp: int, out: KeyedOutput, time: Slice) -> bool:
         """Bring watermark `timestamp` in force; False when the slice ended before all timers had fired."""
         due = self._timers.event.next_time
         if due is None or due > timestamp:
@@ -416,7 +335,7 @@ class KeyedProcessOperator(Operator):
         firing = self._firing = Firing(target, (), announce, allowed)
         return firing
 
-    def _fire_slice(self, firing: Firing, out: _Output, time: Slice) -> bool:
+    def _fire_slice(self, firing: Firing, out: KeyedOutput, time: Slice) -> bool:
         """Timers due at the target, in order, for a slice; True when all have fired: it is in force then."""
         queue, target = self._timers.event, firing.target
         while True:
@@ -448,29 +367,29 @@ class KeyedProcessOperator(Operator):
             self._mark = mark
         self._timers.current_watermark = self._mark
 
-    def _check_end(self, allowed: int, timestamp: int, key: Any) -> None:
+    def _check_end(self, allowed: int, timestamp: int, key: Hashable) -> None:
         if allowed < 0:
             raise UsageError(
                 f"{self.context.label} registers timer after timer at the end of the input (now of key "
                 f"{key!r} at {timestamp}); event time is over there, so on_timer must stop at some point"
             )
 
-    def _call_timer(self, timestamp: int, key: Any, out: _Output) -> None:
+    def _call_timer(self, timestamp: int, key: Hashable, out: KeyedOutput) -> None:
         ctx = self._ctx
         ctx.key, ctx.timestamp = key, timestamp
         for handle in self._bound:
             handle.bind(key)
-        for handle in self._eager:
-            handle.load(key)
+        for eager in self._eager:
+            eager.load(key)
         try:
-            result = self._function.on_timer(timestamp, cast(OnTimerContext[Any], ctx))
+            result = self._function.on_timer(timestamp, cast(OnTimerContext, ctx))
             if result is not None:
                 out.records.extend(checked_outputs(result))
         except BaseException as error:
             what = f"timer of key {key!r} at {timestamp}"
             raise user_error(self.context, error, NoRecord(what)) from None
-        for handle in self._eager:
-            handle.store()
+        for eager in self._eager:
+            eager.store()
 
 
 class _Run:
@@ -482,16 +401,16 @@ class _Run:
         self,
         operator: KeyedProcessOperator,
         batch: Batch,
-        out: _Output,
+        out: KeyedOutput,
         origins: list[int],
-        times: Any,
-        marks: Any,
+        times: list[int] | None,
+        marks: list[int] | None,
     ) -> None:
         columnar = isinstance(batch, ArrowBatch)
         eager, noted = len(operator._eager), keeps_changes(operator._eager)
         shape = LoopShape(eager, len(operator._bound), columnar, times is not None, noted)
         self._operator, self._origins, self._out = operator, origins, out
-        self._rows: Any = batch.views() if isinstance(batch, ArrowBatch) else batch.rows()
+        self._rows = batch.views() if isinstance(batch, ArrowBatch) else batch.rows()
         self._loop = compile_keyed_loop(shape)
         self._at = [0]
         keys = keys_blamed(operator.context, batch, operator._key, lambda: batch.keys(operator._key))
@@ -541,7 +460,7 @@ class _Run:
 
     def _record(self, index: int) -> Any:
         if self._row_class is None:
-            return self._rows[index]
+            return self._rows[index]  # type: ignore[index]
         row = self._row_class()
         row._c, row._i = self._rows, index
         return row

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, Protocol
 
 import msgspec
 
 from headgate.api.declared.keyed_states import StateDescriptor
+from headgate.common.plain_data import Plain
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.operator_contract import StateFiles, TableFiles
 from headgate.runtime.worker.operators.restored_files import state_of_tables, stored_state, with_log
-from headgate.state.backend import BlobReader, KeyedBackend, PendingSnapshot
+from headgate.state.backend import BlobReader, KeyedBackend, PendingSnapshot, StateHandle
 from headgate.state.backends import HeapBackends, StateBackends
 from headgate.state.changelog.noting import NotedStore
 from headgate.state.changelog.replay import LoggedState
@@ -94,13 +95,25 @@ def _readable(
     return with_log(readable, context.disk, keyed, claims)
 
 
-def split_handles(backend: KeyedBackend) -> tuple[list[Any], list[Any]]:
+class EagerHandle(Protocol):
+    """A live state of which the loop loads the value before each record, and stores it afterwards."""
+
+    def load(self, key: Hashable) -> None:
+        """Take the value under `key`."""
+        ...
+
+    def store(self) -> None:
+        """Put the value into the table, if it was changed."""
+        ...
+
+
+def split_handles(backend: KeyedBackend) -> tuple[list[EagerHandle], list[StateHandle]]:
     """Handles that the loop loads and stores, and handles that only need to know the key."""
-    handles: list[Any] = list(backend.handles.values())
+    handles = list(backend.handles.values())
     return [h for h in handles if h.immutable], [h for h in handles if not h.immutable]
 
 
-def keeps_changes(eager: Sequence[Any]) -> bool:
+def keeps_changes(eager: Sequence[EagerHandle]) -> bool:
     """Whether handles that the loop loads and stores keep new values for a changelog as well."""
     return any(isinstance(handle, NotedStore) for handle in eager)
 
@@ -120,7 +133,7 @@ class PendingKeyedState:
     watermark: int
     firing_to: int | None = None
     targets: Mapping[str, Target] = field(default_factory=dict)
-    key_types: list[Any] | None = None
+    key_types: list[Plain] | None = None
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
         """See `runtime.operators.base.PendingState`."""

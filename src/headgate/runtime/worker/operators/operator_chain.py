@@ -6,7 +6,6 @@ import copy
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headgate.common.errors import InternalError
 from headgate.graph.logical import (
@@ -30,32 +29,16 @@ from headgate.runtime.worker.operators.broadcast_operators import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
 )
-from headgate.runtime.worker.operators.fused import FusedOperator
+from headgate.runtime.worker.operators.fused import FusedNode, FusedOperator
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.operators.operator_contract import Operator, Receiver
+from headgate.runtime.worker.operators.operator_contract import Operator, R, Receiver
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.operators.stateless import ProcessOperator, SelectOperator, SinkOperator
 from headgate.runtime.worker.operators.timestamps import TimestampsOperator
 
-Refuse = Callable[[Iterable[Any]], None]
+Refuse = Callable[[Iterable[R]], None]
 
 _FUSED = (MapNode, FilterNode, FlatMapNode)
-
-_MAKERS: dict[type[Node], Callable[[OperatorContext, Any], Operator]] = {
-    SourceNode: lambda context, node: SourceOperator(context, node.source),
-    SelectNode: lambda context, node: SelectOperator(context, node.columns),
-    TimestampsNode: lambda context, node: TimestampsOperator(context, node.strategy),
-    # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
-    ProcessNode: lambda context, node: ProcessOperator(context, copy.copy(node.function)),
-    KeyedProcessNode: lambda context, node: KeyedProcessOperator(
-        context, copy.copy(node.function), node.key, node.keys
-    ),
-    BroadcastProcessNode: lambda context, node: BroadcastProcessOperator(context, copy.copy(node.function)),
-    KeyedBroadcastProcessNode: lambda context, node: KeyedBroadcastProcessOperator(
-        context, copy.copy(node.function), node.key, node.keys
-    ),
-    SinkNode: lambda context, node: SinkOperator(context, node.sink),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +107,8 @@ def _tell_of_source(operators: list[Operator]) -> None:
             operator.source = head
 
 
-def _fused_run(chain: tuple[Node, ...], start: int, entries: Collection[int]) -> list[Any]:
-    run: list[Any] = []
+def _fused_run(chain: tuple[Node, ...], start: int, entries: Collection[int]) -> list[FusedNode]:
+    run: list[FusedNode] = []
     for index, node in enumerate(chain[start:], start):
         if not isinstance(node, _FUSED) or (run and index in entries):
             break
@@ -134,7 +117,23 @@ def _fused_run(chain: tuple[Node, ...], start: int, entries: Collection[int]) ->
 
 
 def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator:
-    maker = _MAKERS.get(type(node))
-    if maker is None:
-        raise InternalError(f"a chain holds a {type(node).__name__}, for which there is no operator")
-    return maker(context_of(node), node)
+    context = context_of(node)
+    # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
+    match node:
+        case SourceNode():
+            return SourceOperator(context, node.source)
+        case SelectNode():
+            return SelectOperator(context, node.columns)
+        case TimestampsNode():
+            return TimestampsOperator(context, node.strategy)
+        case BroadcastProcessNode():
+            return BroadcastProcessOperator(context, copy.copy(node.function))
+        case ProcessNode():
+            return ProcessOperator(context, copy.copy(node.function))
+        case KeyedBroadcastProcessNode():
+            return KeyedBroadcastProcessOperator(context, copy.copy(node.function), node.key, node.keys)
+        case KeyedProcessNode():
+            return KeyedProcessOperator(context, copy.copy(node.function), node.key, node.keys)
+        case SinkNode():
+            return SinkOperator(context, node.sink)
+    raise InternalError(f"a chain holds a {type(node).__name__}, for which there is no operator")

@@ -5,14 +5,16 @@ Calls go from operator to operator by batch, never by record. One thread drives 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol, runtime_checkable
 
-from headgate.common.errors import (
-    InternalError,
-)
+from typing_extensions import TypeVar
+
+from headgate.api.functions import RichFunction
+from headgate.common.errors import InternalError
+from headgate.common.plain_data import Description
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.runtime.job.operator_context import OperatorContext
@@ -21,7 +23,13 @@ from headgate.state.backend import StateFiles as StateFiles  # every operator's 
 from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
 from headgate.state.targets import Target
 
-StateTypes = dict[str, Any]
+R = TypeVar("R", default=Any)
+"""A record, of which only the program knows the type."""
+
+H = TypeVar("H")
+V = TypeVar("V")
+
+StateTypes = dict[str, Description]
 """Description of the serializer of each state, by the state's name; for the checkpoint's metadata."""
 
 
@@ -171,7 +179,7 @@ class Operator:
         """State name -> description of its serializer, for the checkpoint's metadata."""
         return {}
 
-    def peek(self, state: str, key: Any) -> StoredValue | None:
+    def peek(self, state: str, key: Hashable) -> StoredValue | None:
         """What a keyed state of it holds under a key, None: nothing; between two steps, without effects."""
         raise InternalError(f"{self.context.label} has no keyed state {state!r}; please report this")
 
@@ -221,7 +229,7 @@ def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
     return None
 
 
-def give_handles(function: object, handles: Mapping[str, Any]) -> None:
+def give_handles(function: RichFunction, handles: Mapping[str, H]) -> None:
     """Make live handles the attributes of a function that declares their states.
 
     They go past the declarations, which refuse whatever a program assigns to a state.

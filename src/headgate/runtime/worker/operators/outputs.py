@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Generic
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from headgate.api.functions import OutputTag
 from headgate.common.refusals.texts import shortened
 from headgate.records.row import Row
 from headgate.records.row_batch import RowBatch
+from headgate.runtime.worker.operators.operator_contract import R
 
 if TYPE_CHECKING:
     from headgate.runtime.worker.operators.operator_contract import Operator
@@ -19,7 +21,7 @@ _ONE_RECORD = (tuple, str, bytes, dict, Row)
 _TABLES = ("DataFrame", "LazyFrame", "RecordBatch", "Table")
 
 
-def checked_outputs(result: Any, giver: str = "process()") -> Any:
+def checked_outputs(result: Iterable[R], giver: str = "process()") -> Iterable[R]:
     """`result`, if it is a series of outputs; an empty tuple is one without any.
 
     Args:
@@ -33,7 +35,7 @@ def checked_outputs(result: Any, giver: str = "process()") -> Any:
     return result
 
 
-def checked_kind(result: Any, giver: str = "process()") -> type | None:
+def checked_kind(result: object, giver: str = "process()") -> type | None:
     """The class of `result` if all its instances are series of outputs; None: others are to be checked.
 
     Raises:
@@ -63,21 +65,21 @@ def checked_kind(result: Any, giver: str = "process()") -> type | None:
     return kind
 
 
-def close_quietly(result: Any) -> None:
+def close_quietly(result: object) -> None:
     """End a coroutine that nobody awaits, so that Python does not warn of it in its own words."""
     if inspect.iscoroutine(result):
         result.close()
 
 
-class SideBuffer:
+class SideBuffer(Generic[R]):
     """Side outputs of the present batch, by tag, with their times where the stream has any."""
 
     __slots__ = ("_records",)
 
     def __init__(self) -> None:
-        self._records: dict[str, tuple[list[Any], list[Any], list[Any]]] = {}
+        self._records: dict[str, tuple[list[R], list[int | None], list[int | None]]] = {}
 
-    def add_under(self, tag: Any, value: Any, timestamp: int | None, watermark: int | None) -> None:
+    def add_under(self, tag: OutputTag, value: R, timestamp: int | None, watermark: int | None) -> None:
         """One record of a user function.
 
         Raises:
@@ -90,7 +92,7 @@ class SideBuffer:
             )
         self.add(tag.name, value, timestamp, watermark)
 
-    def add(self, tag: str, value: Any, timestamp: int | None, watermark: int | None) -> None:
+    def add(self, tag: str, value: R, timestamp: int | None, watermark: int | None) -> None:
         """One record for `tag`."""
         records, times, marks = self._records.setdefault(tag, ([], [], []))
         records.append(value)

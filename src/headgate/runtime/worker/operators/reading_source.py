@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from headgate.api.source import PollStatus, Source, SourceReader, SourceReaderContext, Split
@@ -13,7 +11,7 @@ from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.restore.split_watermarks import RestoredSplits, picture
 from headgate.runtime.job.operator_context import OperatorContext, blamed
-from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, ReadyState
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, R, ReadyState
 from headgate.state.snapshots import OperatorSubtaskState
 
 BAD_RECORDS = "bad-records"
@@ -28,9 +26,9 @@ class SourceOperator(Operator):
         restored: the splits that the reader was restored with.
     """
 
-    reader: SourceReader[Any]
+    reader: SourceReader
 
-    def __init__(self, context: OperatorContext, source: Source[Any]) -> None:
+    def __init__(self, context: OperatorContext, source: Source) -> None:
         super().__init__(context)
         self._source = source
         self._opened = False
@@ -76,7 +74,7 @@ class SourceOperator(Operator):
             )
         return RowBatch(polled)
 
-    def _polled(self, max_records: int) -> Any:
+    def _polled(self, max_records: int) -> list[R] | pa.RecordBatch | PollStatus:
         if not self.restored.several:
             self.restored.only()
             return self.reader.poll(max_records)

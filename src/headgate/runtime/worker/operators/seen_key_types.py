@@ -8,9 +8,9 @@ restored. Where it declares nothing the types are only noted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from headgate.common.errors import UsageError
 from headgate.common.keys.key_types import (
@@ -27,6 +27,7 @@ from headgate.common.keys.key_types import (
     stored_shapes,
     with_tuples_bounded,
 )
+from headgate.common.plain_data import Plain
 from headgate.restore.restored_keys import other_type
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.state.backend import KeyedBackend
@@ -51,7 +52,7 @@ class KeyTypes:
         self._usual: Shape | None = None
         self._known, self._has_state = True, False
 
-    def look(self, keys: Sequence[Any]) -> bool:
+    def look(self, keys: Sequence[Hashable]) -> bool:
         """Note the types of a batch's keys.
 
         Returns:
@@ -123,7 +124,7 @@ class KeyTypes:
             raise UsageError(other_type(what, wrong, declared))
         self._seen |= shapes
 
-    def stored(self, backend: KeyedBackend) -> list[Any] | None:
+    def stored(self, backend: KeyedBackend) -> list[Plain] | None:
         """What a snapshot tells of the types; None: not all of them are known."""
         if not self._known:
             return None

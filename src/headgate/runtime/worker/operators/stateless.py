@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from headgate.api.functions import ProcessFunction
+from headgate.api.broadcast import BroadcastProcessFunction
+from headgate.api.functions import OutputTag, ProcessFunction
 from headgate.api.sink import Sink, SinkWriter, SinkWriterContext
+from headgate.common.plain_data import Plain
 from headgate.common.process.children import OwnProcess
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
@@ -17,7 +18,13 @@ from headgate.records.row import make_row
 from headgate.records.row_batch import RowBatch, field_getter
 from headgate.runtime.job.operator_context import OperatorContext, blamed, user_error
 from headgate.runtime.worker.operators.function_state import FunctionState
-from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, ReadyState
+from headgate.runtime.worker.operators.operator_contract import (
+    Operator,
+    PendingState,
+    R,
+    ReadyState,
+    StateTypes,
+)
 from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind
 from headgate.runtime.worker.operators.wrong_use import with_event_time_hint
 from headgate.state.snapshots import OperatorSubtaskState
@@ -50,11 +57,11 @@ class ProcessContext:
     __slots__ = ("_side", "timestamp", "watermark")
 
     def __init__(self, side: SideBuffer) -> None:
-        self.timestamp: Any = None
-        self.watermark: Any = None
+        self.timestamp: int | None = None
+        self.watermark: int | None = None
         self._side = side
 
-    def side_output(self, tag: Any, value: Any) -> None:
+    def side_output(self, tag: OutputTag, value: R) -> None:
         """Emit `value` to a side output."""
         self._side.add_under(tag, value, self.timestamp, self.watermark)
 
@@ -64,7 +71,9 @@ class ProcessOperator(Operator):
 
     _state_type: type[FunctionState] = FunctionState
 
-    def __init__(self, context: OperatorContext, function: ProcessFunction[Any, Any]) -> None:
+    def __init__(
+        self, context: OperatorContext, function: ProcessFunction | BroadcastProcessFunction
+    ) -> None:
         super().__init__(context)
         self._function = function
         self._side = SideBuffer()
@@ -79,9 +88,9 @@ class ProcessOperator(Operator):
         """See :class:`Operator`."""
         self._call(batch, self._function.process)
 
-    def _call(self, batch: Batch, call: Callable[[Any, Any], Any]) -> None:
+    def _call(self, batch: Batch, call: Callable[[R, ProcessContext], Iterable[R] | None]) -> None:
         """Call a method of the function for each record, and pass on what it gives."""
-        out: list[Any] = []
+        out: list[R] = []
         origins: list[int] = []
         times = None if batch.timestamps is None else batch.timestamps.tolist()
         marks = None if batch.watermarks is None else batch.watermarks.tolist()
@@ -110,7 +119,7 @@ class ProcessOperator(Operator):
         """See :class:`Operator`."""
         return self._state.snapshot(None)
 
-    def state_types(self) -> dict[str, Any]:
+    def state_types(self) -> StateTypes:
         """See :class:`Operator`."""
         return self._state.state_types()
 
@@ -126,12 +135,12 @@ class SinkOperator(Operator):
     it has completed: an aborted checkpoint must not take prepared output with it.
     """
 
-    def __init__(self, context: OperatorContext, sink: Sink[Any]) -> None:
+    def __init__(self, context: OperatorContext, sink: Sink) -> None:
         super().__init__(context)
         self._sink = sink
-        self._writer: SinkWriter[Any] | None = None
+        self._writer: SinkWriter | None = None
         self._process = OwnProcess()
-        self._unconfirmed: list[tuple[int, list[Any]]] = []
+        self._unconfirmed: list[tuple[int, list[Plain]]] = []
 
     def open(self) -> None:
         """See :class:`Operator`."""

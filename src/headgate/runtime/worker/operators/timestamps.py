@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
 from headgate.restore.split_watermarks import MARKS, SplitMarks, marks_of
 from headgate.runtime.job.operator_context import OperatorContext, placed, shorten, user_error
-from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, ReadyState
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, R, ReadyState, V
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.state.snapshots import OperatorSubtaskState
 
@@ -144,7 +145,7 @@ class TimestampsOperator(Operator):
         times: Int64s = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
         return times
 
-    def _not_a_time(self, rows: Any, values: list[Any]) -> UsageError:
+    def _not_a_time(self, rows: Sequence[R], values: Sequence[Any]) -> UsageError:
         for row, value in zip(rows, values, strict=False):
             if not _is_whole(value) or not -(2**63) <= value < 2**63:
                 return UsageError(
@@ -154,5 +155,5 @@ class TimestampsOperator(Operator):
         return UsageError(f"{self.context.label}: timestamps are not integers of 64 bits")
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: V) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -5,11 +5,12 @@ Keys that cannot be keys, times that are not there, and keyed state where no key
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
+from headgate.api.functions import RichFunction
 from headgate.common.errors import HeadgateError, PlanError, UsageError
 from headgate.common.keys.keygroups import key_hash
 from headgate.common.process.interruptions import let_pass
@@ -18,7 +19,10 @@ from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
 from headgate.records.selectors import KeySelector
 from headgate.runtime.job.operator_context import OperatorContext, placed, shorten, user_error
-from headgate.runtime.worker.operators.operator_contract import give_handles
+from headgate.runtime.worker.operators.operator_contract import R, V, give_handles
+
+T = TypeVar("T")
+Live = TypeVar("Live")
 
 NO_EVENT_TIME: Final = (
     "the stream has no event time, so ctx.timestamp is None; call with_event_time() before key_by(), "
@@ -26,7 +30,7 @@ NO_EVENT_TIME: Final = (
 )
 
 
-def with_event_time_hint(error: BaseException, timestamp: Any) -> BaseException:
+def with_event_time_hint(error: BaseException, timestamp: int | None) -> BaseException:
     """The error of a function, which says so where it may have reckoned with a time that is not there.
 
     Args:
@@ -38,9 +42,7 @@ def with_event_time_hint(error: BaseException, timestamp: Any) -> BaseException:
     return error
 
 
-def keys_blamed(
-    context: OperatorContext, batch: Batch, selector: KeySelector, compute: Callable[[], Any]
-) -> Any:
+def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, compute: Callable[[], T]) -> T:
     """`compute()`, which reads the keys of a batch; should a record have none, that record is named.
 
     Raises:
@@ -68,7 +70,7 @@ def keys_blamed(
     raise first
 
 
-def refuse_keys(context: OperatorContext, selector: KeySelector, records: Iterable[Any]) -> None:
+def refuse_keys(context: OperatorContext, selector: KeySelector, records: Iterable[R]) -> None:
     """Look for a record whose key is none.
 
     Raises:
@@ -80,7 +82,7 @@ def refuse_keys(context: OperatorContext, selector: KeySelector, records: Iterab
             raise refusal from None
 
 
-def not_a_key(context: OperatorContext, selector: KeySelector, record: Any) -> UsageError | None:
+def not_a_key(context: OperatorContext, selector: KeySelector, record: R) -> UsageError | None:
     """Why the key of a record is none, naming who gave it; None: it is a key."""
     key = field_getter(selector, record)(record)
     try:
@@ -109,7 +111,7 @@ def _told(selector: KeySelector) -> str:
 
 @contextmanager
 def without_key(
-    context: OperatorContext, function: object, handles: Mapping[str, Any], method: str
+    context: OperatorContext, function: RichFunction, handles: Mapping[str, Live], method: str
 ) -> Iterator[None]:
     """Under `with` the keyed states of a function are refused: what it wrote would belong to no key.
 
@@ -166,7 +168,7 @@ class _KeyedStateToBe:
 
     __slots__ = ("_gate", "_live", "_name")
 
-    def __init__(self, gate: _Gate, name: str, live: Any) -> None:
+    def __init__(self, gate: _Gate, name: str, live: Live) -> None:
         for slot, value in zip(("_gate", "_name", "_live"), (gate, name, live), strict=True):
             object.__setattr__(self, slot, value)
 
@@ -180,27 +182,27 @@ class _KeyedStateToBe:
             return getattr(self._demand(), asked)
         return partial(self._called, asked)
 
-    def _called(self, asked: str, *arguments: Any, **named: Any) -> Any:
+    def _called(self, asked: str, *arguments: V, **named: V) -> Any:
         method: Callable[..., Any] = getattr(self._demand(), asked)
         return method(*arguments, **named)
 
-    def __setattr__(self, asked: str, value: Any) -> None:
+    def __setattr__(self, asked: str, value: V) -> None:
         setattr(self._demand(), asked, value)
 
-    def __contains__(self, key: object) -> bool:
+    def __contains__(self, key: Hashable) -> bool:
         return key in self._demand()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Hashable]:
         return iter(self._demand())
 
     def __len__(self) -> int:
         return len(self._demand())
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Hashable) -> Any:
         return self._demand()[key]
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Hashable, value: V) -> None:
         self._demand()[key] = value
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: Hashable) -> None:
         del self._demand()[key]

@@ -7,10 +7,9 @@ each table pass over a local file, so only parts of them are in memory.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from headgate.checkpoint.data_files import DataFileWriter, little_of
 from headgate.checkpoint.layout import savepoint_data_name, table_name
@@ -107,7 +106,7 @@ class CanonicalFiles(SavepointFiles):
 class _Uploads:
     """Tables on their way from the local disk to the savepoint, one after the other."""
 
-    def __init__(self, disk: Disk, uid: str, subtask: SubtaskId, wrote: Any) -> None:
+    def __init__(self, disk: Disk, uid: str, subtask: SubtaskId, wrote: Callable[[str, int], None]) -> None:
         self._disk, self._uid, self._subtask, self._wrote = disk, uid, subtask, wrote
         self._spool: Spool | None = None
         self.names: list[str] = []

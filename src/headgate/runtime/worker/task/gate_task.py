@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
+from headgate.common.ids import SubtaskId
 from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.gate import CheckpointedInputGate, Clocks, Kind
 from headgate.core.alignment.handler import (
@@ -19,13 +19,17 @@ from headgate.core.credit import ReceiverCredit
 from headgate.core.watermarks import WatermarkValve
 from headgate.graph.logical import Side
 from headgate.records.arrow_batch import ArrowBatch
-from headgate.records.batch import Batch
+from headgate.records.batch import Batch, Int64s
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.protocol.elements import CancelMarker, EndOfData, Event, Idle, Watermark
-from headgate.runtime.worker.exchange.output import EdgeEnds
+from headgate.runtime.worker.exchange.output import EdgeEnds, Outputs
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture, StreamKey
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
+from headgate.runtime.worker.operators.operator_contract import Operator
+from headgate.runtime.worker.snapshot.finishing import AttemptServices
 from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics
+from headgate.runtime.worker.task.chain_runner import ChainRunner, InLoop
+from headgate.runtime.worker.task.step_budget import StepBudget
 from headgate.runtime.worker.task.task import Reading, Task, own
 
 _BATCHES = (RowBatch, ArrowBatch)
@@ -79,9 +83,19 @@ class GateTask(Task):
     """
 
     def __init__(
-        self, *args: Any, channels: Sequence[InputChannel], handler: BarrierHandler, **options: Any
+        self,
+        subtask: SubtaskId,
+        operators: Sequence[Operator],
+        outputs: Outputs,
+        services: AttemptServices,
+        step_target_ms: int,
+        recovered: RecoveredInput | None = None,
+        runner: Callable[[StepBudget], ChainRunner] = InLoop,
+        *,
+        channels: Sequence[InputChannel],
+        handler: BarrierHandler,
     ) -> None:
-        super().__init__(*args, **options)
+        super().__init__(subtask, operators, outputs, services, step_target_ms, recovered, runner)
         self.channels = channels
         self._gate = CheckpointedInputGate(len(channels), handler, _kind_of, _size_of)
         self._valve = WatermarkValve(len(channels))
@@ -271,21 +285,20 @@ class GateTask(Task):
             self._valve.advance(reading.channel, reading.mark)
         self.channels[reading.channel].consumed()
 
-    def _event(self, channel: int, event: Any) -> None:
-        kind = type(event)
-        if kind is Watermark:
+    def _event(self, channel: int, event: Event) -> None:
+        if isinstance(event, Watermark):
             self._advance(self._valve.advance(channel, event.timestamp))
-        elif kind is EndOfData:
+        elif isinstance(event, EndOfData):
             self._open.discard(channel)
             if not self._open:
                 self.end()
-        elif kind is Idle:
+        elif isinstance(event, Idle):
             self._advance(self._valve.idle(channel))
             if self._valve.is_idle():
                 self._runner.when_back(lambda: self._when_free(lambda: self._invoke(self.head.idle)))
 
 
-def _kind_of(element: Any) -> Kind:
+def _kind_of(element: Batch | Event) -> Kind:
     if isinstance(element, _BATCHES):
         return Kind.RECORDS
     if isinstance(element, Barrier):
@@ -293,11 +306,9 @@ def _kind_of(element: Any) -> Kind:
     return Kind.CANCEL if isinstance(element, CancelMarker) else Kind.OTHER
 
 
-def _size_of(element: Any) -> int:
-    size: int = element.nbytes()
-    return size
+def _size_of(element: Batch) -> int:
+    return element.nbytes()
 
 
-def _marked(batch: Any, marks: Any) -> Batch:
-    timed: Batch = batch.with_times(batch.timestamps, marks)
-    return timed
+def _marked(batch: Batch, marks: Int64s) -> Batch:
+    return batch.with_times(batch.timestamps, marks)  # type: ignore[arg-type]  # it has both or neither

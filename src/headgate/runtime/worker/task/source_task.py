@@ -8,16 +8,20 @@ Its operators are always called in the loop: nothing that is marked as blocking 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-from headgate.api.source import PollStatus
+from headgate.api.source import PollStatus, Split
+from headgate.common.ids import SubtaskId
 from headgate.common.time import WATERMARK_MAX
 from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler import SUBSUMED
+from headgate.runtime.worker.exchange.output import Outputs
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
+from headgate.runtime.worker.operators.operator_contract import Operator
 from headgate.runtime.worker.operators.reading_source import SourceOperator
-from headgate.runtime.worker.snapshot.snapshot_taker import waits_until
+from headgate.runtime.worker.snapshot.finishing import AttemptServices
+from headgate.runtime.worker.snapshot.snapshot_taker import TakeInputs, waits_until
 from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics
 from headgate.runtime.worker.task.task import Task
 
@@ -35,8 +39,18 @@ class SourceTask(Task):
 
     head: SourceOperator
 
-    def __init__(self, *args: Any, finished: bool = False, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(
+        self,
+        subtask: SubtaskId,
+        operators: Sequence[Operator],
+        outputs: Outputs,
+        services: AttemptServices,
+        step_target_ms: int,
+        recovered: RecoveredInput | None = None,
+        *,
+        finished: bool = False,
+    ) -> None:
+        super().__init__(subtask, operators, outputs, services, step_target_ms, recovered)
         self._finished = self.head.finished = finished
         self._asked = False
         self._resume_at = 0
@@ -108,7 +122,7 @@ class SourceTask(Task):
         """See :class:`Task`; one that stopped has nothing to say any more, not even that it is idle."""
         return None if self._stopped else super().next_processing_time()
 
-    def splits_assigned(self, splits: list[Any] | None) -> None:
+    def splits_assigned(self, splits: list[Split] | None) -> None:
         """The enumerator answered."""
         # Before the splits are taken over: in a deferred checkpoint the enumerator still holds them.
         self._know()
@@ -174,7 +188,7 @@ class SourceTask(Task):
         self.snapshots.inputs_complete(barrier.checkpoint)
         self._stopped = barrier.stops
 
-    def _take_along(self, barrier: Barrier) -> Any:
+    def _take_along(self, barrier: Barrier) -> TakeInputs | None:
         def take(capture: InFlightCapture) -> None:
             self._take_recovered(capture)
 

@@ -1,0 +1,104 @@
+"""What a keyed function sees and gives: its context with timers, and the main outputs of a batch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from typing import Final, Generic
+
+import numpy as np
+
+from headgate.api.functions import OutputTag
+from headgate.common.ports import Clock
+from headgate.common.time import WATERMARK_MIN
+from headgate.core.timers import TimerQueue
+from headgate.records.row_batch import RowBatch
+from headgate.runtime.worker.operators.operator_contract import R
+from headgate.runtime.worker.operators.outputs import SideBuffer
+from headgate.runtime.worker.operators.wrong_use import NO_EVENT_TIME
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Timers:
+    """The `TimerService` of one operator."""
+
+    __slots__ = ("_clock", "_ctx", "_label", "current_watermark", "event", "processing", "untimed")
+
+    def __init__(self, ctx: KeyContext, clock: Clock, label: str) -> None:
+        self.untimed, self._label = False, label
+        self.current_watermark = WATERMARK_MIN
+        self.event: TimerQueue[Hashable] = TimerQueue()
+        self.processing: TimerQueue[Hashable] = TimerQueue()
+        self._ctx, self._clock = ctx, clock
+
+    def now_ms(self) -> int:
+        """Processing time: wall-clock ms."""
+        return self._clock.now_ms()
+
+    def register_event_time(self, timestamp: int) -> None:
+        """See `api.functions.TimerService`."""
+        if self._ctx.timestamp is None:
+            self._note_untimed(timestamp)
+        self.event.register(timestamp, self._ctx.key)
+
+    def _note_untimed(self, timestamp: int | None) -> None:
+        """A record without event time registers a timer for it: no watermark will ever reach it."""
+        if timestamp is None:
+            raise TypeError(f"a timer is registered for None: {NO_EVENT_TIME}")
+        if self.untimed:
+            return
+        self.untimed = True
+        _LOG.warning(
+            "%s registers timers in event time, and its stream has none, so they fire at the end of the "
+            "input, and never where it has no end; call with_event_time() before key_by(), or register them "
+            "in processing time",
+            self._label,
+        )
+
+    def register_processing_time(self, timestamp: int) -> None:
+        """See `api.functions.TimerService`."""
+        self.processing.register(timestamp, self._ctx.key)
+
+    def delete_event_time(self, timestamp: int) -> None:
+        """See `api.functions.TimerService`."""
+        self.event.delete(timestamp, self._ctx.key)
+
+    def delete_processing_time(self, timestamp: int) -> None:
+        """See `api.functions.TimerService`."""
+        self.processing.delete(timestamp, self._ctx.key)
+
+
+class KeyContext:
+    """What a keyed function sees besides the record."""
+
+    __slots__ = ("_side", "key", "time_domain", "timers", "timestamp")
+
+    def __init__(self, side: SideBuffer, clock: Clock, label: str) -> None:
+        self.key: Hashable = None
+        self.timestamp: int | None = None
+        self.time_domain = "event"
+        self.timers = Timers(self, clock, label)
+        self._side = side
+
+    def side_output(self, tag: OutputTag, value: R) -> None:
+        """Emit `value` to a side output."""
+        self._side.add_under(tag, value, self.timestamp, self.timers.current_watermark)
+
+
+class KeyedOutput(Generic[R]):
+    """Main outputs of the present batch, with their times where the stream has any."""
+
+    __slots__ = ("marks", "records", "times")
+
+    def __init__(self) -> None:
+        self.records: list[R] = []
+        self.times: list[int] = []
+        self.marks: list[int] = []
+
+    def batch(self) -> RowBatch:
+        """Everything collected."""
+        if len(self.times) != len(self.records):
+            return RowBatch(self.records)
+        times = np.array(self.times, dtype=np.int64)
+        return RowBatch(self.records, times, np.array(self.marks, dtype=np.int64))
