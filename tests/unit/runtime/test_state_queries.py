@@ -115,7 +115,7 @@ def test_a_question_finds_its_subtask_over_the_wire_and_back(key: Any) -> None:
         task = task_of(operator_of(slot, 3, job.max_parallelism), Rig(1, 100))
         sent: list[m.StateAnswer] = []
         question: Any = decode_to_worker(encode_message(message))
-        answering.answer(task, question, describe_error, sent.append)
+        answering.answer(task, question, sent.append)
         (answer,) = sent
         received: Any = decode_from_worker(encode_message(answer))
         queries.answered(received)
@@ -169,7 +169,7 @@ def answered(operator: Any, state: str = "count", key: Any = "ada", max_parallel
     queries, outcomes = StateQueries(plan(1)), Outcomes()
     _, message = queries.ask(1, "visits", state, key, outcomes)
     sent: list[m.StateAnswer] = []
-    answering.answer(task_of(operator, Rig(1, 100)), message, describe_error, sent.append)
+    answering.answer(task_of(operator, Rig(1, 100)), message, sent.append)
     queries.answered(sent[0])
     return outcomes.only
 

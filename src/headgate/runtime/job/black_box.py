@@ -39,17 +39,11 @@ _FRAME: Final = re.compile(r'  File "(?P<file>[^"]*)", line \d+ in .*')
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What was found in a box.
+    """What was found in a box."""
 
-    Attributes:
-        at_work: the subtask whose turn it was last.
-        errors: the last lines on standard error.
-        words: why the process ended, as far as it could tell.
-    """
-
-    at_work: str = ""
-    errors: str = ""
-    words: str = ""
+    at_work: str = ""  # the subtask whose turn it was last
+    errors: str = ""  # the last lines on standard error
+    words: str = ""  # why the process ended, as far as it could tell
 
 
 class BlackBox:

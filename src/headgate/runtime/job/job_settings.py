@@ -26,36 +26,23 @@ class JobSettings:
     """See `common.options` for the meaning of each.
 
     Attributes:
-        checkpoints: when to draw them.
-        alignment: how their barriers travel.
-        storage: URI of their directory; None when checkpoints are off.
-        savepoint_dir: where savepoints go of which nobody says it, or None.
-        fallback_to_older: whether a damaged checkpoint leads to the one before it.
         older_snapshot: what follows when sinks have committed more than a restored snapshot knows of.
-        restart: the strategy.
-        same_failure: what follows when the failure is always the same.
-        heartbeat_interval_ms: between two heartbeats of a worker.
-        heartbeat_timeout_ms: after which a silent worker is given up.
-        lease_ms: after which a worker that hears nothing gives itself up.
-        redeploy_timeout_ms: how long a living gang may take to become idle.
-        rescale_timeout_ms: how long another parallelism may take to run.
-        worker: what workers need.
     """
 
-    checkpoints: CheckpointSettings
-    alignment: AlignmentSettings
-    storage: str | None
-    savepoint_dir: str | None
-    fallback_to_older: bool
+    checkpoints: CheckpointSettings  # when to draw them
+    alignment: AlignmentSettings  # how their barriers travel
+    storage: str | None  # URI of their directory; None when checkpoints are off
+    savepoint_dir: str | None  # where savepoints go of which nobody says it, or None
+    fallback_to_older: bool  # whether a damaged checkpoint leads to the one before it
     older_snapshot: o.OlderSnapshot
-    restart: failover.RestartSpec
-    same_failure: SameFailureAction
-    heartbeat_interval_ms: int
-    heartbeat_timeout_ms: int
-    lease_ms: int
-    redeploy_timeout_ms: int
-    rescale_timeout_ms: int
-    worker: WorkerSettings
+    restart: failover.RestartSpec  # the strategy
+    same_failure: SameFailureAction  # what follows when the failure is always the same
+    heartbeat_interval_ms: int  # between two heartbeats of a worker
+    heartbeat_timeout_ms: int  # after which a silent worker is given up
+    lease_ms: int  # after which a worker that hears nothing gives itself up
+    redeploy_timeout_ms: int  # how long a living gang may take to become idle
+    rescale_timeout_ms: int  # how long another parallelism may take to run
+    worker: WorkerSettings  # what workers need
 
 
 _RETENTION: Final = {

@@ -16,29 +16,21 @@ class MasterPorts:
     """The doors of the job master.
 
     Attributes:
-        clock: time.
-        background: one thread (or the simulator's) for storage and committers.
-        gang: starts and ends workers.
-        randomness: jitter.
-        probe: where tests strike.
-        post: hands a callback to the job master's loop, from any thread.
-        listener: is told what happens, for progress displays.
         disks: opens the disk below a URI, for savepoints; raises a HeadgateError where it cannot.
         require_leadership: raises FencedError where another driver may lead by now; asked before every
             commit. None where no other driver runs this job.
         record_end: raises unless it is on record that the job is over; asked before the checkpoints are
             deleted that another driver would go on from. None where none would.
-        code: where the program's functions live in this process.
     """
 
-    clock: Clock
-    background: Background
-    gang: Gang
-    randomness: Randomness
-    probe: Probe
-    post: Callable[[Callable[[], None]], None]
-    listener: JobListener
+    clock: Clock  # time
+    background: Background  # one thread (or the simulator's) for storage and committers
+    gang: Gang  # starts and ends workers
+    randomness: Randomness  # jitter
+    probe: Probe  # where tests strike
+    post: Callable[[Callable[[], None]], None]  # hands a callback to the job master's loop, from any thread
+    listener: JobListener  # is told what happens, for progress displays
     disks: Callable[[str], Disk] = open_disk
     require_leadership: Callable[[], None] | None = None
-    code: UserCode = SAME_INTERPRETER
+    code: UserCode = SAME_INTERPRETER  # where the program's functions live in this process
     record_end: Callable[[], None] | None = None

@@ -29,38 +29,28 @@ class OperatorContext:
     """Where an operator runs; also the `RuntimeContext` of user functions.
 
     Attributes:
-        uid: of the operator.
-        name: of the operator, for people.
-        subtask: which parallel copy.
-        parallelism: how many copies.
-        attempt: the deployment, from 1.
-        job: the job's id.
-        max_parallelism: number of key groups.
-        clock: a `common.ports.Clock`.
         restored: what the operator's subtasks of the restored checkpoint said, for this subtask.
-        disk: where restored state lies.
         ignore_unclaimed: whether restored state that nobody declares any more is skipped; else it is refused.
-        generation: of the job master; with the attempt it tells deployments apart.
         backends: makes the backend of keyed state, a `runtime.state_backends.StateBackends`; None: on
             the heap.
         tell: sends bytes to the driver, with the uid and the number of the subtask; None: nobody listens.
         step_target_ms: how long timers may fire before others get their turn, in ms; None: any time.
     """
 
-    uid: str
-    name: str
-    subtask: int
-    parallelism: int
-    attempt: int
-    job: str
-    max_parallelism: int
-    clock: Any
+    uid: str  # of the operator
+    name: str  # of the operator, for people
+    subtask: int  # which parallel copy
+    parallelism: int  # how many copies
+    attempt: int  # the deployment, from 1
+    job: str  # the job's id
+    max_parallelism: int  # number of key groups
+    clock: Any  # a `common.ports.Clock`
     restored: list[OperatorSubtaskState] = field(default_factory=list)
-    disk: Any = None
+    disk: Any = None  # where restored state lies
     step_target_ms: int | None = None
     backends: StateBackends | None = None
     ignore_unclaimed: bool = False
-    generation: int = 1
+    generation: int = 1  # of the job master; with the attempt it tells deployments apart
     tell: Callable[[str, int, bytes], None] | None = None
 
     @property

@@ -13,15 +13,10 @@ from headgate.runtime.job.shipped_program import Program
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """A plan, and what workers are sent to run it.
+    """A plan, and what workers are sent to run it."""
 
-    Attributes:
-        plan: what runs.
-        shipped: the program's bytes.
-    """
-
-    plan: PhysicalPlan
-    shipped: bytes
+    plan: PhysicalPlan  # what runs
+    shipped: bytes  # the program's bytes
 
     @classmethod
     def of(cls, plan: PhysicalPlan, program: Program, code: UserCode = SAME_INTERPRETER) -> PlannedJob:

@@ -16,21 +16,13 @@ from headgate.runtime.job.shipped_program import Program, WorkerSettings
 
 
 def replanner(
-    job_id: JobId,
-    job: JobSpec,
-    plan: PhysicalPlan,
-    settings: WorkerSettings,
-    code: UserCode = SAME_INTERPRETER,
+    job_id: JobId,  # its id
+    job: JobSpec,  # as it was submitted
+    plan: PhysicalPlan,  # as it runs, with the number of key groups that its state has
+    settings: WorkerSettings,  # of its workers
+    code: UserCode = SAME_INTERPRETER,  # where the program's functions live
 ) -> Replan:
-    """Makes plans of a running job.
-
-    Args:
-        job_id: its id.
-        job: as it was submitted.
-        plan: as it runs, with the number of key groups that its state has.
-        settings: of its workers.
-        code: where the program's functions live.
-    """
+    """Makes plans of a running job."""
 
     def replan(parallelism: int) -> PlannedJob:
         nodes = narrowed(job.nodes, parallelism)

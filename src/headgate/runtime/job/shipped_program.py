@@ -25,67 +25,42 @@ class WorkerSettings:
     """The settings that workers need, resolved.
 
     Attributes:
-        step_target_ms: wanted length of a step.
-        buffer_timeout_ms: how long output may wait for company.
-        credit_initial: frames in flight per channel.
-        frame_size_max: bytes of the largest frame accepted from a peer.
-        inline_size_max: snapshots up to this many bytes travel in the acknowledgement.
-        exactly_once: whether channels wait for each other's barriers.
-        unaligned: whether barriers may overtake records.
-        ignore_unclaimed: whether restored state that the program declares no more is skipped.
         in_flight_bytes_max: overtaken records that one subtask takes along into one checkpoint.
-        state_backend: where keyed state lives, "hashmap" or "rocksdb".
-        rocksdb_memory_bytes: what all RocksDB states of a worker share.
-        rocksdb_local_dir: folder on a local disk for them, or None.
-        rocksdb_timers: whether timers are in RocksDB too.
         rocksdb_eager_migration: whether values of older types are rewritten before processing begins.
-        incremental: whether checkpoints of RocksDB states store only files that are new.
-        changelog: whether checkpoints hold what changed since the last complete one.
-        changelog_materialize_ms: how often they hold everything all the same.
-        local_backup: whether copies of what is stored are kept on the local disk.
-        local_backup_dir: folder for them, or None.
-        recover_from_local: whether a restore reads them.
         memory_state_max: bytes of one state where checkpoints are in the driver's memory; None elsewhere.
     """
 
-    step_target_ms: int = 10
-    buffer_timeout_ms: int = 10
-    credit_initial: int = 4
-    frame_size_max: int = 64 * 1024 * 1024
-    inline_size_max: int = 20 * 1024
-    exactly_once: bool = True
-    unaligned: bool = False
-    state_backend: str = "hashmap"
-    rocksdb_memory_bytes: int = 256 * 1024 * 1024
-    rocksdb_local_dir: str | None = None
-    rocksdb_timers: bool = True
+    step_target_ms: int = 10  # wanted length of a step
+    buffer_timeout_ms: int = 10  # how long output may wait for company
+    credit_initial: int = 4  # frames in flight per channel
+    frame_size_max: int = 64 * 1024 * 1024  # bytes of the largest frame accepted from a peer
+    inline_size_max: int = 20 * 1024  # snapshots up to this many bytes travel in the acknowledgement
+    exactly_once: bool = True  # whether channels wait for each other's barriers
+    unaligned: bool = False  # whether barriers may overtake records
+    state_backend: str = "hashmap"  # where keyed state lives, "hashmap" or "rocksdb"
+    rocksdb_memory_bytes: int = 256 * 1024 * 1024  # what all RocksDB states of a worker share
+    rocksdb_local_dir: str | None = None  # folder on a local disk for them, or None
+    rocksdb_timers: bool = True  # whether timers are in RocksDB too
     rocksdb_eager_migration: bool = False
-    incremental: bool = False
-    changelog: bool = False
-    changelog_materialize_ms: int = 10 * 60 * 1000
-    local_backup: bool = False
-    local_backup_dir: str | None = None
-    recover_from_local: bool = False
+    incremental: bool = False  # whether checkpoints of RocksDB states store only files that are new
+    changelog: bool = False  # whether checkpoints hold what changed since the last complete one
+    changelog_materialize_ms: int = 10 * 60 * 1000  # how often they hold everything all the same
+    local_backup: bool = False  # whether copies of what is stored are kept on the local disk
+    local_backup_dir: str | None = None  # folder for them, or None
+    recover_from_local: bool = False  # whether a restore reads them
     in_flight_bytes_max: int = 1024 * 1024 * 1024
-    ignore_unclaimed: bool = False
+    ignore_unclaimed: bool = False  # whether restored state that the program declares no more is skipped
     memory_state_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A job as workers see it.
+    """A job as workers see it."""
 
-    Attributes:
-        job: its id.
-        plan: what runs.
-        settings: how it runs.
-        record_types: edge id -> type of its records, where known.
-    """
-
-    job: str
-    plan: PhysicalPlan
-    settings: WorkerSettings
-    record_types: Mapping[EdgeId, Any]
+    job: str  # its id
+    plan: PhysicalPlan  # what runs
+    settings: WorkerSettings  # how it runs
+    record_types: Mapping[EdgeId, Any]  # edge id -> type of its records, where known
 
     def to_bytes(self, code: UserCode = SAME_INTERPRETER) -> bytes:
         """For :class:`headgate.runtime.protocol.messages.Deploy`."""

@@ -63,18 +63,14 @@ class Frame:
     """One unit of transfer on one channel.
 
     Attributes:
-        kind: what the payload means.
-        edge: the exchange, as in `ChannelId`.
-        sender: sending subtask of the channel (also when the frame travels backwards, as credit does).
-        receiver: receiving subtask of the channel.
         parts: the payload in pieces, so that large buffers need not be joined before sending.
             A received frame has exactly one piece.
     """
 
-    kind: FrameKind
-    edge: int
-    sender: int
-    receiver: int
+    kind: FrameKind  # what the payload means
+    edge: int  # the exchange, as in `ChannelId`
+    sender: int  # sending subtask of the channel (also when the frame travels backwards, as credit does)
+    receiver: int  # receiving subtask of the channel
     parts: Sequence[Part]
 
     @property

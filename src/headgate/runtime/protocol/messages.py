@@ -16,49 +16,36 @@ from headgate.state.snapshots import InFlightShare, OperatorSubtaskState, Subtas
 
 
 class Register(msgspec.Struct, frozen=True, tag="register"):
-    """Worker: I hold slot `slot` of gang `gang`, and peers reach me at `data_address`.
-
-    Attributes:
-        box: a file of my machine that tells of my end, should I die; empty: none.
-    """
+    """Worker: I hold slot `slot` of gang `gang`, and peers reach me at `data_address`."""
 
     gang: int
     slot: int
     pid: int
     host: str
     data_address: str
-    box: str = ""
+    box: str = ""  # a file of my machine that tells of my end, should I die; empty: none
 
 
 class Deploy(msgspec.Struct, frozen=True, tag="deploy"):
     """Job master: build these subtasks, restore their state, and run.
 
     Attributes:
-        attempt: the deployment.
-        generation: of the job master.
-        program: the shipped plan (cloudpickle).
-        peers: slot -> data address.
         restored: (vertex, subtask) -> operator states to start from; several old subtasks' states
             for one operator after a change of parallelism.
-        restored_checkpoint: the id they come from, or None.
-        restored_storage: URI of the root that the restored files are named from, or None.
-        storage: URI of the checkpoint directory, or None.
-        marker: token of a file that the worker must see there.
         in_flight: (vertex, subtask) -> records that were under way and come before all others.
-        finished: (vertex, subtask) of readers that had read everything.
     """
 
-    attempt: int
-    generation: int
-    program: bytes
-    peers: dict[int, str]
+    attempt: int  # the deployment
+    generation: int  # of the job master
+    program: bytes  # the shipped plan (cloudpickle)
+    peers: dict[int, str]  # slot -> data address
     restored: list[tuple[int, int, list[OperatorSubtaskState]]]
-    restored_checkpoint: int | None
-    restored_storage: str | None
-    storage: str | None
-    marker: str | None
+    restored_checkpoint: int | None  # the id they come from, or None
+    restored_storage: str | None  # URI of the root that the restored files are named from, or None
+    storage: str | None  # URI of the checkpoint directory, or None
+    marker: str | None  # token of a file that the worker must see there
     in_flight: list[tuple[int, int, list[InFlightShare]]] = []
-    finished: list[tuple[int, int]] = []
+    finished: list[tuple[int, int]] = []  # (vertex, subtask) of readers that had read everything
 
 
 class Deployed(msgspec.Struct, frozen=True, tag="deployed"):
@@ -68,23 +55,15 @@ class Deployed(msgspec.Struct, frozen=True, tag="deployed"):
 
 
 class Trigger(msgspec.Struct, frozen=True, tag="trigger"):
-    """Job master: source subtasks, draw checkpoint `checkpoint`.
-
-    Attributes:
-        trigger_ms: wall clock at the trigger.
-        alignment: how the barrier travels, as in `core.alignment.barriers.Alignment`.
-        timeout_ms: an aligned barrier that is older overtakes; None: it never does.
-        savepoint: what to do when it is one; None: a checkpoint.
-        completed: newest checkpoint that is complete, 0 for none.
-    """
+    """Job master: source subtasks, draw checkpoint `checkpoint`."""
 
     attempt: int
     checkpoint: int
-    trigger_ms: int
-    alignment: str = "aligned"
-    timeout_ms: int | None = None
-    savepoint: SavepointOrder | None = None
-    completed: int = 0
+    trigger_ms: int  # wall clock at the trigger
+    alignment: str = "aligned"  # how the barrier travels, as in `core.alignment.barriers.Alignment`
+    timeout_ms: int | None = None  # an aligned barrier that is older overtakes; None: it never does
+    savepoint: SavepointOrder | None = None  # what to do when it is one; None: a checkpoint
+    completed: int = 0  # newest checkpoint that is complete, 0 for none
 
 
 class Acknowledge(msgspec.Struct, frozen=True, tag="acknowledge"):
@@ -169,20 +148,14 @@ class DataEnded(msgspec.Struct, frozen=True, tag="data-ended"):
 
 
 class TaskFailed(msgspec.Struct, frozen=True, tag="task-failed"):
-    """Worker: the attempt cannot go on.
-
-    Attributes:
-        kind: name of the error's class in `common.errors`.
-        arguments: its arguments, for rebuilding it.
-        lost_peer: slot of a peer whose connection broke, if that is the reason.
-    """
+    """Worker: the attempt cannot go on."""
 
     attempt: int
     vertex: int
     subtask: int
-    kind: str
-    arguments: list[Any]
-    lost_peer: int | None
+    kind: str  # name of the error's class in `common.errors`
+    arguments: list[Any]  # its arguments, for rebuilding it
+    lost_peer: int | None  # slot of a peer whose connection broke, if that is the reason
 
 
 class Told(msgspec.Struct, frozen=True, tag="told"):
@@ -203,16 +176,11 @@ class Printed(msgspec.Struct, frozen=True, tag="printed"):
 
 
 class SlowRecords(msgspec.Struct, frozen=True, tag="slow-records"):
-    """Worker: records of a type do not go the fast way between workers; see `runtime.undeclared_rows`.
-
-    Attributes:
-        name: of the type.
-        pickled: whether they are pickled.
-    """
+    """Worker: records of a type do not go the fast way between workers; see `runtime.undeclared_rows`."""
 
     attempt: int
-    name: str
-    pickled: bool
+    name: str  # of the type
+    pickled: bool  # whether they are pickled
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
@@ -222,16 +190,11 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
 
 
 class Idle(msgspec.Struct, frozen=True, tag="idle"):
-    """Worker: nothing of the attempt runs here any more.
-
-    Attributes:
-        stray_threads: of user code, which are left all the same.
-        changed_limits: limits of the process that are not what they were, for people.
-    """
+    """Worker: nothing of the attempt runs here any more."""
 
     attempt: int
-    stray_threads: list[str]
-    changed_limits: list[str] = []
+    stray_threads: list[str]  # of user code, which are left all the same
+    changed_limits: list[str] = []  # limits of the process that are not what they were, for people
 
 
 class Finish(msgspec.Struct, frozen=True, tag="finish"):
@@ -241,36 +204,24 @@ class Finish(msgspec.Struct, frozen=True, tag="finish"):
 
 
 class Standstill(msgspec.Struct, frozen=True):
-    """A call of user code that has not returned for a while.
-
-    Attributes:
-        operator: name and uid of the operator that is in the call.
-        still_ms: for how long.
-        stack: where in the user's code it was found, a line for each frame, the innermost last.
-    """
+    """A call of user code that has not returned for a while."""
 
     vertex: int
     subtask: int
-    operator: str
-    still_ms: int
-    stack: str
+    operator: str  # name and uid of the operator that is in the call
+    still_ms: int  # for how long
+    stack: str  # where in the user's code it was found, a line for each frame, the innermost last
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
-    """Worker: I live; `progress` grows whenever my loop turns, `sent_ms` is my monotonic clock.
-
-    Attributes:
-        counters: running totals of my subtasks.
-        standstills: calls of user code that do not return.
-        rss_bytes: memory that I use; 0: not known.
-    """
+    """Worker: I live; `progress` grows whenever my loop turns, `sent_ms` is my monotonic clock."""
 
     attempt: int
     sent_ms: int
     progress: int
-    counters: list[Counters]
-    standstills: list[Standstill] = []
-    rss_bytes: int = 0
+    counters: list[Counters]  # running totals of my subtasks
+    standstills: list[Standstill] = []  # calls of user code that do not return
+    rss_bytes: int = 0  # memory that I use; 0: not known
 
 
 class Totals(msgspec.Struct, frozen=True, tag="totals"):
@@ -287,41 +238,30 @@ class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
 
 
 class QueryState(msgspec.Struct, frozen=True, tag="query-state"):
-    """Job master: what does this state hold under this key now?
-
-    Attributes:
-        query: the answer carries the same number.
-        uid: of the operator.
-        state: its name.
-        key: encoded as all keys in checkpoints are.
-    """
+    """Job master: what does this state hold under this key now?"""
 
     attempt: int
-    query: int
+    query: int  # the answer carries the same number
     vertex: int
     subtask: int
-    uid: str
-    state: str
-    key: bytes
+    uid: str  # of the operator
+    state: str  # its name
+    key: bytes  # encoded as all keys in checkpoints are
 
 
 class StateAnswer(msgspec.Struct, frozen=True, tag="state-answer"):
     """Worker: what was found.
 
     Attributes:
-        query: number of the question.
-        schema: kind and description of the state's serializers.
         data: the value as these encode a batch of one; None: nothing is stored under the key.
-        kind: where it cannot be said, the name of the error's class in `common.errors`.
-        arguments: the error's arguments, for rebuilding it.
     """
 
     attempt: int
-    query: int
-    schema: Any = None
+    query: int  # number of the question
+    schema: Any = None  # kind and description of the state's serializers
     data: bytes | None = None
-    kind: str | None = None
-    arguments: list[Any] = []
+    kind: str | None = None  # where it cannot be said, the name of the error's class in `common.errors`
+    arguments: list[Any] = []  # the error's arguments, for rebuilding it
 
 
 FromWorker = (

@@ -65,19 +65,12 @@ def log_slowness(name: str, pickled: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A class whose records travel by field.
+    """A class whose records travel by field."""
 
-    Attributes:
-        reference: to the class, as it is sent.
-        serializer: of its records.
-        fields: for records whose values are scalars; None where the class cannot be read so.
-        by_value: whether the serializer goes through the values of each record, which is slow.
-    """
-
-    reference: bytes
-    serializer: TypeSerializer[Any]
-    fields: FieldRows | None
-    by_value: bool
+    reference: bytes  # to the class, as it is sent
+    serializer: TypeSerializer[Any]  # of its records
+    fields: FieldRows | None  # for records whose values are scalars; None where the class cannot be read so
+    by_value: bool  # whether the serializer goes through the values of each record, which is slow
 
 
 class UndeclaredRows:

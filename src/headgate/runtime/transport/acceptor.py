@@ -28,25 +28,15 @@ _ACCEPT_RETRY_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class AcceptorStatistics:
-    """Running totals of one acceptor.
+    """Running totals of one acceptor."""
 
-    Attributes:
-        accepted: connections that came in.
-        admitted: passed the handshake and were welcome.
-        unauthenticated: spoke garbage or did not prove the secret.
-        refused: authenticated, but of another job, attempt, or a second copy.
-        timed_out: too slow, or gave way when too many were pending.
-        disconnected: left during the handshake.
-        last_refusal: the newest reason of any of these, for the log.
-    """
-
-    accepted: int = 0
-    admitted: int = 0
-    unauthenticated: int = 0
-    refused: int = 0
-    timed_out: int = 0
-    disconnected: int = 0
-    last_refusal: str = ""
+    accepted: int = 0  # connections that came in
+    admitted: int = 0  # passed the handshake and were welcome
+    unauthenticated: int = 0  # spoke garbage or did not prove the secret
+    refused: int = 0  # authenticated, but of another job, attempt, or a second copy
+    timed_out: int = 0  # too slow, or gave way when too many were pending
+    disconnected: int = 0  # left during the handshake
+    last_refusal: str = ""  # the newest reason of any of these, for the log
 
 
 @dataclass(slots=True)
@@ -59,25 +49,20 @@ class Acceptor:
     """Owns a listener and its thread.
 
     Args:
-        listener: what to accept from; closed with the acceptor.
-        secret: the job's secret.
-        purpose: what peers must come for.
-        identity: gives this side's Hello for a peer that is welcome.
         judge: whether an authenticated peer is welcome; None if so. Called on the acceptor's thread.
         admit: takes over the blocking socket of a welcome peer; called on the acceptor's thread, right
             after `judge` and before any other `judge`. It must not block.
-        timeout_ms: for a whole handshake.
     """
 
     def __init__(
         self,
-        listener: Listener,
-        secret: bytes,
-        purpose: str,
-        identity: Callable[[], Hello],
+        listener: Listener,  # what to accept from; closed with the acceptor
+        secret: bytes,  # the job's secret
+        purpose: str,  # what peers must come for
+        identity: Callable[[], Hello],  # gives this side's Hello for a peer that is welcome
         judge: Callable[[Hello], Refusal | None],
         admit: Callable[[socket.socket, Hello], None],
-        timeout_ms: int = HANDSHAKE_TIMEOUT_MS,
+        timeout_ms: int = HANDSHAKE_TIMEOUT_MS,  # for a whole handshake
     ) -> None:
         self.listener = listener
         self._secret, self._purpose = secret, purpose

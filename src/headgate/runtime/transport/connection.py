@@ -55,10 +55,10 @@ class Connection:
 
 
 def dial(
-    address: str,
-    secret: bytes,
-    hello: Hello,
-    timeout_ms: int = DIAL_TIMEOUT_MS,
+    address: str,  # as in `Listener.address`
+    secret: bytes,  # the job's secret
+    hello: Hello,  # who this side is
+    timeout_ms: int = DIAL_TIMEOUT_MS,  # for everything
     attach: Callable[[Connection], None] | None = None,
 ) -> tuple[Connection, Hello]:
     """Connect to an address and pass the handshake; gives the connection and who is there.
@@ -67,10 +67,6 @@ def dial(
     on a busy machine everybody is slow once. A refusal is final.
 
     Args:
-        address: as in `Listener.address`.
-        secret: the job's secret.
-        hello: who this side is.
-        timeout_ms: for everything.
         attach: gets the connection before the handshake, so that another thread can abort it; gives up
             the attempt by raising.
 
@@ -111,9 +107,6 @@ class FrameSender:
     Args:
         establish: gives the connection; called on the thread, so that it may dial. Its argument attaches
             a connection that is not ready yet, so that :meth:`abort` ends it too.
-        generation: put into every header.
-        attempt: put into every header.
-        name: of the thread.
         on_end: called once on the thread when it ends, with the reason if it was not asked to. The socket
             may be closed from there.
         queued_bytes_max: beyond this the peer counts as broken; None where credit bounds the queue.
@@ -122,9 +115,9 @@ class FrameSender:
     def __init__(
         self,
         establish: Callable[[Callable[[Connection], None]], Connection],
-        generation: int,
-        attempt: int,
-        name: str,
+        generation: int,  # put into every header
+        attempt: int,  # put into every header
+        name: str,  # of the thread
         on_end: Callable[[str | None], None],
         queued_bytes_max: int | None = None,
     ) -> None:

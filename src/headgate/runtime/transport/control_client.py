@@ -13,25 +13,17 @@ from headgate.runtime.transport.handshake import Hello, judge_hello
 
 
 def connect_control(
-    address: str,
-    secret: bytes,
-    hello: Hello,
-    on_message: Callable[[Any], None],
-    on_lost: Callable[[str], None],
-    timeout_ms: int = DIAL_TIMEOUT_MS,
+    address: str,  # of the `ControlServer`
+    secret: bytes,  # the job's secret
+    hello: Hello,  # this worker, with purpose `"control"`
+    on_message: Callable[[Any], None],  # for everything the job master says
+    on_lost: Callable[[str], None],  # with the reason when the link broke; not when it was closed here
+    timeout_ms: int = DIAL_TIMEOUT_MS,  # for connecting and the handshake together
 ) -> SocketLink:
     """Connect to the job master.
 
     Both callbacks run on the link's receiving thread, possibly before this function returns; they must
     not block for long. A callback that raises ends the link.
-
-    Args:
-        address: of the `ControlServer`.
-        secret: the job's secret.
-        hello: this worker, with purpose `"control"`.
-        on_message: for everything the job master says.
-        on_lost: with the reason when the link broke; not when it was closed here.
-        timeout_ms: for connecting and the handshake together.
 
     Raises:
         ProtocolError: the listener is not the job master of this job, or refused.

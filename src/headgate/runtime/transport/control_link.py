@@ -30,17 +30,14 @@ class LinkEvents:
     """Where a link reports to; all are called on its receiving thread, so none may block for long.
 
     Attributes:
-        decode: from bytes to message.
-        on_up: before the first message.
-        on_message: for each message, in order.
         on_lost: after the last message, with the reason; not when this side closed the link.
         on_end: at the very end in any case; the argument is the reason if the link was lost by
             unsound bytes, else None.
     """
 
-    decode: Callable[[Part], Any]
-    on_up: Callable[[], None]
-    on_message: Callable[[Any], None]
+    decode: Callable[[Part], Any]  # from bytes to message
+    on_up: Callable[[], None]  # before the first message
+    on_message: Callable[[Any], None]  # for each message, in order
     on_lost: Callable[[str], None]
     on_end: Callable[[ProtocolError | None], None]
 

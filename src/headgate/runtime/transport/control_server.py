@@ -33,19 +33,12 @@ class WorkerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ControlStatistics:
-    """Running totals of a control server.
+    """Running totals of a control server."""
 
-    Attributes:
-        acceptor: what came to the listener.
-        connected: workers connected now.
-        lost: links that ended without being closed here.
-        protocol_errors: links ended because of unsound bytes.
-    """
-
-    acceptor: AcceptorStatistics
-    connected: int
-    lost: int
-    protocol_errors: int
+    acceptor: AcceptorStatistics  # what came to the listener
+    connected: int  # workers connected now
+    lost: int  # links that ended without being closed here
+    protocol_errors: int  # links ended because of unsound bytes
 
 
 class ControlServer:
@@ -55,24 +48,18 @@ class ControlServer:
     lost; they must not block for long, and may use any link. A callback that raises ends its link.
 
     Args:
-        secret: the job's secret.
-        bind_host: interface to listen on.
-        hello: the job master; workers of another job or generation are refused.
-        on_message: (worker, message) for everything a worker says.
-        on_connected: (worker, its Hello, the link to it).
         on_lost: (worker, reason) when a link broke; not when it was closed here.
-        handshake_timeout_ms: for workers that come in.
     """
 
     def __init__(
         self,
-        secret: bytes,
-        bind_host: str,
-        hello: Hello,
-        on_message: Callable[[WorkerKey, Any], None],
-        on_connected: Callable[[WorkerKey, Hello, SocketLink], None],
+        secret: bytes,  # the job's secret
+        bind_host: str,  # interface to listen on
+        hello: Hello,  # the job master; workers of another job or generation are refused
+        on_message: Callable[[WorkerKey, Any], None],  # (worker, message) for everything a worker says
+        on_connected: Callable[[WorkerKey, Hello, SocketLink], None],  # (worker, its Hello, the link to it)
         on_lost: Callable[[WorkerKey, str], None],
-        handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,
+        handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,  # for workers that come in
     ) -> None:
         self._identity = hello
         self._on_message, self._on_connected, self._on_lost = on_message, on_connected, on_lost

@@ -43,23 +43,14 @@ class _Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DataPlaneStatistics:
-    """Running totals of one data plane.
+    """Running totals of one data plane."""
 
-    Attributes:
-        acceptor: what came to the listener.
-        frames_received: delivered to the inbox.
-        frames_dropped: of another generation or attempt, or after the attempt's end.
-        protocol_errors: connections ended because of unsound bytes.
-        connections_held: waiting now for their attempt to open.
-        inbox_frames_max: most frames that ever waited to be received.
-    """
-
-    acceptor: AcceptorStatistics
-    frames_received: int
-    frames_dropped: int
-    protocol_errors: int
-    connections_held: int
-    inbox_frames_max: int
+    acceptor: AcceptorStatistics  # what came to the listener
+    frames_received: int  # delivered to the inbox
+    frames_dropped: int  # of another generation or attempt, or after the attempt's end
+    protocol_errors: int  # connections ended because of unsound bytes
+    connections_held: int  # waiting now for their attempt to open
+    inbox_frames_max: int  # most frames that ever waited to be received
 
 
 class _Incoming:
@@ -75,23 +66,18 @@ class SocketDataPlane:
     """Implements `base.DataPlane` over Unix and TCP sockets.
 
     Args:
-        secret: the job's secret.
-        bind_host: interface to listen on.
-        slot: of this worker.
         on_wake: called on a network thread when something came in or a peer was lost; must not block.
-        frame_size_max: bytes of the largest payload to accept.
-        handshake_timeout_ms: for peers that come in.
         hold_timeout_ms: how long a peer of a newer attempt may wait for this side to open it.
     """
 
     def __init__(
         self,
-        secret: bytes,
-        bind_host: str,
-        slot: int,
+        secret: bytes,  # the job's secret
+        bind_host: str,  # interface to listen on
+        slot: int,  # of this worker
         on_wake: Callable[[], None],
-        frame_size_max: int = FRAME_SIZE_MAX_DEFAULT,
-        handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,
+        frame_size_max: int = FRAME_SIZE_MAX_DEFAULT,  # bytes of the largest payload to accept
+        handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,  # for peers that come in
         hold_timeout_ms: int = HOLD_TIMEOUT_MS,
     ) -> None:
         self._secret, self._slot, self._on_wake = secret, slot, on_wake

@@ -33,23 +33,14 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 
 
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who speaks, since when, and what for.
+    """Who speaks, since when, and what for."""
 
-    Attributes:
-        job: id of the job.
-        generation: of the job master.
-        attempt: the deployment; 0 on control links, which outlive attempts.
-        slot: the speaker's slot; 0 for the job master.
-        gang: which gang of workers the speaker is in; 0 for the job master.
-        purpose: `"data"` or `"control"`; both sides must mean the same.
-    """
-
-    job: str
-    generation: _Number
-    attempt: _Number
-    slot: _Number
-    gang: _Number
-    purpose: str
+    job: str  # id of the job
+    generation: _Number  # of the job master
+    attempt: _Number  # the deployment; 0 on control links, which outlive attempts
+    slot: _Number  # the speaker's slot; 0 for the job master
+    gang: _Number  # which gang of workers the speaker is in; 0 for the job master
+    purpose: str  # `"data"` or `"control"`; both sides must mean the same
 
 
 class Verdict(IntEnum):

@@ -53,14 +53,12 @@ class Endpoint(NamedTuple):
     """One door of an address.
 
     Attributes:
-        family: `"unix"` or `"tcp"`.
         target: what the socket connects to: a path, an abstract name (first byte zero), or (host, port).
-        host_id: for Unix sockets, the machine and boot where the name means something.
     """
 
-    family: str
+    family: str  # `"unix"` or `"tcp"`
     target: str | tuple[str, int]
-    host_id: str = ""
+    host_id: str = ""  # for Unix sockets, the machine and boot where the name means something
 
     @property
     def text(self) -> str:

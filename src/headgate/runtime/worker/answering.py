@@ -23,17 +23,11 @@ VALUE_BYTES_MAX: Final = 16 << 20
 
 
 def answer(
-    task: Task,
-    query: m.QueryState,
-    send: Callable[[m.StateAnswer], None],
+    task: Task,  # the subtask
+    query: m.QueryState,  # the question
+    send: Callable[[m.StateAnswer], None],  # takes the answer, in the loop
 ) -> None:
-    """Answer `query` when no step of the subtask is under way.
-
-    Args:
-        task: the subtask.
-        query: the question.
-        send: takes the answer, in the loop.
-    """
+    """Answer `query` when no step of the subtask is under way."""
     plain = m.StateAnswer(query.attempt, query.query)
 
     def look() -> m.StateAnswer:

@@ -100,17 +100,14 @@ class Assembly:
     """The live subtasks of one attempt in one worker.
 
     Attributes:
-        tasks: by id.
         ordered: downstream first, so that what a step emits is taken up in the next turn and
             queues drain before they fill.
-        sources: those that begin with a reader.
-        exchange: where frames from peers go.
     """
 
-    tasks: Mapping[SubtaskId, Task]
+    tasks: Mapping[SubtaskId, Task]  # by id
     ordered: Sequence[Task]
-    sources: Sequence[SourceTask]
-    exchange: Exchange
+    sources: Sequence[SourceTask]  # those that begin with a reader
+    exchange: Exchange  # where frames from peers go
 
 
 class Assembler:

@@ -49,57 +49,43 @@ class WorkerSpec:
     """What a worker needs to find its job master; picklable.
 
     Attributes:
-        control_address: of the job master.
-        secret: of the job; proves both sides to each other.
-        job: its id.
-        generation: of the job master.
-        heartbeat_interval_ms: between two heartbeats.
-        lease_ms: how long to go on without an answer.
-        bind_host: where to listen for peers.
-        frame_size_max: largest frame accepted from a peer, in bytes.
-        sys_path: the driver's import path, for modules beside the user's program.
         dies_with_parent: whether a change of the parent process means that nobody wants this one
             any more; not so where workers are threads.
-        log_json: whether log lines are JSON.
         probe: "module:attribute" of a factory for `common.ports.Probe`, for fault injection; or None.
         storage: how storages other than folders are reached.
         prints_told: whether lines that user code prints are told to the job master, which shows them; else
             they go into the log, or where workers are threads, to the standard output.
     """
 
-    control_address: str
-    secret: bytes
-    job: str
-    generation: int
-    heartbeat_interval_ms: int
-    lease_ms: int
-    bind_host: str
-    frame_size_max: int
-    sys_path: tuple[str, ...] = ()
+    control_address: str  # of the job master
+    secret: bytes  # of the job; proves both sides to each other
+    job: str  # its id
+    generation: int  # of the job master
+    heartbeat_interval_ms: int  # between two heartbeats
+    lease_ms: int  # how long to go on without an answer
+    bind_host: str  # where to listen for peers
+    frame_size_max: int  # largest frame accepted from a peer, in bytes
+    sys_path: tuple[str, ...] = ()  # the driver's import path, for modules beside the user's program
     dies_with_parent: bool = True
-    log_json: bool = False
+    log_json: bool = False  # whether log lines are JSON
     probe: str | None = None
     storage: StorageSettings = field(default_factory=StorageSettings)
     prints_told: bool = False
 
 
 def run_worker(
-    spec: WorkerSpec,
-    gang: int,
-    slot: int,
+    spec: WorkerSpec,  # how to find the job master
+    gang: int,  # the gang's number
+    slot: int,  # the slot's number
     abandon: Callable[[str], None] | None = None,
-    code: UserCode = SAME_INTERPRETER,
+    code: UserCode = SAME_INTERPRETER,  # where the job's user code lives here
     threads: Callable[[], Iterable[threading.Thread]] = threading.enumerate,
 ) -> None:
     """Be the worker of a slot until the job master says that the job is over.
 
     Args:
-        spec: how to find the job master.
-        gang: the gang's number.
-        slot: the slot's number.
         abandon: called, possibly from another thread, when this worker must not go on; by default it
             ends the process at once.
-        code: where the job's user code lives here.
         threads: of this worker and its user code; all of the process, unless others live in it.
 
     Raises:

@@ -182,21 +182,13 @@ def _join(run: list[Any]) -> Batch:
 
 @dataclass(frozen=True, slots=True)
 class EdgeEnds:
-    """The two ends of an exchange, under names that outlive a change of the plan.
+    """The two ends of an exchange, under names that outlive a change of the plan."""
 
-    Attributes:
-        edge: its number in the present plan.
-        sender: uid of the operator that emits.
-        tag: the side output, or None.
-        receiver: uid of the operator that takes in.
-        lineage: tells the exchanges between the same two ends apart, from 0.
-    """
-
-    edge: EdgeId
-    sender: str
-    tag: str | None
-    receiver: str
-    lineage: int = 0
+    edge: EdgeId  # its number in the present plan
+    sender: str  # uid of the operator that emits
+    tag: str | None  # the side output, or None
+    receiver: str  # uid of the operator that takes in
+    lineage: int = 0  # tells the exchanges between the same two ends apart, from 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +204,7 @@ class OutputEdge:
     """One exchange of one sending subtask: the channels, and who gets what.
 
     Args:
-        partitioner: who gets what.
-        channels: one per receiver.
-        max_parallelism: number of key groups.
-        first: the receiver that comes first where they take turns.
         receiver: the operator that the keys are read for, to be named when a record has none.
-        ends: what the exchange is called in a checkpoint.
-        receivers: the receiving subtask of each channel.
 
     Attributes:
         always_aligned: whether no barrier may overtake here. After a restore a subtask's copy of
@@ -227,13 +213,13 @@ class OutputEdge:
 
     def __init__(
         self,
-        partitioner: Partitioner,
-        channels: Sequence[OutputChannel],
-        max_parallelism: int,
-        first: int = 0,
+        partitioner: Partitioner,  # who gets what
+        channels: Sequence[OutputChannel],  # one per receiver
+        max_parallelism: int,  # number of key groups
+        first: int = 0,  # the receiver that comes first where they take turns
         receiver: OperatorContext | None = None,
-        ends: EdgeEnds | None = None,
-        receivers: Sequence[int] = (),
+        ends: EdgeEnds | None = None,  # what the exchange is called in a checkpoint
+        receivers: Sequence[int] = (),  # the receiving subtask of each channel
     ) -> None:
         self.channels = channels
         self.always_aligned = isinstance(partitioner, Broadcast)

@@ -18,17 +18,11 @@ from headgate.runtime.transport.data_plane_contract import DataPlane
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Who sends to whom, and how much at once.
+    """Who sends to whom, and how much at once."""
 
-    Attributes:
-        sender: the operator that emits, as messages name it.
-        receiver: the operator that takes in.
-        bytes_max: largest frame that a peer accepts.
-    """
-
-    sender: str
-    receiver: str
-    bytes_max: int
+    sender: str  # the operator that emits, as messages name it
+    receiver: str  # the operator that takes in
+    bytes_max: int  # largest frame that a peer accepts
 
 
 class RemoteLane:

@@ -25,17 +25,11 @@ from headgate.state.snapshots import InFlightPart, InFlightShare, InFlightStream
 
 @dataclass(frozen=True, slots=True)
 class PartReader:
-    """How parts become elements.
+    """How parts become elements."""
 
-    Attributes:
-        codec_of: the codec of a stream's exchange.
-        read: the bytes behind a handle.
-        max_parallelism: number of key groups.
-    """
-
-    codec_of: Callable[[InFlightStream], ElementCodec]
-    read: Callable[[StateHandle], bytes]
-    max_parallelism: int
+    codec_of: Callable[[InFlightStream], ElementCodec]  # the codec of a stream's exchange
+    read: Callable[[StateHandle], bytes]  # the bytes behind a handle
+    max_parallelism: int  # number of key groups
 
     def check(self, stream: InFlightStream) -> None:
         """Refuse records of a class that has changed since.

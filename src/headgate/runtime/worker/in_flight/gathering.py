@@ -54,15 +54,10 @@ class StreamKey:
 
 @dataclass(frozen=True, slots=True)
 class CaptureLimits:
-    """How much is gathered and stored.
+    """How much is gathered and stored."""
 
-    Attributes:
-        part_bytes: what is gathered goes to the background when it exceeds this.
-        total_bytes: the checkpoint fails when it would take along more than this.
-    """
-
-    part_bytes: int = 4 * 1024 * 1024
-    total_bytes: int = 1024 * 1024 * 1024
+    part_bytes: int = 4 * 1024 * 1024  # what is gathered goes to the background when it exceeds this
+    total_bytes: int = 1024 * 1024 * 1024  # the checkpoint fails when it would take along more than this
 
 
 class _State(enum.Enum):
@@ -111,24 +106,20 @@ class InFlightCapture:
     thread. `store`, `delete`, `groups_of`'s functions and `finished` are called by the background's.
 
     Args:
-        codec_of: the codec of a stream's exchange.
         groups_of: gives a function from batches to key groups for a keyed stream, None for another.
         store: writes sections durably and gives the handle of each; blocks.
-        delete: removes what a handle stands for; blocks.
-        background: where `store` runs; one job after the other.
-        limits: how much is gathered and stored.
         finished: gets either the streams, in the order of their beginning, or what went wrong; called
             once, or never when :meth:`cancel` comes first.
     """
 
     def __init__(
         self,
-        codec_of: Callable[[StreamKey], ElementCodec],
+        codec_of: Callable[[StreamKey], ElementCodec],  # the codec of a stream's exchange
         groups_of: Callable[[StreamKey], GroupsOf | None],
         store: Callable[[Sequence[Sequence[Part]]], list[StateHandle]],
-        delete: Callable[[StateHandle], None],
-        background: Background,
-        limits: CaptureLimits,
+        delete: Callable[[StateHandle], None],  # removes what a handle stands for; blocks
+        background: Background,  # where `store` runs; one job after the other
+        limits: CaptureLimits,  # how much is gathered and stored
         finished: Callable[[list[InFlightStream] | None, BaseException | None], None],
     ) -> None:
         self._codec_of, self._groups_of = codec_of, groups_of

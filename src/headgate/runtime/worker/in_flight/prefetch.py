@@ -18,20 +18,15 @@ AHEAD_BYTES: Final = 64 * 1024 * 1024
 class PrefetchedParts:
     """The bytes behind the handles of some shares; call it with a handle.
 
-    Args:
-        read: reads and verifies the bytes of a handle.
-        shares: what will be read, in this order.
-        ahead_bytes: how much of it is read now, and kept.
-
     Raises:
         StorageError: a part cannot be read.
     """
 
     def __init__(
         self,
-        read: Callable[[StateHandle], bytes],
-        shares: Iterable[InFlightShare],
-        ahead_bytes: int = AHEAD_BYTES,
+        read: Callable[[StateHandle], bytes],  # reads and verifies the bytes of a handle
+        shares: Iterable[InFlightShare],  # what will be read, in this order
+        ahead_bytes: int = AHEAD_BYTES,  # how much of it is read now, and kept
     ) -> None:
         self._read = read
         self._kept: dict[FileRange, bytes] = {}

@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.watermarks import WatermarkValve
-from headgate.records.batch import Batch, Int64s
+from headgate.records.batch import Batch
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.protocol.elements import Idle, Watermark
 from headgate.runtime.worker.in_flight.channels import PartReader, RecoveredChannel
 from headgate.runtime.worker.in_flight.gathering import StreamKey
 from headgate.runtime.worker.in_flight.stored_parts import Element
 from headgate.state.snapshots import InFlightShare, InFlightStream, StateHandle
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
 
 Remainder = tuple[StreamKey, int | None, bool, list[Element]]
 """A stream to be stored again: its name, where its event time begins, whether it is idle, its elements."""
@@ -30,25 +34,16 @@ Position = tuple[int, bool]
 
 
 class RecoveredInput:
-    """What one subtask has to process before it reads its channels.
-
-    Args:
-        shares: what it takes over.
-        position_of: receiver uid -> which operator of the chain that is, from 0.
-        codec_of: the codec of a stream's exchange.
-        read: the bytes behind a handle.
-        max_parallelism: number of key groups.
-        subtask: its own number.
-    """
+    """What one subtask has to process before it reads its channels."""
 
     def __init__(
         self,
-        shares: Sequence[InFlightShare],
-        position_of: Callable[[str], int],
-        codec_of: Callable[[InFlightStream], ElementCodec],
-        read: Callable[[StateHandle], bytes],
-        max_parallelism: int,
-        subtask: int,
+        shares: Sequence[InFlightShare],  # what it takes over
+        position_of: Callable[[str], int],  # receiver uid -> which operator of the chain that is, from 0
+        codec_of: Callable[[InFlightStream], ElementCodec],  # the codec of a stream's exchange
+        read: Callable[[StateHandle], bytes],  # the bytes behind a handle
+        max_parallelism: int,  # number of key groups
+        subtask: int,  # its own number
     ) -> None:
         reader = PartReader(codec_of, read, max_parallelism)
         receivers: dict[str, list[InFlightShare]] = {}

@@ -72,18 +72,12 @@ _DEPTH_MAX: Final = 8
 
 
 def encode_elements(
-    elements: Sequence[Batch | Event],
-    codec: ElementCodec,
-    groups_of: GroupsOf | None,
-    where: str = "in flight",
+    elements: Sequence[Batch | Event],  # in order
+    codec: ElementCodec,  # of their exchange
+    groups_of: GroupsOf | None,  # key groups of a keyed exchange, or None
+    where: str = "in flight",  # between whom they are under way, for messages
 ) -> tuple[list[Part], int]:
     """The bytes of one part, in pieces, and how many records it holds.
-
-    Args:
-        elements: in order.
-        codec: of their exchange.
-        groups_of: key groups of a keyed exchange, or None.
-        where: between whom they are under way, for messages.
 
     Raises:
         NotStorableError: only pickle could carry a record.

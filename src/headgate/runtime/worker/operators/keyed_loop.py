@@ -21,19 +21,15 @@ class LoopShape:
     """What the loop must do.
 
     Attributes:
-        eager: how many value states are loaded before and stored after each record.
-        bound: how many other states only need to know the key.
-        columnar: whether records are views of columns.
         timed: whether records have event time; timestamp and watermark are then exact for each
             record, outputs note their origin, and timers may interrupt.
-        noted: whether the handles of value states keep new values for a changelog as well.
     """
 
-    eager: int
-    bound: int
-    columnar: bool
+    eager: int  # how many value states are loaded before and stored after each record
+    bound: int  # how many other states only need to know the key
+    columnar: bool  # whether records are views of columns
     timed: bool
-    noted: bool = False
+    noted: bool = False  # whether the handles of value states keep new values for a changelog as well
 
 
 def loop_source(shape: LoopShape) -> str:

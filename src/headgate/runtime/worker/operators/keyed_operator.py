@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from headgate.common.keys.key_types import DeclaredKeys
 from headgate.common.keys.keygroups import key_group, key_group_range, shortened
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
-from headgate.records.batch import Batch, Int64s
+from headgate.records.batch import Batch
 from headgate.records.selectors import KeySelector
 from headgate.runtime.job.operator_context import NoRecord, OperatorContext, has_user_frame, user_error
 from headgate.runtime.worker.operators.firing import Firing, Slice
@@ -53,6 +53,9 @@ from headgate.runtime.worker.operators.wrong_use import (
 )
 from headgate.state.backend import MigrationProgress, StoredValue
 from headgate.state.ttl.expiry import TtlStatistics
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
 
 RunKind = Callable[..., Callable[[int, int], int]]
 """Makes, for a batch, what calls the function for a range of its records."""
@@ -231,14 +234,9 @@ class KeyedProcessOperator(Operator):
         target = None if self._firing is None else self._firing.target
         pending = self._backend.snapshot_sync(checkpoint, self._completed)
         backend = self._backend
+        uid, key_types = self.context.uid, self._key_types.stored(backend)
         keyed = PendingKeyedState(
-            self.context.uid,
-            backend.groups,
-            pending,
-            self._mark,
-            target,
-            backend.targets,
-            self._key_types.stored(backend),
+            uid, backend.groups, pending, self._mark, target, backend.targets, key_types
         )
         return self._own.snapshot(keyed)
 
@@ -395,7 +393,7 @@ class KeyedProcessOperator(Operator):
 class _Run:
     """The generated loop over one batch, ready to be called for a range of its records."""
 
-    __slots__ = ("_arguments", "_at", "_loop", "_operator", "_origins", "_out", "_row_class", "_rows")
+    __slots__ = ("_arguments", "_at", "_loop", "_operator", "_out", "_rest", "_row_class", "_rows")
 
     def __init__(
         self,
@@ -409,7 +407,7 @@ class _Run:
         columnar = isinstance(batch, ArrowBatch)
         eager, noted = len(operator._eager), keeps_changes(operator._eager)
         shape = LoopShape(eager, len(operator._bound), columnar, times is not None, noted)
-        self._operator, self._origins, self._out = operator, origins, out
+        self._operator, self._out = operator, out
         self._rows = batch.views() if isinstance(batch, ArrowBatch) else batch.rows()
         self._loop = compile_keyed_loop(shape)
         self._at = [0]
@@ -420,35 +418,18 @@ class _Run:
             # Where the keys of all records are in one subtask, nobody else has looked at them.
             refuse_keys(operator.context, operator._key, batch.rows())
         operator._backend.prefetch(keys)
-        self._arguments = (
-            keys,
-            self._rows,
-            times,
-            marks,
-            operator._ctx,
-            operator._timers,
-            operator._timers.event,
-            operator._function.process,
-        )
+        timers = operator._timers
+        known = keys, self._rows, times, marks
+        self._arguments = (*known, operator._ctx, timers, timers.event, operator._function.process)
         self._row_class = batch.row_class() if isinstance(batch, ArrowBatch) else None
+        handles = origins, operator._eager, operator._bound
+        self._rest = (*handles, self._row_class, sys.getrefcount, checked_kind, self._at)
 
     def __call__(self, start: int, stop: int) -> int:
         operator = self._operator
         fresh: list[Any] = []
         try:
-            position = self._loop(
-                start,
-                stop,
-                *self._arguments,
-                fresh,
-                self._origins,
-                operator._eager,
-                operator._bound,
-                self._row_class,
-                sys.getrefcount,
-                checked_kind,
-                self._at,
-            )
+            position = self._loop(start, stop, *self._arguments, fresh, *self._rest)
         except BaseException as error:
             record = self._record(self._at[0])
             if isinstance(error, TypeError) and not has_user_frame(error.__traceback__):

@@ -29,19 +29,12 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def open_backend(
-    context: OperatorContext,
-    descriptors: Mapping[str, StateDescriptor],
-    groups: tuple[int, int],
-    event_time: Callable[[], int],
+    context: OperatorContext,  # of the operator
+    descriptors: Mapping[str, StateDescriptor],  # the declared states, by name
+    groups: tuple[int, int],  # first and last key group (inclusive)
+    event_time: Callable[[], int],  # gives the watermark in force; for states that live by it
 ) -> KeyedBackend:
-    """The backend of one operator subtask, filled with what was restored for it.
-
-    Args:
-        context: of the operator.
-        descriptors: the declared states, by name.
-        groups: first and last key group (inclusive).
-        event_time: gives the watermark in force; for states that live by it.
-    """
+    """The backend of one operator subtask, filled with what was restored for it."""
     claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
     backend = filled_backend(context, descriptors, groups, event_time, claims)
     if claims is not None and claims.skipped:

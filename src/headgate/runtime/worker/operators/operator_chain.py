@@ -43,21 +43,16 @@ _FUSED = (MapNode, FilterNode, FlatMapNode)
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The linked operators of one subtask.
+    """The linked operators of one subtask."""
 
-    Attributes:
-        operators: head first.
-        places: index of a node in the vertex -> index of the operator that runs it.
-    """
-
-    operators: list[Operator]
-    places: Mapping[int, int]
+    operators: list[Operator]  # head first
+    places: Mapping[int, int]  # index of a node in the vertex -> index of the operator that runs it
 
 
 def build_chain(
-    vertex: Vertex,
-    context_of: Callable[[Node], OperatorContext],
-    main: Receiver,
+    vertex: Vertex,  # the chain
+    context_of: Callable[[Node], OperatorContext],  # where a node's operator runs
+    main: Receiver,  # takes the last operator's output
     sides: Mapping[tuple[int, str], Receiver],
     entries: Collection[int] = (),
     refuse: Refuse | None = None,
@@ -65,9 +60,6 @@ def build_chain(
     """Make and link the operators of one subtask.
 
     Args:
-        vertex: the chain.
-        context_of: where a node's operator runs.
-        main: takes the last operator's output.
         sides: (index of the node in the chain, tag) -> who takes that side output.
         entries: indices of nodes that also take in records from elsewhere; each begins an operator.
         refuse: looks at what leaves the user's functions; None: nothing needs to be looked at.

@@ -52,20 +52,13 @@ def with_log(
 
 
 def state_of_tables(
-    disk: Disk,
-    keyed: KeyedStateHandle,
-    claims: Claims | None,
-    groups: tuple[int, int],
-    max_parallelism: int,
+    disk: Disk,  # where the tables are
+    keyed: KeyedStateHandle,  # refers to them
+    claims: Claims | None,  # those that are to be read; None: all
+    groups: tuple[int, int],  # first and last key group (inclusive) that are wanted
+    max_parallelism: int,  # number of key groups of the operator
 ) -> BlobReader:
     """The tables of a savepoint, as a blob on the disk for temporary files.
-
-    Args:
-        disk: where the tables are.
-        keyed: refers to them.
-        claims: those that are to be read; None: all.
-        groups: first and last key group (inclusive) that are wanted.
-        max_parallelism: number of key groups of the operator.
 
     Raises:
         StorageError: a table is missing or damaged; the message names its file.

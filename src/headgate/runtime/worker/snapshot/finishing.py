@@ -44,27 +44,17 @@ class _Running:
 
 
 class Finishing:
-    """The snapshots of one worker's attempt that are being written.
-
-    Args:
-        writer: stores them.
-        catalog: knows the streams of records in flight.
-        limits: how many records in flight are taken along.
-        background: where writing happens.
-        clock: measures it.
-        post: hands a callback to the loop.
-        reports: tell the job master the end of each.
-    """
+    """The snapshots of one worker's attempt that are being written."""
 
     def __init__(
         self,
-        writer: SnapshotWriter,
-        catalog: StreamCatalog,
-        limits: CaptureLimits,
-        background: Background,
-        clock: Clock,
-        post: Callable[[Callable[[], None]], None],
-        reports: AttemptReports,
+        writer: SnapshotWriter,  # stores them
+        catalog: StreamCatalog,  # knows the streams of records in flight
+        limits: CaptureLimits,  # how many records in flight are taken along
+        background: Background,  # where writing happens
+        clock: Clock,  # measures it
+        post: Callable[[Callable[[], None]], None],  # hands a callback to the loop
+        reports: AttemptReports,  # tell the job master the end of each
     ) -> None:
         self._writer, self._catalog, self._limits = writer, catalog, limits
         self._background, self._clock, self._post, self._reports = background, clock, post, reports

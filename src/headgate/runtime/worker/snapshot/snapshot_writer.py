@@ -28,18 +28,15 @@ class SnapshotWriter:
     Args:
         disk: checkpoint storage, or None when checkpoints are off: then everything stays inline,
             which only the final checkpoint of a job without checkpoints does.
-        inline_size_max: blobs up to this many bytes travel in the acknowledgement.
-        fence: job, generation, attempt.
-        disks: opens the folder of a savepoint by its URI.
         memory_state_max: without a disk, the bytes of one state that may stay inline; None is no limit.
     """
 
     def __init__(
         self,
         disk: Disk | None,
-        inline_size_max: int,
-        fence: Fence,
-        disks: Callable[[str], Disk] = open_disk,
+        inline_size_max: int,  # blobs up to this many bytes travel in the acknowledgement
+        fence: Fence,  # job, generation, attempt
+        disks: Callable[[str], Disk] = open_disk,  # opens the folder of a savepoint by its URI
         memory_state_max: int | None = None,
     ) -> None:
         self._disk, self._inline_max = disk, inline_size_max
@@ -85,21 +82,17 @@ class SnapshotWriter:
 
     def store(
         self,
-        subtask: SubtaskId,
-        checkpoint: int,
-        number: str,
+        subtask: SubtaskId,  # whose
+        checkpoint: int,  # which
+        number: str,  # tells the files of one subtask's checkpoint apart
         sections: Sequence[Iterable[Part]],
         *,
-        inline: bool = True,
+        inline: bool = True,  # whether little may stay in the acknowledgement
     ) -> list[StateHandle]:
         """Put bytes where they belong: all sections in one file, or all inline.
 
         Args:
-            subtask: whose.
-            checkpoint: which.
-            number: tells the files of one subtask's checkpoint apart.
             sections: the bytes of each, in parts that are asked for once and in order.
-            inline: whether little may stay in the acknowledgement.
 
         Returns:
             the handle of each section.

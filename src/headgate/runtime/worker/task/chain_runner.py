@@ -208,19 +208,15 @@ class OnThread:
     """A :class:`ChainRunner` that calls the chain on a thread of the subtask's own.
 
     Args:
-        make_thread: makes it, when it is first needed.
-        post: hands a callback to the loop, from any thread, and wakes it.
-        collected: keeps what the chain emits.
-        clock: measures.
         budget: of the subtask; its slices begin with one record, since the first one may take long.
     """
 
     def __init__(
         self,
-        make_thread: Callable[[], SubtaskThread],
-        post: Post,
-        collected: CollectedOutput,
-        clock: Clock,
+        make_thread: Callable[[], SubtaskThread],  # makes it, when it is first needed
+        post: Post,  # hands a callback to the loop, from any thread, and wakes it
+        collected: CollectedOutput,  # keeps what the chain emits
+        clock: Clock,  # measures
         budget: StepBudget,
     ) -> None:
         self._make_thread, self._post, self._collected = make_thread, post, collected

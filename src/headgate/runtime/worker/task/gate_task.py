@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from headgate.core.credit import ReceiverCredit
 from headgate.core.watermarks import WatermarkValve
 from headgate.graph.logical import Side
 from headgate.records.arrow_batch import ArrowBatch
-from headgate.records.batch import Batch, Int64s
+from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.protocol.elements import CancelMarker, EndOfData, Event, Idle, Watermark
 from headgate.runtime.worker.exchange.output import EdgeEnds, Outputs
@@ -31,6 +32,9 @@ from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics
 from headgate.runtime.worker.task.chain_runner import ChainRunner, InLoop
 from headgate.runtime.worker.task.step_budget import StepBudget
 from headgate.runtime.worker.task.task import Reading, Task, own
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
 
 _BATCHES = (RowBatch, ArrowBatch)
 
@@ -75,12 +79,7 @@ class InputChannel:
 
 
 class GateTask(Task):
-    """A subtask that reads from channels.
-
-    Args:
-        channels: their receiving ends.
-        handler: decides about barriers.
-    """
+    """A subtask that reads from channels."""
 
     def __init__(
         self,
@@ -92,8 +91,8 @@ class GateTask(Task):
         recovered: RecoveredInput | None = None,
         runner: Callable[[StepBudget], ChainRunner] = InLoop,
         *,
-        channels: Sequence[InputChannel],
-        handler: BarrierHandler,
+        channels: Sequence[InputChannel],  # their receiving ends
+        handler: BarrierHandler,  # decides about barriers
     ) -> None:
         super().__init__(subtask, operators, outputs, services, step_target_ms, recovered, runner)
         self.channels = channels
