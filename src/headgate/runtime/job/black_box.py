@@ -49,8 +49,7 @@ class Remains:
 class BlackBox:
     """The box of this process, open.
 
-    Args:
-        path: a new file.
+    `path`: a new file.
 
     Attributes:
         path: where it is.
@@ -241,9 +240,7 @@ def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
 def remove_abandoned(folder: Path, older_than_s: float = _ABANDONED_S) -> None:
     """Remove the boxes of dead processes that nobody has looked for: those killed together with their driver.
 
-    Args:
-        folder: for temporary files.
-        older_than_s: younger ones may still be read.
+    `folder`: for temporary files; `older_than_s`: younger ones may still be read.
     """
     for path in folder.glob(f"{PREFIX}*"):
         match = _NAME.fullmatch(path.name)

@@ -10,10 +10,8 @@ from headgate.state.snapshots import CheckpointMetadata, SnapshotFork
 def lineage_of(job: JobId, restored: CheckpointMetadata | None) -> Lineage:
     """The line of a job that begins.
 
-    Args:
-        job: its id.
-        restored: what it begins from: nothing, another job's snapshot, or its own, drawn when another
-            driver ran it.
+    `job`: its id; `restored`: what it begins from: nothing, another job's snapshot, or its own, drawn when
+    another driver ran it.
 
     Example:
         >>> lineage_of(JobId("first"), None)

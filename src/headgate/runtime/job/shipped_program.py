@@ -70,9 +70,7 @@ class Program:
 def shipped(thing: T, code: UserCode = SAME_INTERPRETER) -> bytes:
     """What travels to another process of the job in place of an object of the program.
 
-    Args:
-        thing: the object.
-        code: where its classes and functions live.
+    `thing`: the object; `code`: where its classes and functions live.
     """
     buffer = io.BytesIO()
     code.call(lambda: shipping_pickler(code.pickler().Pickler)(buffer).dump(thing))

@@ -56,9 +56,8 @@ _NO_TIMEOUT = -1
 class ElementCodec:
     """The codec of one exchange.
 
-    Args:
-        record_type: declared type of the records, or None.
-        undeclared: carries records that are neither of the declared type nor plain.
+    `record_type`: declared type of the records, or None; `undeclared`: carries records that are neither of
+    the declared type nor plain.
     """
 
     def __init__(self, record_type: Any = None, undeclared: UndeclaredRows | None = None) -> None:
@@ -80,11 +79,7 @@ class ElementCodec:
         return _encode_event(cast(Event, element))
 
     def decode(self, kind: FrameKind, payload: memoryview) -> Batch | Event:
-        """The element of a received frame.
-
-        Raises:
-            ProtocolError: the payload does not fit its kind.
-        """
+        """The element of a received frame. Raises ProtocolError: the payload does not fit its kind."""
         try:
             if kind in (FrameKind.ROWS, FrameKind.PICKLED_ROWS, FrameKind.COLUMNS):
                 return self._decode_batch(kind, payload)
@@ -105,8 +100,7 @@ class ElementCodec:
     def encode_plain(self, batch: RowBatch) -> Sequence[Part]:
         """Payload of a ROWS frame, which never holds pickle.
 
-        Raises:
-            UsageError: only pickle can carry these records; :class:`NotPlainError` where it may.
+        Raises UsageError: only pickle can carry these records; :class:`NotPlainError` where it may.
         """
         rows = batch.records
         if self._typed is not None and set(map(type, rows)) == {self._type}:

@@ -146,8 +146,7 @@ def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
         generation: of the job master on whose behalf it is sent.
         attempt: the deployment it belongs to.
 
-    Raises:
-        InternalError: a number does not fit the header.
+    Raises InternalError: a number does not fit the header.
     """
     length, crc = 0, 0
     for part in frame.parts:
@@ -178,12 +177,8 @@ def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
 def parse_header(data: Part, frame_size_max: int) -> FrameHeader:
     """The verified header in the first `HEADER_SIZE` bytes of `data`; allocates nothing of the length found.
 
-    Args:
-        data: at least `HEADER_SIZE` bytes.
-        frame_size_max: bytes of the largest payload to accept.
-
-    Raises:
-        ProtocolError: wrong magic, version, kind or checksum, or a payload beyond the limit.
+    `data`: at least `HEADER_SIZE` bytes; `frame_size_max`: bytes of the largest payload to accept. Raises
+    ProtocolError: wrong magic, version, kind or checksum, or a payload beyond the limit.
     """
     magic, version, kind, zero, generation, attempt, edge, sender, receiver, length, payload_crc = (
         _FIELDS.unpack_from(data)
@@ -217,8 +212,7 @@ def parse_header(data: Part, frame_size_max: int) -> FrameHeader:
 def verify_payload(header: FrameHeader, payload: Part) -> Frame:
     """The frame, when the payload is what the header promised.
 
-    Raises:
-        ProtocolError: length or checksum differ.
+    Raises ProtocolError: length or checksum differ.
     """
     size, crc = memoryview(payload).nbytes, checksum(payload)
     if size != header.length or crc != header.payload_crc:
@@ -262,8 +256,7 @@ class FrameReader:
     def feed(self, data: bytes | memoryview) -> list[tuple[FrameHeader, Frame]]:
         """The frames completed by `data`, each with its header. `data` may be reused afterwards.
 
-        Raises:
-            ProtocolError: what came in is not a sequence of sound frames.
+        Raises ProtocolError: what came in is not a sequence of sound frames.
         """
         frames: list[tuple[FrameHeader, Frame]] = []
         view, position = memoryview(data), 0
@@ -295,8 +288,7 @@ class FrameReader:
     def filled(self, size: int) -> list[tuple[FrameHeader, Frame]]:
         """The frame that is complete now that `size` more bytes stand in :meth:`space`, if it is.
 
-        Raises:
-            ProtocolError: the payload does not match its checksum.
+        Raises ProtocolError: the payload does not match its checksum.
         """
         header = self._header
         if header is None or self._filled + size > header.length:

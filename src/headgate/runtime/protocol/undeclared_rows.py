@@ -92,11 +92,7 @@ class UndeclaredRows:
         self._pickled, self._told = set[type](), set[str]()
 
     def encode(self, rows: Sequence[T]) -> list[bytes]:
-        """Encode a batch.
-
-        Raises:
-            UsageError: a record cannot be pickled.
-        """
+        """Encode a batch. Raises UsageError: a record cannot be pickled."""
         kinds = set(map(type, rows))
         known = self._known_of(next(iter(kinds))) if len(kinds) == 1 else None
         if known is not None:

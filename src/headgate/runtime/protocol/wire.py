@@ -28,8 +28,7 @@ _to_worker: Final[msgspec.msgpack.Decoder[ToWorker]] = msgpack_decoder(ToWorker)
 def encode_message(message: FromWorker | ToWorker) -> bytes:
     """The message as bytes.
 
-    Raises:
-        InternalError: a value inside cannot travel, or the message is too large.
+    Raises InternalError: a value inside cannot travel, or the message is too large.
 
     Example:
         >>> from headgate.runtime.protocol.messages import Trigger
@@ -51,20 +50,12 @@ def encode_message(message: FromWorker | ToWorker) -> bytes:
 
 
 def decode_from_worker(data: Part) -> FromWorker:
-    """A worker's message.
-
-    Raises:
-        ProtocolError: the bytes are no such message.
-    """
+    """A worker's message. Raises ProtocolError: the bytes are no such message."""
     return _decode(_from_worker, data, "from a worker")
 
 
 def decode_to_worker(data: Part) -> ToWorker:
-    """The job master's message.
-
-    Raises:
-        ProtocolError: the bytes are no such message.
-    """
+    """The job master's message. Raises ProtocolError: the bytes are no such message."""
     return _decode(_to_worker, data, "from the job master")
 
 

@@ -66,14 +66,9 @@ def dial(
     A handshake that breaks off is tried again, because a listener drops a peer that was slow once, and
     on a busy machine everybody is slow once. A refusal is final.
 
-    Args:
-        attach: gets the connection before the handshake, so that another thread can abort it; gives up
-            the attempt by raising.
-
-    Raises:
-        ProtocolError: the peer is not of this job or refused.
-        FencedError: the peer says that this side was replaced.
-        OperatingError: nobody could be reached at the address.
+    `attach`: gets the connection before the handshake, so that another thread can abort it; gives up the
+    attempt by raising. Raises ProtocolError: the peer is not of this job or refused; FencedError: the peer
+    says that this side was replaced; OperatingError: nobody could be reached at the address.
     """
     deadline_s = clock.monotonic() + timeout_ms / 1000
     tries = 0

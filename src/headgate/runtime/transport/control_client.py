@@ -25,10 +25,8 @@ def connect_control(
     Both callbacks run on the link's receiving thread, possibly before this function returns; they must
     not block for long. A callback that raises ends the link.
 
-    Raises:
-        ProtocolError: the listener is not the job master of this job, or refused.
-        FencedError: this worker's generation was replaced.
-        OperatingError: nobody could be reached at the address.
+    Raises ProtocolError: the listener is not the job master of this job, or refused; FencedError: this
+    worker's generation was replaced; OperatingError: nobody could be reached at the address.
     """
     connection, master = dial(address, secret, hello, timeout_ms)
     # The other half of a pair: the server refuses a stranger, and so does the worker.

@@ -70,8 +70,7 @@ class SocketLink:
     def send(self, message: Any) -> None:
         """Queue a message, encoded at once; never blocks. Does nothing after the end.
 
-        Raises:
-            InternalError: the message cannot be encoded or is too large.
+        Raises InternalError: the message cannot be encoded or is too large.
         """
         self._sender.send(control_frame(encode_message(message)))
 

@@ -47,8 +47,7 @@ class ControlServer:
     The callbacks run on the link's own receiving thread, per worker in the order connected, messages,
     lost; they must not block for long, and may use any link. A callback that raises ends its link.
 
-    Args:
-        on_lost: (worker, reason) when a link broke; not when it was closed here.
+    `on_lost`: (worker, reason) when a link broke; not when it was closed here.
     """
 
     def __init__(

@@ -28,12 +28,9 @@ class DataPlane(Protocol):
         Frames may be sent at once. A peer that cannot be reached, does not prove that it belongs to the
         job, or has moved on to a newer attempt is reported by :meth:`lost` like one that broke later.
 
-        Args:
-            fence: the attempt; newer than that of every call before.
-            peers: slot -> address; the own slot may be among them and is passed over.
-
-        Raises:
-            InternalError: an attempt is open already, or the fence is not newer.
+        `fence`: the attempt; newer than that of every call before; `peers`: slot -> address; the own slot may
+        be among them and is passed over. Raises InternalError: an attempt is open already, or the fence is
+        not newer.
         """
         ...
 
@@ -42,8 +39,7 @@ class DataPlane(Protocol):
 
         Nothing happens when the peer is lost: :meth:`lost` has said so, or will.
 
-        Raises:
-            InternalError: no such peer was opened.
+        Raises InternalError: no such peer was opened.
         """
         ...
 

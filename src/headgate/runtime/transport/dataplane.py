@@ -65,9 +65,8 @@ class _Incoming:
 class SocketDataPlane:
     """Implements `base.DataPlane` over Unix and TCP sockets.
 
-    Args:
-        on_wake: called on a network thread when something came in or a peer was lost; must not block.
-        hold_timeout_ms: how long a peer of a newer attempt may wait for this side to open it.
+    `on_wake`: called on a network thread when something came in or a peer was lost; must not block;
+    `hold_timeout_ms`: how long a peer of a newer attempt may wait for this side to open it.
     """
 
     def __init__(

@@ -232,9 +232,8 @@ class ClientHandshake:
     def receive(self, data: bytes) -> bytes:
         """Take bytes from the peer; gives what to send back.
 
-        Raises:
-            ProtocolError: the peer is not of this job, or refused.
-            FencedError: the peer says that this side was replaced.
+        Raises ProtocolError: the peer is not of this job, or refused; FencedError: the peer says that this
+        side was replaced.
         """
         message = self._in.take(data)
         if message is None:
@@ -311,8 +310,7 @@ class ServerHandshake:
     def receive(self, data: bytes) -> bytes:
         """Take bytes from the peer; gives what to send back.
 
-        Raises:
-            ProtocolError: the peer is not of this job, came for another purpose, or speaks garbage.
+        Raises ProtocolError: the peer is not of this job, came for another purpose, or speaks garbage.
         """
         message = self._in.take(data)
         if message is None:
@@ -374,10 +372,8 @@ def greet(sock: socket.socket, secret: bytes, hello: Hello, nonce: bytes, timeou
         nonce: `NONCE_SIZE` bytes never used before.
         timeout_ms: for the handshake as a whole, however slowly the peer trickles.
 
-    Raises:
-        ProtocolError: the peer is not of this job or refused.
-        FencedError: the peer says that this side was replaced.
-        OSError: the connection broke or the time is over (TimeoutError).
+    Raises ProtocolError: the peer is not of this job or refused; FencedError: the peer says that this side
+    was replaced; OSError: the connection broke or the time is over (TimeoutError).
     """
     deadline = clock.monotonic() + timeout_ms / 1000
     client = ClientHandshake(secret, hello, nonce)

@@ -84,8 +84,7 @@ def host_id() -> str:
 def parse_address(text: str) -> list[Endpoint]:
     """The endpoints of an address, in its order.
 
-    Raises:
-        ProtocolError: the text is not an address.
+    Raises ProtocolError: the text is not an address.
 
     Example:
         >>> parse_address("unix:@hg-1#node/boot,tcp:node:4711")[1]
@@ -128,13 +127,9 @@ class Listener:
 def listen(bind_host: str, advertise_host: str | None = None) -> Listener:
     """Listen on a Unix socket of this machine and on a free TCP port of `bind_host`.
 
-    Args:
-        bind_host: address of the interface; the loopback unless the user asked for more.
-        advertise_host: name under which other machines reach it; by default `bind_host`, or this
-            machine's name when that is a wildcard.
-
-    Raises:
-        ConfigError: `bind_host` is no address of this machine.
+    `bind_host`: address of the interface; the loopback unless the user asked for more; `advertise_host`: name
+    under which other machines reach it; by default `bind_host`, or this machine's name when that is a
+    wildcard. Raises ConfigError: `bind_host` is no address of this machine.
     """
     try:
         info = socket.getaddrinfo(bind_host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -179,13 +174,9 @@ def _listen_unix(listener: Listener) -> Endpoint:
 def connect(address: str, timeout_ms: int) -> socket.socket:
     """A connected, blocking socket to the first reachable door of `address`, Unix before TCP.
 
-    Args:
-        address: as in `Listener.address`.
-        timeout_ms: for each door.
-
-    Raises:
-        ProtocolError: the text is not an address, or no door of it is meant for this machine.
-        OSError: no door could be reached; the error of the last one tried.
+    `address`: as in `Listener.address`; `timeout_ms`: for each door. Raises ProtocolError: the text is not an
+    address, or no door of it is meant for this machine; OSError: no door could be reached; the error of the
+    last one tried.
     """
     endpoints = [e for e in parse_address(address) if e.family == "tcp" or e.host_id == host_id()]
     if not endpoints:
@@ -245,8 +236,7 @@ def tune(sock: socket.socket) -> None:
 def send_frame(sock: socket.socket, header: bytes, parts: Sequence[Part]) -> None:
     """Send one frame as a whole; blocks while the peer does not read.
 
-    Raises:
-        OSError: the connection broke.
+    Raises OSError: the connection broke.
     """
     send_parts(sock, [header, *parts])
 
@@ -254,8 +244,7 @@ def send_frame(sock: socket.socket, header: bytes, parts: Sequence[Part]) -> Non
 def send_parts(sock: socket.socket, parts: Sequence[Part]) -> None:
     """Send pieces one behind the other in as few system calls as possible.
 
-    Raises:
-        OSError: the connection broke.
+    Raises OSError: the connection broke.
     """
     views = [memoryview(part) for part in parts]
     pending = [view.cast("B") for view in views if view.nbytes]
@@ -282,9 +271,8 @@ class FrameReceiver:
     def receive(self) -> list[tuple[FrameHeader, Frame]]:
         """The next frames, at least one; an empty list when the peer closed between two frames.
 
-        Raises:
-            ProtocolError: the bytes are not sound frames, or end inside one.
-            OSError: the connection broke.
+        Raises ProtocolError: the bytes are not sound frames, or end inside one; OSError: the connection
+        broke.
         """
         while True:
             space = self._reader.space()

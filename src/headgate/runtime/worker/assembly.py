@@ -74,11 +74,7 @@ class Exchange:
         self.incoming: dict[ChannelId, tuple[GateTask, int, ElementCodec]] = {}
 
     def arrived(self, slot: int, frame: Frame) -> None:
-        """Hand a frame to its channel.
-
-        Raises:
-            ProtocolError: there is no such channel between these two.
-        """
+        """Hand a frame to its channel. Raises ProtocolError: there is no such channel between these two."""
         channel = ChannelId(EdgeId(frame.edge), SubtaskIndex(frame.sender), SubtaskIndex(frame.receiver))
         if frame.kind is FrameKind.CREDIT:
             output = self.outgoing.get(channel)

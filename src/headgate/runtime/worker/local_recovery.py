@@ -24,9 +24,7 @@ _LOG: Final = logging.getLogger(__name__)
 class LocalRecovery:
     """The copies of one slot; nothing is touched before :meth:`configure` was told to.
 
-    Args:
-        job: whose checkpoints.
-        slot: the worker's.
+    `job`: whose checkpoints; `slot`: the worker's.
     """
 
     def __init__(self, job: JobId, slot: int) -> None:

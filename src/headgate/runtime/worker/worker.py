@@ -329,8 +329,7 @@ class Worker:
     def standstills(self, loop: int) -> list[m.Standstill]:
         """Calls that have not returned for a while; for the heartbeat's thread.
 
-        Args:
-            loop: ident of the loop's thread.
+        `loop`: ident of the loop's thread.
         """
         now, at_work, assembly = self.clock.monotonic_ms(), self.at_work, self._assembly
         calls = [] if at_work is None else [(at_work[0], loop, at_work[1])]

@@ -83,14 +83,10 @@ def run_worker(
 ) -> None:
     """Be the worker of a slot until the job master says that the job is over.
 
-    Args:
-        abandon: called, possibly from another thread, when this worker must not go on; by default it
-            ends the process at once.
-        threads: of this worker and its user code; all of the process, unless others live in it.
-
-    Raises:
-        OperatingError: the job master cannot be reached.
-        ProtocolError: it did not prove to know the job's secret.
+    `abandon`: called, possibly from another thread, when this worker must not go on; by default it ends the
+    process at once; `threads`: of this worker and its user code; all of the process, unless others live in
+    it. Raises OperatingError: the job master cannot be reached; ProtocolError: it did not prove to know the
+    job's secret.
     """
     if spec.dies_with_parent:
         set_up_logging(spec.log_json)

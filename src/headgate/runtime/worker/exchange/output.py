@@ -203,8 +203,7 @@ class Overtaken:
 class OutputEdge:
     """One exchange of one sending subtask: the channels, and who gets what.
 
-    Args:
-        receiver: the operator that the keys are read for, to be named when a record has none.
+    `receiver`: the operator that the keys are read for, to be named when a record has none.
 
     Attributes:
         always_aligned: whether no barrier may overtake here. After a restore a subtask's copy of

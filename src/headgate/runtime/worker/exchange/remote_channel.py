@@ -39,8 +39,7 @@ class RemoteLane:
     def deliver(self, element: Batch | Event) -> None:
         """See `runtime.output.Lane`.
 
-        Raises:
-            UsageError: a record is larger than what any frame holds; that stays so in another attempt.
+        Raises UsageError: a record is larger than what any frame holds; that stays so in another attempt.
         """
         kind, parts = self._codec.encode(element)
         frame = Frame(kind, *self._channel, parts)

@@ -34,8 +34,7 @@ class PartReader:
     def check(self, stream: InFlightStream) -> None:
         """Refuse records of a class that has changed since.
 
-        Raises:
-            UsageError: they cannot be read any more.
+        Raises UsageError: they cannot be read any more.
         """
         where = f"from {stream.sender!r} to {stream.receiver!r}"
         check_records(stream.record_type, self.codec_of(stream), where)
@@ -43,8 +42,7 @@ class PartReader:
     def elements(self, stream: InFlightStream, part: InFlightPart) -> list[tuple[Element, KeyGroups | None]]:
         """The elements of a part with their key groups, of a keyed stream.
 
-        Raises:
-            StorageError: the part is damaged.
+        Raises StorageError: the part is damaged.
         """
         try:
             found = decode_elements(self.read(part.handle), self.codec_of(stream))
@@ -76,9 +74,7 @@ class _Place:
 class RecoveredChannel:
     """What this subtask takes of one old channel at one level.
 
-    Args:
-        shares: of the channel's input part, its output part, or both.
-        reader: reads their parts.
+    `shares`: of the channel's input part, its output part, or both; `reader`: reads their parts.
 
     Attributes:
         stream: says between whom the channel was and where it begins.

@@ -18,8 +18,7 @@ AHEAD_BYTES: Final = 64 * 1024 * 1024
 class PrefetchedParts:
     """The bytes behind the handles of some shares; call it with a handle.
 
-    Raises:
-        StorageError: a part cannot be read.
+    Raises StorageError: a part cannot be read.
     """
 
     def __init__(
@@ -38,10 +37,6 @@ class PrefetchedParts:
                     ahead_bytes -= part.size
 
     def __call__(self, handle: StateHandle) -> bytes:
-        """The bytes of one part.
-
-        Raises:
-            StorageError: it was not read ahead and cannot be read now.
-        """
+        """The bytes of one part. Raises StorageError: it was not read ahead and cannot be read now."""
         kept = self._kept.get(handle) if isinstance(handle, FileRange) else None
         return self._read(handle) if kept is None else kept

@@ -66,9 +66,7 @@ class RecoveredInput:
         Without records only the watermark moved. It is for the head of the chain, which passes it on;
         as long as other operators have records in flight it stays where it is. None: nothing is left.
 
-        Raises:
-            StorageError: a part cannot be read.
-            UsageError: the records' class has changed.
+        Raises StorageError: a part cannot be read; UsageError: the records' class has changed.
         """
         while not self._exhausted:
             operator = self._operators[self._at]
@@ -90,8 +88,7 @@ class RecoveredInput:
         Streams without records are part of it: where they stand holds event time back. Batches are
         copies of those that :meth:`poll` will give.
 
-        Args:
-            partly: what is left of the batch that was polled last, if it is still being processed.
+        `partly`: what is left of the batch that was polled last, if it is still being processed.
         """
         found: list[Remainder] = []
         for index in range(self._at, len(self._operators)):
@@ -107,11 +104,8 @@ class RecoveredInput:
     def seeds(self, channels: Sequence[tuple[str, str | None, int]]) -> list[tuple[int | None, bool]]:
         """Where the event time of live channels begins when everything is polled, and whether they are idle.
 
-        Args:
-            channels: (sender uid, tag, sender's subtask) of each.
-
-        Returns:
-            None as watermark for a channel of which nothing is known.
+        `channels`: (sender uid, tag, sender's subtask) of each. Returns None as watermark for a channel of
+        which nothing is known.
         """
         head = self._head()
         if head is None:

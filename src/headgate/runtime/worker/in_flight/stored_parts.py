@@ -79,9 +79,8 @@ def encode_elements(
 ) -> tuple[list[Part], int]:
     """The bytes of one part, in pieces, and how many records it holds.
 
-    Raises:
-        NotStorableError: only pickle could carry a record.
-        InternalError: an element is none that is stored.
+    Raises NotStorableError: only pickle could carry a record; InternalError: an element is none that is
+    stored.
     """
     parts: list[Part] = [_PART.pack(VERSION, 0, 0, len(elements))]
     records = 0
@@ -101,8 +100,7 @@ def encode_elements(
 def decode_elements(data: bytes, codec: ElementCodec) -> list[tuple[Element, KeyGroups | None]]:
     """The elements of one part, each with the key groups of its records if they were stored.
 
-    Raises:
-        StorageError: the bytes are not such a part, or of a version that this program cannot read.
+    Raises StorageError: the bytes are not such a part, or of a version that this program cannot read.
     """
     try:
         return list(_decoded(memoryview(data), codec))
@@ -130,8 +128,7 @@ def check_records(stored: Description | None, codec: ElementCodec, where: str = 
         codec: of their exchange in the program that reads them.
         where: between whom they were under way, for messages.
 
-    Raises:
-        UsageError: the records' class changed; says how.
+    Raises UsageError: the records' class changed; says how.
     """
     if stored is None:
         return

@@ -13,9 +13,7 @@ from headgate.runtime.worker.operators.operator_contract import R, Receiver
 class Border(Generic[R]):
     """Stands before a receiver of the framework's; see `common.ports.UserCode.refuse_leaving`.
 
-    Args:
-        receiver: takes what is not refused.
-        refuse: raises where a record must not leave.
+    `receiver`: takes what is not refused; `refuse`: raises where a record must not leave.
     """
 
     def __init__(self, receiver: Receiver, refuse: Callable[[Iterable[R]], None]) -> None:

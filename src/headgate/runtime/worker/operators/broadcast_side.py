@@ -52,9 +52,7 @@ class TwoSidedState(FunctionState):
 class KeyedSides:
     """The keyed state of a function with a broadcast side, where there is no key.
 
-    Args:
-        function: whose attributes are exchanged.
-        handles: its live keyed state by name.
+    `function`: whose attributes are exchanged; `handles`: its live keyed state by name.
     """
 
     def __init__(self, function: RichFunction, handles: Mapping[str, S]) -> None:
@@ -74,8 +72,7 @@ class KeyedSides:
     def every_key(self, state: S) -> Iterator[str]:
         """There is a key again under `with`, on the broadcast side; gives the name of `state`.
 
-        Raises:
-            TypeError: `state` is not what stands for one of the keyed states on the broadcast side.
+        Raises TypeError: `state` is not what stands for one of the keyed states on the broadcast side.
         """
         name = next((name for name, guard in self._guards.items() if guard is state), None)
         if name is None:
@@ -127,29 +124,17 @@ class ReadOnlyBroadcastState(Generic[K, V]):
         return self._live[key]
 
     def put(self, key: K, value: V) -> NoReturn:
-        """Refused.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refused. Raises TypeError: always."""
         self._refuse("put")
 
     def remove(self, key: K) -> NoReturn:
-        """Refused.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refused. Raises TypeError: always."""
         self._refuse("remove")
 
     __setitem__, __delitem__ = put, remove
 
     def clear(self) -> NoReturn:
-        """Refused.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refused. Raises TypeError: always."""
         self._refuse("clear")
 
     def _refuse(self, verb: str) -> NoReturn:
@@ -185,11 +170,7 @@ class KeylessState:
 
 
 def refuse_keyless(what: str) -> NoReturn:
-    """There is no key here.
-
-    Raises:
-        RuntimeError: always.
-    """
+    """There is no key here. Raises RuntimeError: always."""
     raise _keyless(what)
 
 

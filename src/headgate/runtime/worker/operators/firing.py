@@ -20,8 +20,7 @@ class Slice:
     The clock is asked after the first timer, then after 2, 4, 8 more and so on: an expensive timer
     ends the slice at once, and cheap ones do not pay for the asking.
 
-    Args:
-        target_ms: how long the slice should be; None: without end.
+    `target_ms`: how long the slice should be; None: without end.
 
     Attributes:
         left: timers until :meth:`over` wants to be asked; the caller counts it down to 0.

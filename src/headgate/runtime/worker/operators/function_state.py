@@ -24,16 +24,14 @@ from headgate.state.snapshots import OperatorSubtaskState
 class FunctionState:
     """The operator state that a user function declares.
 
-    Args:
-        context: where the operator runs, and what was restored for it.
-        function: gets a live handle for each state, as attributes of the instance.
+    `context`: where the operator runs, and what was restored for it; `function`: gets a live handle for each
+    state, as attributes of the instance.
 
     Attributes:
         handles: the live handles by name; empty where the function declares none.
 
-    Raises:
-        StorageError: what was restored is damaged.
-        UsageError: what was restored does not fit what is declared.
+    Raises StorageError: what was restored is damaged; UsageError: what was restored does not fit what is
+    declared.
     """
 
     def __init__(self, context: OperatorContext, function: RichFunction) -> None:

@@ -53,17 +53,11 @@ def build_chain(
     vertex: Vertex,  # the chain
     context_of: Callable[[Node], OperatorContext],  # where a node's operator runs
     main: Receiver,  # takes the last operator's output
-    sides: Mapping[tuple[int, str], Receiver],
-    entries: Collection[int] = (),
-    refuse: Refuse | None = None,
+    sides: Mapping[tuple[int, str], Receiver],  # (index of the node, tag) -> who takes that side output
+    entries: Collection[int] = (),  # nodes that also take in records from elsewhere: each begins an operator
+    refuse: Refuse | None = None,  # looks at what leaves the user's functions
 ) -> Chain:
-    """Make and link the operators of one subtask.
-
-    Args:
-        sides: (index of the node in the chain, tag) -> who takes that side output.
-        entries: indices of nodes that also take in records from elsewhere; each begins an operator.
-        refuse: looks at what leaves the user's functions; None: nothing needs to be looked at.
-    """
+    """Make and link the operators of one subtask."""
     operators: list[Operator] = []
     owner: dict[int, Operator] = {}
     places: dict[int, int] = {}

@@ -68,9 +68,8 @@ class TableFiles(StateFiles, Protocol):
             groups: first and last key group of the subtask.
             targets: what the program declares, by state.
 
-        Raises:
-            UsageError: a value is not of its state's declared type, or too large for a cell.
-            StorageError: a disk refused.
+        Raises UsageError: a value is not of its state's declared type, or too large for a cell; StorageError:
+        a disk refused.
         """
         ...
 
@@ -116,8 +115,7 @@ class Operator:
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
         """Which operator is being called, where several are run as one.
 
-        Args:
-            inner: the frames of the call, innermost first.
+        `inner`: the frames of the call, innermost first.
         """
         return self.context
 
@@ -213,11 +211,8 @@ class Operator:
 def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
     """Find the operator whose function a thread is in: of a chain's operators the innermost.
 
-    Args:
-        frames: of the thread, innermost first.
-
-    Returns:
-        Where that operator runs; None when no operator is on the stack.
+    `frames`: of the thread, innermost first. Returns Where that operator runs; None when no operator is on
+    the stack.
     """
     inner: list[FrameType] = []
     for frame in frames:

@@ -24,12 +24,8 @@ _TABLES = ("DataFrame", "LazyFrame", "RecordBatch", "Table")
 def checked_outputs(result: Iterable[R], giver: str = "process()") -> Iterable[R]:
     """`result`, if it is a series of outputs; an empty tuple is one without any.
 
-    Args:
-        result: what the user's function gave.
-        giver: what that was.
-
-    Raises:
-        TypeError: it is, or looks like, one record that was returned instead of yielded.
+    `result`: what the user's function gave; `giver`: what that was. Raises TypeError: it is, or looks like,
+    one record that was returned instead of yielded.
     """
     checked_kind(result, giver)
     return result
@@ -38,8 +34,7 @@ def checked_outputs(result: Iterable[R], giver: str = "process()") -> Iterable[R
 def checked_kind(result: object, giver: str = "process()") -> type | None:
     """The class of `result` if all its instances are series of outputs; None: others are to be checked.
 
-    Raises:
-        TypeError: see :func:`checked_outputs`.
+    Raises TypeError: see :func:`checked_outputs`.
     """
     kind: type = result.__class__
     if kind is tuple and not result:
@@ -80,11 +75,7 @@ class SideBuffer(Generic[R]):
         self._records: dict[str, tuple[list[R], list[int | None], list[int | None]]] = {}
 
     def add_under(self, tag: OutputTag, value: R, timestamp: int | None, watermark: int | None) -> None:
-        """One record of a user function.
-
-        Raises:
-            TypeError: `tag` is no `OutputTag`.
-        """
+        """One record of a user function. Raises TypeError: `tag` is no `OutputTag`."""
         if not isinstance(tag, OutputTag):
             raise TypeError(
                 f"side_output() got {shortened(repr(tag), 80)} of type {type(tag).__name__} as its tag; "

@@ -18,11 +18,7 @@ from headgate.state.unclaimed import Claims
 
 
 def stored_state(disk: Disk, keyed: KeyedStateHandle) -> StoredBytes:
-    """The base of the state that a handle refers to.
-
-    Raises:
-        StorageError: the blob is missing or damaged.
-    """
+    """The base of the state that a handle refers to. Raises StorageError: the blob is missing or damaged."""
     if keyed.native is None:
         return StoredBytes(disk, keyed.handle)
     return StoredNativeState(disk, keyed, keyed.native)
@@ -39,8 +35,7 @@ def with_log(
         keyed: refers to both.
         claims: what of the segments is to be read; None: everything.
 
-    Raises:
-        StorageError: a segment is missing or damaged.
+    Raises StorageError: a segment is missing or damaged.
     """
     log: list[BlobReader] = [StoredBytes(disk, segment) for segment in keyed.log]
     if claims is not None:
@@ -60,8 +55,7 @@ def state_of_tables(
 ) -> BlobReader:
     """The tables of a savepoint, as a blob on the disk for temporary files.
 
-    Raises:
-        StorageError: a table is missing or damaged; the message names its file.
+    Raises StorageError: a table is missing or damaged; the message names its file.
     """
     tables = [
         StoredTable(

@@ -38,9 +38,7 @@ _LOG: Final = logging.getLogger(__name__)
 class KeyTypes:
     """The types of the keys of one subtask.
 
-    Args:
-        context: of the operator.
-        declared: what the program declares; None: nothing.
+    `context`: of the operator; `declared`: what the program declares; None: nothing.
     """
 
     __slots__ = ("_context", "_declared", "_found", "_has_state", "_known", "_seen", "_usual")
@@ -55,11 +53,8 @@ class KeyTypes:
     def look(self, keys: Sequence[Hashable]) -> bool:
         """Note the types of a batch's keys.
 
-        Returns:
-            whether one of them is new here; it may be of a type that cannot be a key.
-
-        Raises:
-            UsageError: a key is not of the declared type.
+        Returns whether one of them is new here; it may be of a type that cannot be a key. Raises UsageError:
+        a key is not of the declared type.
         """
         if self._usual is not None and all_of_shape(keys, self._usual):
             return False
@@ -98,12 +93,8 @@ class KeyTypes:
     def restore(self, backend: KeyedBackend, states: Iterable[str]) -> None:
         """Take over the types of a snapshot; where it does not tell them, the restored keys do.
 
-        Args:
-            backend: filled with what was restored.
-            states: the declared ones.
-
-        Raises:
-            UsageError: state is stored under keys that are not of the declared type.
+        `backend`: filled with what was restored; `states`: the declared ones. Raises UsageError: state is
+        stored under keys that are not of the declared type.
         """
         states = list(states)
         self._has_state = bool(states)

@@ -33,9 +33,7 @@ NO_EVENT_TIME: Final = (
 def with_event_time_hint(error: BaseException, timestamp: int | None) -> BaseException:
     """The error of a function, which says so where it may have reckoned with a time that is not there.
 
-    Args:
-        error: what the function raised.
-        timestamp: what `ctx.timestamp` was.
+    `error`: what the function raised; `timestamp`: what `ctx.timestamp` was.
     """
     if timestamp is None and type(error) is TypeError and "NoneType" in str(error):
         error.args = (f"{NO_EVENT_TIME} ({error})",)
@@ -45,9 +43,7 @@ def with_event_time_hint(error: BaseException, timestamp: int | None) -> BaseExc
 def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, compute: Callable[[], T]) -> T:
     """`compute()`, which reads the keys of a batch; should a record have none, that record is named.
 
-    Raises:
-        UsageError: what the selector gives is no key.
-        UserFunctionError: it raised.
+    Raises UsageError: what the selector gives is no key; UserFunctionError: it raised.
     """
     try:
         return compute()
@@ -71,11 +67,7 @@ def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, c
 
 
 def refuse_keys(context: OperatorContext, selector: KeySelector, records: Iterable[R]) -> None:
-    """Look for a record whose key is none.
-
-    Raises:
-        UsageError: there is one; names the selector.
-    """
+    """Look for a record whose key is none. Raises UsageError: there is one; names the selector."""
     for record in records:
         refusal = not_a_key(context, selector, record)
         if refusal is not None:

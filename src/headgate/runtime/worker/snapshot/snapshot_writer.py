@@ -25,10 +25,9 @@ from headgate.state.snapshots import FileRange, Inline, StateHandle, SubtaskSnap
 class SnapshotWriter:
     """Finishes the snapshots of one worker; used by the background thread only.
 
-    Args:
-        disk: checkpoint storage, or None when checkpoints are off: then everything stays inline,
-            which only the final checkpoint of a job without checkpoints does.
-        memory_state_max: without a disk, the bytes of one state that may stay inline; None is no limit.
+    `disk`: checkpoint storage, or None when checkpoints are off: then everything stays inline, which only the
+    final checkpoint of a job without checkpoints does; `memory_state_max`: without a disk, the bytes of one
+    state that may stay inline; None is no limit.
     """
 
     def __init__(
@@ -46,8 +45,7 @@ class SnapshotWriter:
     def finish(self, taken: TakenSnapshot, clock: Clock) -> SubtaskSnapshot:
         """Serialise and store what was taken; lets go of it in any case.
 
-        Raises:
-            StorageError: the storage refused; the checkpoint is declined and the job goes on.
+        Raises StorageError: the storage refused; the checkpoint is declined and the job goes on.
         """
         began = clock.precise_ms()
         files = self._files(taken)
@@ -91,14 +89,8 @@ class SnapshotWriter:
     ) -> list[StateHandle]:
         """Put bytes where they belong: all sections in one file, or all inline.
 
-        Args:
-            sections: the bytes of each, in parts that are asked for once and in order.
-
-        Returns:
-            the handle of each section.
-
-        Raises:
-            StorageError: the storage refused.
+        `sections`: the bytes of each, in parts that are asked for once and in order. Returns the handle of
+        each section. Raises StorageError: the storage refused.
         """
         limit = self._memory_max if self._disk is None else self._inline_max if inline else -1
         rest, small = little_of(limit, sections)
@@ -159,8 +151,7 @@ class SnapshotWriter:
     def delete(self, handle: StateHandle) -> None:
         """Remove the file of a handle that no checkpoint will refer to, with all its sections.
 
-        Raises:
-            StorageError: it cannot be removed; a sweep will.
+        Raises StorageError: it cannot be removed; a sweep will.
         """
         if self._disk is not None and isinstance(handle, FileRange):
             self._disk.delete(handle.file)

@@ -207,8 +207,7 @@ class _Collecting:
 class OnThread:
     """A :class:`ChainRunner` that calls the chain on a thread of the subtask's own.
 
-    Args:
-        budget: of the subtask; its slices begin with one record, since the first one may take long.
+    `budget`: of the subtask; its slices begin with one record, since the first one may take long.
     """
 
     def __init__(

@@ -32,9 +32,8 @@ NOTHING_RETRY_MS = 2
 class SourceTask(Task):
     """See the module.
 
-    Args:
-        finished: whether the restored checkpoint says that everything was read; the reader is not
-            even made then.
+    `finished`: whether the restored checkpoint says that everything was read; the reader is not even made
+    then.
     """
 
     head: SourceOperator
