@@ -19,7 +19,6 @@ from headgate.core.job.state import REASON_WAIT_MS
 from headgate.runtime.job.live_state import LiveState
 from headgate.runtime.master.attempt.live_queries import UNDER_WAY_MAX, StateQueries
 from headgate.runtime.protocol import messages as m
-from headgate.runtime.protocol.error_messages import describe_error
 from headgate.runtime.protocol.wire import decode_from_worker, decode_to_worker, encode_message
 from headgate.runtime.worker import answering
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
