@@ -17,7 +17,7 @@ from headgate.common.ids import JobId
 from headgate.ha.zookeeper.checkpoint_store import ZooKeeperCheckpointStore
 from headgate.runtime.master.checkpoints.checkpoint_ids import CheckpointIds
 
-sys.path.append(str(Path(__file__).parents[1] / "checkpoint"))  # its fakes are those of these tests, too
+sys.path.append(str(Path(__file__).parents[2] / "checkpoint"))  # its fakes are those of these tests, too
 
 from fake_disks import MemoryDisk
 from znode_tree import TreeNodes, ZNodeTree

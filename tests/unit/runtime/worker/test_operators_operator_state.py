@@ -167,7 +167,7 @@ def test_a_function_that_declares_nothing_does_not_drop_state() -> None:
 
 def test_the_examples_of_the_documentation_run() -> None:
     """Records that wait come back; numbers go on behind all that were given."""
-    text = (Path(__file__).parents[3] / "docs/operator-state.md").read_text()
+    text = (Path(__file__).parents[4] / "docs/operator-state.md").read_text()
     scope: dict[str, Any] = {"__name__": __name__, "orders": Without()}
     scope["orders"].process = lambda function, uid: function  # type: ignore[method-assign]
     for block in text.split("```python\n")[1:]:
