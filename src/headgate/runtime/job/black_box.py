@@ -50,13 +50,10 @@ class BlackBox:
     """The box of this process, open.
 
     `path`: a new file.
-
-    Attributes:
-        path: where it is.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path  # where it is
         self._file = hide(path.open("w+b", buffering=0))  # a child's fatal signal is no word of ours
         self._file.truncate(_SIZE)
         self._map = mmap.mmap(self._file.fileno(), _SIZE)

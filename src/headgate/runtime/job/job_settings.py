@@ -23,17 +23,14 @@ from headgate.runtime.job.shipped_program import WorkerSettings
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """See `common.options` for the meaning of each.
-
-    Attributes:
-        older_snapshot: what follows when sinks have committed more than a restored snapshot knows of.
-    """
+    """See `common.options` for the meaning of each."""
 
     checkpoints: CheckpointSettings  # when to draw them
     alignment: AlignmentSettings  # how their barriers travel
     storage: str | None  # URI of their directory; None when checkpoints are off
     savepoint_dir: str | None  # where savepoints go of which nobody says it, or None
     fallback_to_older: bool  # whether a damaged checkpoint leads to the one before it
+    # what follows when sinks have committed more than a restored snapshot knows of
     older_snapshot: o.OlderSnapshot
     restart: failover.RestartSpec  # the strategy
     same_failure: SameFailureAction  # what follows when the failure is always the same

@@ -13,15 +13,7 @@ from headgate.runtime.job.listener import JobListener
 
 @dataclass(frozen=True, slots=True)
 class MasterPorts:
-    """The doors of the job master.
-
-    Attributes:
-        disks: opens the disk below a URI, for savepoints; raises a HeadgateError where it cannot.
-        require_leadership: raises FencedError where another driver may lead by now; asked before every
-            commit. None where no other driver runs this job.
-        record_end: raises unless it is on record that the job is over; asked before the checkpoints are
-            deleted that another driver would go on from. None where none would.
-    """
+    """The doors of the job master."""
 
     clock: Clock  # time
     background: Background  # one thread (or the simulator's) for storage and committers
@@ -30,7 +22,12 @@ class MasterPorts:
     probe: Probe  # where tests strike
     post: Callable[[Callable[[], None]], None]  # hands a callback to the job master's loop, from any thread
     listener: JobListener  # is told what happens, for progress displays
+    # opens the disk below a URI, for savepoints; raises a HeadgateError where it cannot
     disks: Callable[[str], Disk] = open_disk
+    # raises FencedError where another driver may lead by now; asked before every commit. None where no other
+    # driver runs this job.
     require_leadership: Callable[[], None] | None = None
     code: UserCode = SAME_INTERPRETER  # where the program's functions live in this process
+    # raises unless it is on record that the job is over; asked before the checkpoints are deleted that
+    # another driver would go on from. None where none would.
     record_end: Callable[[], None] | None = None

@@ -26,16 +26,7 @@ from headgate.state.snapshots import OperatorSubtaskState
 
 @dataclass(slots=True)
 class OperatorContext:
-    """Where an operator runs; also the `RuntimeContext` of user functions.
-
-    Attributes:
-        restored: what the operator's subtasks of the restored checkpoint said, for this subtask.
-        ignore_unclaimed: whether restored state that nobody declares any more is skipped; else it is refused.
-        backends: makes the backend of keyed state, a `runtime.state_backends.StateBackends`; None: on
-            the heap.
-        tell: sends bytes to the driver, with the uid and the number of the subtask; None: nobody listens.
-        step_target_ms: how long timers may fire before others get their turn, in ms; None: any time.
-    """
+    """Where an operator runs; also the `RuntimeContext` of user functions."""
 
     uid: str  # of the operator
     name: str  # of the operator, for people
@@ -45,12 +36,17 @@ class OperatorContext:
     job: str  # the job's id
     max_parallelism: int  # number of key groups
     clock: Any  # a `common.ports.Clock`
+    # what the operator's subtasks of the restored checkpoint said, for this subtask
     restored: list[OperatorSubtaskState] = field(default_factory=list)
     disk: Any = None  # where restored state lies
+    # how long timers may fire before others get their turn, in ms; None: any time
     step_target_ms: int | None = None
+    # makes the backend of keyed state, a `runtime.state_backends.StateBackends`; None: on the heap
     backends: StateBackends | None = None
+    # whether restored state that nobody declares any more is skipped; else it is refused
     ignore_unclaimed: bool = False
     generation: int = 1  # of the job master; with the attempt it tells deployments apart
+    # sends bytes to the driver, with the uid and the number of the subtask; None: nobody listens
     tell: Callable[[str, int, bytes], None] | None = None
 
     @property

@@ -22,13 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The settings that workers need, resolved.
-
-    Attributes:
-        in_flight_bytes_max: overtaken records that one subtask takes along into one checkpoint.
-        rocksdb_eager_migration: whether values of older types are rewritten before processing begins.
-        memory_state_max: bytes of one state where checkpoints are in the driver's memory; None elsewhere.
-    """
+    """The settings that workers need, resolved."""
 
     step_target_ms: int = 10  # wanted length of a step
     buffer_timeout_ms: int = 10  # how long output may wait for company
@@ -41,6 +35,7 @@ class WorkerSettings:
     rocksdb_memory_bytes: int = 256 * 1024 * 1024  # what all RocksDB states of a worker share
     rocksdb_local_dir: str | None = None  # folder on a local disk for them, or None
     rocksdb_timers: bool = True  # whether timers are in RocksDB too
+    # whether values of older types are rewritten before processing begins
     rocksdb_eager_migration: bool = False
     incremental: bool = False  # whether checkpoints of RocksDB states store only files that are new
     changelog: bool = False  # whether checkpoints hold what changed since the last complete one
@@ -48,8 +43,10 @@ class WorkerSettings:
     local_backup: bool = False  # whether copies of what is stored are kept on the local disk
     local_backup_dir: str | None = None  # folder for them, or None
     recover_from_local: bool = False  # whether a restore reads them
+    # overtaken records that one subtask takes along into one checkpoint
     in_flight_bytes_max: int = 1024 * 1024 * 1024
     ignore_unclaimed: bool = False  # whether restored state that the program declares no more is skipped
+    # bytes of one state where checkpoints are in the driver's memory; None elsewhere
     memory_state_max: int | None = None
 
 

@@ -60,17 +60,14 @@ class FrameKind(IntEnum):
 
 @dataclass(slots=True)
 class Frame:
-    """One unit of transfer on one channel.
-
-    Attributes:
-        parts: the payload in pieces, so that large buffers need not be joined before sending.
-            A received frame has exactly one piece.
-    """
+    """One unit of transfer on one channel."""
 
     kind: FrameKind  # what the payload means
     edge: int  # the exchange, as in `ChannelId`
     sender: int  # sending subtask of the channel (also when the frame travels backwards, as credit does)
     receiver: int  # receiving subtask of the channel
+    # the payload in pieces, so that large buffers need not be joined before sending. A received frame has
+    # exactly one piece.
     parts: Sequence[Part]
 
     @property

@@ -27,23 +27,20 @@ class Register(msgspec.Struct, frozen=True, tag="register"):
 
 
 class Deploy(msgspec.Struct, frozen=True, tag="deploy"):
-    """Job master: build these subtasks, restore their state, and run.
-
-    Attributes:
-        restored: (vertex, subtask) -> operator states to start from; several old subtasks' states
-            for one operator after a change of parallelism.
-        in_flight: (vertex, subtask) -> records that were under way and come before all others.
-    """
+    """Job master: build these subtasks, restore their state, and run."""
 
     attempt: int  # the deployment
     generation: int  # of the job master
     program: bytes  # the shipped plan (cloudpickle)
     peers: dict[int, str]  # slot -> data address
+    # (vertex, subtask) -> operator states to start from; several old subtasks' states for one operator after
+    # a change of parallelism
     restored: list[tuple[int, int, list[OperatorSubtaskState]]]
     restored_checkpoint: int | None  # the id they come from, or None
     restored_storage: str | None  # URI of the root that the restored files are named from, or None
     storage: str | None  # URI of the checkpoint directory, or None
     marker: str | None  # token of a file that the worker must see there
+    # (vertex, subtask) -> records that were under way and come before all others
     in_flight: list[tuple[int, int, list[InFlightShare]]] = []
     finished: list[tuple[int, int]] = []  # (vertex, subtask) of readers that had read everything
 
@@ -250,15 +247,12 @@ class QueryState(msgspec.Struct, frozen=True, tag="query-state"):
 
 
 class StateAnswer(msgspec.Struct, frozen=True, tag="state-answer"):
-    """Worker: what was found.
-
-    Attributes:
-        data: the value as these encode a batch of one; None: nothing is stored under the key.
-    """
+    """Worker: what was found."""
 
     attempt: int
     query: int  # number of the question
     schema: Any = None  # kind and description of the state's serializers
+    # the value as these encode a batch of one; None: nothing is stored under the key
     data: bytes | None = None
     kind: str | None = None  # where it cannot be said, the name of the error's class in `common.errors`
     arguments: list[Any] = []  # the error's arguments, for rebuilding it

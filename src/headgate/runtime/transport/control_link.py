@@ -27,18 +27,14 @@ _DISCARD_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LinkEvents:
-    """Where a link reports to; all are called on its receiving thread, so none may block for long.
-
-    Attributes:
-        on_lost: after the last message, with the reason; not when this side closed the link.
-        on_end: at the very end in any case; the argument is the reason if the link was lost by
-            unsound bytes, else None.
-    """
+    """Where a link reports to; all are called on its receiving thread, so none may block for long."""
 
     decode: Callable[[Part], Any]  # from bytes to message
     on_up: Callable[[], None]  # before the first message
     on_message: Callable[[Any], None]  # for each message, in order
+    # after the last message, with the reason; not when this side closed the link
     on_lost: Callable[[str], None]
+    # at the very end in any case; the argument is the reason if the link was lost by unsound bytes, else None
     on_end: Callable[[ProtocolError | None], None]
 
 

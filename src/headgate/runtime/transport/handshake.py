@@ -191,9 +191,6 @@ class _Collector:
 class ClientHandshake:
     """The connecting side. Send :meth:`start`; then give :meth:`receive` at most `needs` bytes at a time.
 
-    Attributes:
-        peer: the other side's Hello, once `done`.
-
     Example:
         >>> secret = b"0123456789abcdef"
         >>> client = ClientHandshake(secret, Hello("j", 1, 1, 0, 0, "data"), bytes(32))
@@ -212,7 +209,7 @@ class ClientHandshake:
         self._step = _Step.START
         self._in = _Collector()
         self._head = b""
-        self.peer: Hello | None = None
+        self.peer: Hello | None = None  # the other side's Hello, once `done`
 
     @property
     def needs(self) -> int:
@@ -281,9 +278,6 @@ class ServerHandshake:
     """The listening side. Give :meth:`receive` at most `needs` bytes at a time until `peer` is known.
 
     Then the caller decides: :meth:`welcome` or :meth:`refuse` give the last bytes to send.
-
-    Attributes:
-        peer: the authenticated Hello, from then on; nothing is decoded before.
     """
 
     def __init__(self, secret: bytes, purpose: str, nonce: bytes) -> None:
@@ -295,7 +289,7 @@ class ServerHandshake:
         self._in = _Collector()
         self._in.needs = _OPENING_SIZE
         self._head = b""
-        self.peer: Hello | None = None
+        self.peer: Hello | None = None  # the authenticated Hello, from then on; nothing is decoded before
 
     @property
     def needs(self) -> int:

@@ -50,13 +50,10 @@ _UNACKNOWLEDGED_MS: Final = 30_000
 
 
 class Endpoint(NamedTuple):
-    """One door of an address.
-
-    Attributes:
-        target: what the socket connects to: a path, an abstract name (first byte zero), or (host, port).
-    """
+    """One door of an address."""
 
     family: str  # `"unix"` or `"tcp"`
+    # what the socket connects to: a path, an abstract name (first byte zero), or (host, port)
     target: str | tuple[str, int]
     host_id: str = ""  # for Unix sockets, the machine and boot where the name means something
 

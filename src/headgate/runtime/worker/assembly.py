@@ -93,14 +93,11 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The live subtasks of one attempt in one worker.
-
-    Attributes:
-        ordered: downstream first, so that what a step emits is taken up in the next turn and
-            queues drain before they fill.
-    """
+    """The live subtasks of one attempt in one worker."""
 
     tasks: Mapping[SubtaskId, Task]  # by id
+    # downstream first, so that what a step emits is taken up in the next turn and queues drain before they
+    # fill
     ordered: Sequence[Task]
     sources: Sequence[SourceTask]  # those that begin with a reader
     exchange: Exchange  # where frames from peers go

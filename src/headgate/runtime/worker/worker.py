@@ -68,7 +68,6 @@ class Worker:
     """One slot of a gang.
 
     Attributes:
-        state: see the module's table.
         progress: grows with every turn of the loop; shown to the job master by the heartbeat.
         attempt: the deployment it works for; 0 before the first.
         at_work: whose turn it is in the loop, and since when (monotonic ms).
@@ -78,7 +77,7 @@ class Worker:
         self.job, self.slot, self.ports = job, slot, ports
         self._process = OwnProcess()
         self.clock = ports.clock
-        self.state = WorkerState.IDLE
+        self.state = WorkerState.IDLE  # see the module's table
         self.progress, self.attempt = 0, 0
         self.at_work: tuple[Task, int] | None = None
         self._limits = limits_of()

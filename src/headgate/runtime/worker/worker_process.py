@@ -46,16 +46,7 @@ EXIT_FENCED = 75
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """What a worker needs to find its job master; picklable.
-
-    Attributes:
-        dies_with_parent: whether a change of the parent process means that nobody wants this one
-            any more; not so where workers are threads.
-        probe: "module:attribute" of a factory for `common.ports.Probe`, for fault injection; or None.
-        storage: how storages other than folders are reached.
-        prints_told: whether lines that user code prints are told to the job master, which shows them; else
-            they go into the log, or where workers are threads, to the standard output.
-    """
+    """What a worker needs to find its job master; picklable."""
 
     control_address: str  # of the job master
     secret: bytes  # of the job; proves both sides to each other
@@ -66,10 +57,16 @@ class WorkerSpec:
     bind_host: str  # where to listen for peers
     frame_size_max: int  # largest frame accepted from a peer, in bytes
     sys_path: tuple[str, ...] = ()  # the driver's import path, for modules beside the user's program
+    # whether a change of the parent process means that nobody wants this one any more; not so where workers
+    # are threads
     dies_with_parent: bool = True
     log_json: bool = False  # whether log lines are JSON
+    # "module:attribute" of a factory for `common.ports.Probe`, for fault injection; or None
     probe: str | None = None
+    # how storages other than folders are reached
     storage: StorageSettings = field(default_factory=StorageSettings)
+    # whether lines that user code prints are told to the job master, which shows them; else they go into the
+    # log, or where workers are threads, to the standard output
     prints_told: bool = False
 
 

@@ -204,10 +204,6 @@ class OutputEdge:
     """One exchange of one sending subtask: the channels, and who gets what.
 
     `receiver`: the operator that the keys are read for, to be named when a record has none.
-
-    Attributes:
-        always_aligned: whether no barrier may overtake here. After a restore a subtask's copy of
-            broadcast records would have to come from the same old subtask as its state.
     """
 
     def __init__(
@@ -221,6 +217,8 @@ class OutputEdge:
         receivers: Sequence[int] = (),  # the receiving subtask of each channel
     ) -> None:
         self.channels = channels
+        # whether no barrier may overtake here. After a restore a subtask's copy of broadcast records would
+        # have to come from the same old subtask as its state.
         self.always_aligned = isinstance(partitioner, Broadcast)
         self.ends = ends or EdgeEnds(EdgeId(0), "", None, "")
         self.receivers = receivers or range(len(channels))
@@ -268,15 +266,11 @@ class OutputEdge:
 
 
 class Outputs:
-    """Everything a subtask sends to: the end of its chain for events.
-
-    Attributes:
-        records_out: records emitted since the start.
-    """
+    """Everything a subtask sends to: the end of its chain for events."""
 
     def __init__(self, buffer_timeout_ms: int) -> None:
         self.edges: list[OutputEdge] = []
-        self.records_out = 0
+        self.records_out = 0  # records emitted since the start
         self._timeout_ms = buffer_timeout_ms
         self._watermark = self._sent = WATERMARK_MIN
         self._silent = True

@@ -77,7 +77,6 @@ class RecoveredChannel:
     `shares`: of the channel's input part, its output part, or both; `reader`: reads their parts.
 
     Attributes:
-        stream: says between whom the channel was and where it begins.
         position: its watermark, as far as it was read.
         idle: whether it said last that it is idle.
     """
@@ -85,7 +84,7 @@ class RecoveredChannel:
     def __init__(self, shares: Sequence[InFlightShare], reader: PartReader) -> None:
         self._shares = sorted(shares, key=lambda share: share.stream.from_output)
         self._reader = reader
-        self.stream = self._shares[0].stream
+        self.stream = self._shares[0].stream  # says between whom the channel was and where it begins
         self.position, self.idle = WATERMARK_MIN, False
         self._here = self._next = _Place()
         self._taken = 0

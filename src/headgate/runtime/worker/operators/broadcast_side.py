@@ -97,19 +97,14 @@ class KeyedSides:
 
 
 class ReadOnlyBroadcastState(Generic[K, V]):
-    """Broadcast state as the main side sees it.
-
-    Attributes:
-        get: see `api.operator_state.BroadcastState`.
-        items: see there.
-    """
+    """Broadcast state as the main side sees it."""
 
     __slots__ = ("_live", "_name", "get", "items")
 
     def __init__(self, name: str, live: BroadcastState[K, V]) -> None:
         self._name, self._live = name, live
-        self.get: Final = live.get
-        self.items: Final = live.items
+        self.get: Final = live.get  # see `api.operator_state.BroadcastState`
+        self.items: Final = live.items  # see there
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._live

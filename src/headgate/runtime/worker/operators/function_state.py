@@ -27,9 +27,6 @@ class FunctionState:
     `context`: where the operator runs, and what was restored for it; `function`: gets a live handle for each
     state, as attributes of the instance.
 
-    Attributes:
-        handles: the live handles by name; empty where the function declares none.
-
     Raises StorageError: what was restored is damaged; UsageError: what was restored does not fit what is
     declared.
     """
@@ -37,6 +34,7 @@ class FunctionState:
     def __init__(self, context: OperatorContext, function: RichFunction) -> None:
         self._uid = context.uid
         self._backend = OperatorStateBackend(declared_operator_state(function))
+        # the live handles by name; empty where the function declares none
         self.handles = self._backend.handles
         restored = [stored for state in context.restored for stored in state.operator_state]
         if context.ignore_unclaimed:

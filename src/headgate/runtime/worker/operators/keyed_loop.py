@@ -18,16 +18,13 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class LoopShape:
-    """What the loop must do.
-
-    Attributes:
-        timed: whether records have event time; timestamp and watermark are then exact for each
-            record, outputs note their origin, and timers may interrupt.
-    """
+    """What the loop must do."""
 
     eager: int  # how many value states are loaded before and stored after each record
     bound: int  # how many other states only need to know the key
     columnar: bool  # whether records are views of columns
+    # whether records have event time; timestamp and watermark are then exact for each record, outputs note
+    # their origin, and timers may interrupt
     timed: bool
     noted: bool = False  # whether the handles of value states keep new values for a changelog as well
 

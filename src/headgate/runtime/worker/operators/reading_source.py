@@ -18,13 +18,7 @@ BAD_RECORDS = "bad-records"
 
 
 class SourceOperator(Operator):
-    """A reader of one subtask.
-
-    Attributes:
-        finished: whether the restored checkpoint says that everything was read: then there is no
-            reader. Set before :meth:`open`.
-        restored: the splits that the reader was restored with.
-    """
+    """A reader of one subtask."""
 
     reader: SourceReader
 
@@ -32,8 +26,10 @@ class SourceOperator(Operator):
         super().__init__(context)
         self._source = source
         self._opened = False
+        # whether the restored checkpoint says that everything was read: then there is no reader. Set before
+        # :meth:`open`.
         self.finished = False
-        self.restored = RestoredSplits([])
+        self.restored = RestoredSplits([])  # the splits that the reader was restored with
 
     def open(self) -> None:
         """Create the reader and give it the restored splits."""

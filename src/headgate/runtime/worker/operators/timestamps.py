@@ -26,13 +26,9 @@ if TYPE_CHECKING:
 
 
 class TimestampsOperator(Operator):
-    """Assigns timestamps; the watermark trails the greatest one by the bound.
+    """Assigns timestamps; the watermark trails the greatest one by the bound."""
 
-    Attributes:
-        source: the head of its chain, if that is one.
-    """
-
-    source: SourceOperator | None = None
+    source: SourceOperator | None = None  # the head of its chain, if that is one
 
     def __init__(self, context: OperatorContext, strategy: WatermarkStrategy) -> None:
         super().__init__(context)

@@ -11,16 +11,13 @@ from headgate.state.snapshots import SubtaskSnapshot
 
 
 class AttemptReports:
-    """Sends the job master what happens to the subtasks of one attempt in this worker; used by the loop.
-
-    Attributes:
-        checkpoints: which checkpoints of each subtask are being written.
-        over: whether the attempt has ended, so that the end of a snapshot is no longer reported.
-    """
+    """Sends the job master what happens to the subtasks of one attempt in this worker; used by the loop."""
 
     def __init__(self, attempt: int, link: Link, probe: Probe) -> None:
         self.attempt, self.link, self.probe = attempt, link, probe
+        # which checkpoints of each subtask are being written
         self.checkpoints: dict[SubtaskId, SubtaskCheckpoints] = {}
+        # whether the attempt has ended, so that the end of a snapshot is no longer reported
         self.over = False
 
     def acknowledge(self, subtask: SubtaskId, checkpoint: int, snapshot: SubtaskSnapshot) -> None:

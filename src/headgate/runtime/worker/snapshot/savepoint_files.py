@@ -33,21 +33,15 @@ class SavepointFiles:
         disk: of the folder.
         subtask: whose part it is.
         inline_size_max: what takes up to so many bytes may travel in the acknowledgement.
-
-    Attributes:
-        names: the files written.
-        written: their bytes.
-        shared_names: none: a savepoint refers to nothing outside.
-        shared_bytes: none.
     """
 
     def __init__(self, disk: Disk, subtask: SubtaskId, inline_size_max: int) -> None:
         self._disk, self._subtask, self._inline_max = disk, subtask, inline_size_max
         self._calls = 0
-        self.names: set[str] = set()
-        self.written = 0
-        self.shared_names: frozenset[str] = frozenset()
-        self.shared_bytes = 0
+        self.names: set[str] = set()  # the files written
+        self.written = 0  # their bytes
+        self.shared_names: frozenset[str] = frozenset()  # none: a savepoint refers to nothing outside
+        self.shared_bytes = 0  # none
 
     def write(self, uid: str, parts: Iterable[Part]) -> StateHandle:
         """See `state.backend.StateFiles`."""

@@ -72,33 +72,26 @@ class UserThread(BackgroundThread):
 
 
 class ChainRunner(Protocol):
-    """Calls a chain's operators for its subtask.
-
-    Attributes:
-        away: whether work is pending whose end the subtask has to wait for.
-        left_behind: whether the runner was ended while user code ran on its thread, which still does.
-        longest_ms: the longest time for which the loop was held up.
-        calling: ident of a thread other than the loop's that is in a call, and since when (ms); else None.
-    """
+    """Calls a chain's operators for its subtask."""
 
     @property
     def calling(self) -> tuple[int, float] | None:
-        """See the class."""
+        """Ident of a thread other than the loop's that is in a call, and since when (ms); else None."""
         ...
 
     @property
     def away(self) -> bool:
-        """See the class."""
+        """Whether work is pending whose end the subtask has to wait for."""
         ...
 
     @property
     def left_behind(self) -> bool:
-        """See the class."""
+        """Whether the runner was ended while user code ran on its thread, which still does."""
         ...
 
     @property
     def longest_ms(self) -> float:
-        """See the class."""
+        """The longest time for which the loop was held up."""
         ...
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:

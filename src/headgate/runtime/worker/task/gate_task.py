@@ -43,7 +43,6 @@ class InputChannel:
     """The receiving end of one channel: counts credit and gives it back.
 
     Attributes:
-        credit: how many frames are owed.
         ends: what the exchange is called in a checkpoint.
         sender: the sending subtask.
         side: which input of the operator its records are for.
@@ -61,7 +60,7 @@ class InputChannel:
         *,
         withheld: bool = False,
     ) -> None:
-        self.credit = ReceiverCredit(credit_initial, withheld=withheld)
+        self.credit = ReceiverCredit(credit_initial, withheld=withheld)  # how many frames are owed
         self._return_credit = return_credit
         self.ends, self.sender, self.side = ends, sender, side
 

@@ -22,28 +22,19 @@ class StepBudget:
     """Measures steps and chooses their length.
 
     Attributes:
-        records: how many records the next step should take.
         busy_ms: time spent in steps so far.
         backpressured_ms: time during which output could not go anywhere.
         longest_ms: the longest step so far; nothing else could happen meanwhile.
     """
 
     __slots__ = (
-        "_blocked",
-        "_clock",
-        "_cost",
-        "_fixed",
-        "_last",
-        "_target",
-        "backpressured_ms",
-        "busy_ms",
-        "longest_ms",
-        "records",
-    )
+        "_blocked", "_clock", "_cost", "_fixed", "_last", "_target", "backpressured_ms", "busy_ms",
+        "longest_ms", "records",
+    )  # fmt: skip
 
     def __init__(self, clock: Clock, target_ms: int) -> None:
         self._clock, self._target = clock, max(1, target_ms)
-        self.records = RECORDS_FIRST
+        self.records = RECORDS_FIRST  # how many records the next step should take
         self.busy_ms = self.backpressured_ms = self.longest_ms = 0.0
         self._cost: float | None = None
         self._fixed: float | None = None

@@ -44,7 +44,6 @@ class Reading:
 
     Attributes:
         batch: the records.
-        cursor: the first one that is not processed yet.
         operator: which operator of the chain takes them in.
         channel: the input channel they came from; None when they are of a restored checkpoint.
         mark: the watermark that is in force behind them; None when none moves.
@@ -59,7 +58,7 @@ class Reading:
     ) -> None:
         self.batch, self.operator, self.channel, self.mark = batch, operator, channel, mark
         self.side = side
-        self.cursor = 0
+        self.cursor = 0  # the first one that is not processed yet
 
     def remainder(self) -> Batch:
         """What is not processed yet; from now on a copy is processed, since this is stored elsewhere."""
@@ -75,10 +74,8 @@ class Task(ABC):
         id: vertex and subtask.
         operators: the chain, head first.
         outputs: the chain's end.
-        drawing: its part in checkpoints.
-        log_context: what log lines say while it runs.
+        snapshots: takes its snapshots.
         label: its operators and their subtask, for a note of whose turn it was.
-        ended: whether all input is processed. The subtask lives on for barriers.
     """
 
     def __init__(
@@ -97,10 +94,10 @@ class Task(ABC):
         self.budget = StepBudget(self.clock, step_target_ms)
         self._runner = runner(self.budget)
         self.snapshots = SnapshotTaker(subtask, self._runner.called_from_loop(operators), outputs, services)
-        self.log_context = TaskContext()
+        self.log_context = TaskContext()  # what log lines say while it runs
         names = ", ".join(operator.context.label for operator in operators)
         self.label = f"subtask {subtask.subtask} of {names}".encode()
-        self.ended = False
+        self.ended = False  # whether all input is processed. The subtask lives on for barriers.
         self.records_in = 0
         self.watermark = WATERMARK_MIN
         self._recovered = recovered
