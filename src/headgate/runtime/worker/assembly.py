@@ -25,13 +25,7 @@ from headgate.runtime.protocol.elements import Event
 from headgate.runtime.protocol.frames import Frame, FrameKind
 from headgate.runtime.protocol.messages import Deploy, SlowRecords, Told
 from headgate.runtime.protocol.undeclared_rows import UndeclaredRows
-from headgate.runtime.worker.exchange.output import (
-    EdgeEnds,
-    EdgeReceiver,
-    OutputChannel,
-    OutputEdge,
-    Outputs,
-)
+from headgate.runtime.worker.exchange.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
 from headgate.runtime.worker.exchange.remote_channel import Between, RemoteLane
 from headgate.runtime.worker.in_flight.catalog import StreamCatalog
 from headgate.runtime.worker.in_flight.prefetch import PrefetchedParts

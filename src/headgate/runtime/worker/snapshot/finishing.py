@@ -127,8 +127,7 @@ class Finishing:
         if self._closed:
             if snapshot is not None:
                 self._background.submit(
-                    lambda: self._remove(running.savepoint, running.checkpoint, snapshot),
-                    lambda *_: None,
+                    lambda: self._remove(running.savepoint, running.checkpoint, snapshot), lambda *_: None
                 )
             return
         running.snapshot = snapshot
@@ -197,8 +196,7 @@ class Finishing:
         handles += [part.handle for stream in streams or () for part in stream.parts]
         if handles:
             self._background.submit(
-                lambda: self._writer.discard(running.checkpoint, handles, running.savepoint),
-                lambda *_: None,
+                lambda: self._writer.discard(running.checkpoint, handles, running.savepoint), lambda *_: None
             )
 
 
