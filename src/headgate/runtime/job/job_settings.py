@@ -25,7 +25,7 @@ from headgate.runtime.job.shipped_program import WorkerSettings
 class JobSettings:
     """See `common.options` for the meaning of each."""
 
-    checkpoints: CheckpointSettings  # when to draw them
+    checkpoints: CheckpointSettings  # when to take them
     alignment: AlignmentSettings  # how their barriers travel
     storage: str | None  # URI of their directory; None when checkpoints are off
     savepoint_dir: str | None  # where savepoints go of which nobody says it, or None

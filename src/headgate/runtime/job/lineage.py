@@ -10,7 +10,7 @@ from headgate.state.snapshots import CheckpointMetadata, SnapshotFork
 def lineage_of(job: JobId, restored: CheckpointMetadata | None) -> Lineage:
     """The line of a job that begins.
 
-    `job`: its id; `restored`: what it begins from: nothing, another job's snapshot, or its own, drawn when
+    `job`: its id; `restored`: what it begins from: nothing, another job's snapshot, or its own, taken when
     another driver ran it.
 
     Example:

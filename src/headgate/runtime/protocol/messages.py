@@ -52,7 +52,7 @@ class Deployed(msgspec.Struct, frozen=True, tag="deployed"):
 
 
 class Trigger(msgspec.Struct, frozen=True, tag="trigger"):
-    """Job master: source subtasks, draw checkpoint `checkpoint`."""
+    """Job master: let the source subtasks take a snapshot for `checkpoint`."""
 
     attempt: int
     checkpoint: int
@@ -156,7 +156,7 @@ class TaskFailed(msgspec.Struct, frozen=True, tag="task-failed"):
 
 
 class Told(msgspec.Struct, frozen=True, tag="told"):
-    """Worker: the writer of a sink tells the driver this, beside all checkpoints."""
+    """Worker: the writer of a sink tells the driver this, independently of checkpoints."""
 
     attempt: int
     uid: str

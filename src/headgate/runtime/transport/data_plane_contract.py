@@ -20,7 +20,6 @@ class DataPlane(Protocol):
     @property
     def address(self) -> str:
         """Where peers reach this worker; opaque text for `Register.data_address`."""
-        ...
 
     def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
         """Begin an attempt and connect to every peer; does not wait for the connections.
@@ -32,7 +31,6 @@ class DataPlane(Protocol):
         be among them and is passed over. Raises InternalError: an attempt is open already, or the fence is
         not newer.
         """
-        ...
 
     def send(self, slot: int, frame: Frame) -> None:
         """Queue a frame for a peer; never blocks. The frame's parts must not change afterwards.
@@ -41,20 +39,15 @@ class DataPlane(Protocol):
 
         Raises InternalError: no such peer was opened.
         """
-        ...
 
     def receive(self) -> list[tuple[int, Frame]]:
         """Everything that came in since the last call as (sender's slot, frame), in order per peer."""
-        ...
 
     def lost(self) -> list[tuple[int, str]]:
         """Peers whose connection broke since the last call, each once per attempt, with the reason."""
-        ...
 
     def close_attempt(self) -> None:
         """End the attempt: close its connections, drop what was queued and received."""
-        ...
 
     def close(self) -> None:
         """End everything; the address is no longer reachable. May be called twice."""
-        ...

@@ -230,16 +230,8 @@ def tune(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, number, value)
 
 
-def send_frame(sock: socket.socket, header: bytes, parts: Sequence[Part]) -> None:
-    """Send one frame as a whole; blocks while the peer does not read.
-
-    Raises OSError: the connection broke.
-    """
-    send_parts(sock, [header, *parts])
-
-
 def send_parts(sock: socket.socket, parts: Sequence[Part]) -> None:
-    """Send pieces one behind the other in as few system calls as possible.
+    """Send pieces one after the other in as few system calls as possible.
 
     Raises OSError: the connection broke.
     """

@@ -38,7 +38,7 @@ def answer(
             kind, arguments = describe_error(error)
             return msgspec.structs.replace(plain, kind=kind, arguments=arguments)
 
-    task.look(look, send)
+    task.between_steps(look, send)
 
 
 def _found(operators: Sequence[Operator], query: m.QueryState, plain: m.StateAnswer) -> m.StateAnswer:

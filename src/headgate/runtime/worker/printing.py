@@ -44,11 +44,9 @@ class PrintOutlet(Protocol):
 
     def line(self, place: str, line: str) -> None:
         """Take a line that was printed at `place`."""
-        ...
 
     def close(self) -> None:
         """Hand on what is kept; no line follows."""
-        ...
 
 
 class LogOutlet:

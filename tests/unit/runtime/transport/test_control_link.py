@@ -27,7 +27,7 @@ from headgate.runtime.transport.control_client import connect_control
 from headgate.runtime.transport.control_link import SocketLink
 from headgate.runtime.transport.control_server import ControlServer, WorkerKey
 from headgate.runtime.transport.handshake import Hello
-from headgate.runtime.transport.sockets import connect, send_frame
+from headgate.runtime.transport.sockets import connect, send_parts
 from headgate.state.snapshots import Inline, KeyedStateHandle, OperatorSubtaskState
 
 SECRET = b"the secret of this job, 32 bytes"
@@ -407,7 +407,7 @@ def test_an_authenticated_peer_that_talks_nonsense_is_lost(
     assert master.next()[0] == "connected"
     peer, _ = dial(master.server.address, SECRET, worker_hello(0))
     assert master.next()[0] == "connected"
-    send_frame(peer.sock, encode_header(frame, generation, 0), frame.parts)
+    send_parts(peer.sock, [encode_header(frame, generation, 0), *frame.parts])
     event, key, reason = master.next()
     assert (event, key) == ("lost", WorkerKey(1, 0))
     assert text in reason

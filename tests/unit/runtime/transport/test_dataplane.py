@@ -18,7 +18,7 @@ from headgate.runtime.transport.connection import Connection, dial
 from headgate.runtime.transport.data_plane_contract import DataPlane
 from headgate.runtime.transport.dataplane import SocketDataPlane
 from headgate.runtime.transport.handshake import Hello
-from headgate.runtime.transport.sockets import Endpoint, connect, host_id, listen, parse_address, send_frame
+from headgate.runtime.transport.sockets import Endpoint, connect, host_id, listen, parse_address, send_parts
 
 SECRET = b"the secret of this job, 32 bytes"
 WAIT_S = 20.0
@@ -211,9 +211,9 @@ def test_frames_of_another_attempt_are_dropped_and_counted(workers: Callable[...
     peer = stranger(worker.plane.address, Hello("job", 1, 2, 0, 0, "data"))
     for generation, attempt in ((1, 1), (1, 3), (2, 2), (0, 2)):
         frame = rows(b"zombie")
-        send_frame(peer.sock, encode_header(frame, generation, attempt), frame.parts)
+        send_parts(peer.sock, [encode_header(frame, generation, attempt), *frame.parts])
     good = rows(b"good")
-    send_frame(peer.sock, encode_header(good, 1, 2), good.parts)
+    send_parts(peer.sock, [encode_header(good, 1, 2), *good.parts])
     worker.wait(lambda: bool(worker.received))
     assert worker.received == [(0, b"good")]
     assert worker.plane.statistics().frames_dropped == 4
@@ -338,7 +338,7 @@ def test_damaged_bytes_lose_the_peer_and_change_nothing(workers: Callable[..., W
     worker = workers(1)
     worker.plane.open(fence(), addresses(workers(0), worker))
     peer = stranger(worker.plane.address, Hello("job", 1, 1, 0, 0, "data"))
-    send_frame(peer.sock, encode_header(rows(b"records"), 1, 1), [b"recOrds"])
+    send_parts(peer.sock, [encode_header(rows(b"records"), 1, 1), b"recOrds"])
     worker.wait(lambda: any("damaged" in reason for _, reason in worker.lost))
     assert worker.received == []
     assert worker.plane.statistics().protocol_errors == 1

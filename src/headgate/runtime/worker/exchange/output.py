@@ -39,7 +39,6 @@ class Lane(Protocol):
 
     def deliver(self, element: Batch | Event) -> None:
         """Pass on one element; order is kept."""
-        ...
 
 
 class OutputChannel:

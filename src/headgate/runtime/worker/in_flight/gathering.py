@@ -1,4 +1,4 @@
-"""What one subtask's unaligned checkpoint takes along: gathered by the loop, stored beside it.
+"""What one subtask's unaligned checkpoint takes along: gathered by the loop, stored in the background.
 
 The loop adds elements and seals; one background job after the other encodes and stores what was
 gathered. All reports come from the background, so their order is that of the jobs.

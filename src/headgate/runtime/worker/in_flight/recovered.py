@@ -55,11 +55,6 @@ class RecoveredInput:
         self._at = 0
         self._exhausted = not self._operators
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether everything was polled; the poll that finds nothing any more finds it out."""
-        return self._exhausted
-
     def poll(self) -> tuple[int, Batch | None, int] | None:
         """The next piece: which operator takes it in, the records, and the watermark behind them.
 
@@ -83,7 +78,7 @@ class RecoveredInput:
         return None
 
     def remainder(self, partly: Batch | None = None) -> list[Remainder]:
-        """What is not processed yet, to be stored by a checkpoint that is drawn now; polling goes on.
+        """What is not processed yet, to be stored by a snapshot that is taken now; polling goes on.
 
         Streams without records are part of it: where they stand holds event time back. Batches are
         copies of those that :meth:`poll` will give.

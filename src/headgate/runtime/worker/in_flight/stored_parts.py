@@ -115,7 +115,7 @@ def decode_elements(data: bytes, codec: ElementCodec) -> list[tuple[Element, Key
 
 
 def describe_records(codec: ElementCodec) -> Description | None:
-    """The description of the serializer of typed records, to be stored beside them; None without one."""
+    """The description of the serializer of typed records, to be stored next to them; None without one."""
     serializer = codec.record_serializer
     return None if serializer is None else serializer.describe()
 

@@ -18,21 +18,10 @@ class Border(Generic[R]):
 
     def __init__(self, receiver: Receiver, refuse: Callable[[Iterable[R]], None]) -> None:
         self._receiver, self._refuse = receiver, refuse
+        self.watermark, self.idle, self.end_of_data = receiver.watermark, receiver.idle, receiver.end_of_data
 
     def process(self, batch: Batch) -> None:
         """See `operators.base.Receiver`."""
         if isinstance(batch, RowBatch):  # columns are Arrow's, which every copy reads
             self._refuse(batch.records)
         self._receiver.process(batch)
-
-    def watermark(self, timestamp: int) -> None:
-        """See `operators.base.Receiver`."""
-        self._receiver.watermark(timestamp)
-
-    def idle(self) -> None:
-        """See `operators.base.Receiver`."""
-        self._receiver.idle()
-
-    def end_of_data(self) -> None:
-        """See `operators.base.Receiver`."""
-        self._receiver.end_of_data()

@@ -4,7 +4,7 @@ A batch is processed in runs. A run ends where a timer is due, judged by the wat
 record carries, so timers fire between the same two records whatever the size of the batches.
 
 Due timers fire in slices. Between two slices the operator is *busy*: it takes no input, but a barrier
-may be drawn, and a restored operator goes on where the snapshot was taken.
+may pass, and a restored operator goes on where the snapshot was taken.
 """
 
 from __future__ import annotations

@@ -93,11 +93,9 @@ class EagerHandle(Protocol):
 
     def load(self, key: Hashable) -> None:
         """Take the value under `key`."""
-        ...
 
     def store(self) -> None:
         """Put the value into the table, if it was changed."""
-        ...
 
 
 def split_handles(backend: KeyedBackend) -> tuple[list[EagerHandle], list[StateHandle]]:

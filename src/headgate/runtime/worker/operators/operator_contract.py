@@ -38,19 +38,15 @@ class Receiver(Protocol):
 
     def process(self, batch: Batch) -> None:
         """Take records."""
-        ...
 
     def watermark(self, timestamp: int) -> None:
         """Event time has passed `timestamp`."""
-        ...
 
     def idle(self) -> None:
         """Nothing will come for a while."""
-        ...
 
     def end_of_data(self) -> None:
         """No record follows."""
-        ...
 
 
 @runtime_checkable
@@ -71,19 +67,16 @@ class TableFiles(StateFiles, Protocol):
         Raises UsageError: a value is not of its state's declared type, or too large for a cell; StorageError:
         a disk refused.
         """
-        ...
 
 
 class PendingState(Protocol):
     """A snapshot whose synchronous part is done."""
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
-        """Serialise and store; called once, beside the loop."""
-        ...
+        """Serialise and store; called once, in the background."""
 
     def release(self) -> None:
-        """Let go of what is held; beside the loop, after :meth:`finish` or instead of it."""
-        ...
+        """Release what is held; in the background, after :meth:`finish` or instead of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Keyed state in checkpoint storage, as backends read it: a blob, native files beside one, a log, tables."""
+"""Keyed state in checkpoint storage, as backends read it: a blob, native files next to one, a log, tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots between their synchronous part and their acknowledgement: written beside the loop, then reported.
+"""Writes the snapshots of a worker in the background, after their synchronous part, and reports their ends.
 
 A snapshot is acknowledged when its state is durable and, of an unaligned checkpoint, its records in
 flight are. What was given up meanwhile is not acknowledged, and its files are deleted.
@@ -62,7 +62,7 @@ class Finishing:
         self._closed = False
 
     def open_capture(self, subtask: SubtaskId, checkpoint: int) -> InFlightCapture:
-        """Where the records in flight of a snapshot go; before :meth:`begin`."""
+        """Make what takes the records in flight of a snapshot; before :meth:`begin`."""
         key, numbers, catalog = (subtask, checkpoint), itertools.count(), self._catalog
         running = self._running.setdefault(key, _Running(checkpoint))
 
@@ -104,13 +104,13 @@ class Finishing:
         self._background.submit(write, written)
 
     def void(self, subtask: SubtaskId, checkpoint: int) -> None:
-        """The checkpoint was given up: what is being written is not wanted any more."""
+        """Drop a snapshot that is being written, since its checkpoint was given up."""
         running = self._running.pop((subtask, checkpoint), None)
         if running is not None:
             self._release(running)
 
     def close(self) -> None:
-        """The attempt is over: nothing is reported any more, and what is still written is deleted.
+        """End with the attempt: nothing more is reported, and what is still being written is deleted.
 
         The job master sweeps when it begins the next attempt, which may be before the last byte is written.
         """
@@ -185,7 +185,7 @@ class Finishing:
         self._discard(running)
 
     def _remove(self, savepoint: SavepointOrder | None, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
-        """Beside the loop: delete what an attempt wrote that is over; nobody was told of it."""
+        """Delete, in the background, what an ended attempt wrote and did not acknowledge."""
         self._writer.discard(checkpoint, _handles(snapshot), savepoint)
 
     def _discard(self, running: _Running) -> None:

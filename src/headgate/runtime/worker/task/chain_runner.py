@@ -38,19 +38,15 @@ class SubtaskThread(Protocol):
 
     def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         """Run `work` on the thread, then call `done` there; see `common.ports.Background`."""
-        ...
 
     def call(self, work: Callable[[], T]) -> T:
         """Run `work` there and wait for it; only while nothing else runs there."""
-        ...
 
     def leave(self) -> None:
         """End when all that was submitted is done; does not wait for it."""
-        ...
 
     def join(self) -> None:
         """Wait for the end."""
-        ...
 
 
 class UserThread(BackgroundThread):
@@ -77,46 +73,36 @@ class ChainRunner(Protocol):
     @property
     def calling(self) -> tuple[int, float] | None:
         """Ident of a thread other than the loop's that is in a call, and since when (ms); else None."""
-        ...
 
     @property
     def away(self) -> bool:
         """Whether work is pending whose end the subtask has to wait for."""
-        ...
 
     @property
     def left_behind(self) -> bool:
         """Whether the runner was ended while user code ran on its thread, which still does."""
-        ...
 
     @property
     def longest_ms(self) -> float:
         """The longest time for which the loop was held up."""
-        ...
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
         """Do `work`, then in the loop `then` with the number of records."""
-        ...
 
     def when_back(self, action: Callable[[], None]) -> None:
         """Call `action` in the loop: at once, or when the pending work has come to its end."""
-        ...
 
     def settle(self) -> bool:
         """Take up work that has come to its end; False when none has. Raises what the work raised."""
-        ...
 
     def call(self, work: Callable[[], T]) -> T:
         """Do `work` where the operators live, and wait for it; not while :attr:`away`."""
-        ...
 
     def end(self, close: Callable[[], None]) -> None:
         """End after `close`, which raises what it raises unless it has to come later."""
-        ...
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
         """The operators as the loop may ask them for snapshots: one thread makes all calls of an operator."""
-        ...
 
 
 class InLoop:

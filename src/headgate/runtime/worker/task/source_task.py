@@ -167,7 +167,7 @@ class SourceTask(Task):
         self._deferred = [each for each in self._deferred if each[0].checkpoint != checkpoint]
 
     def _know(self) -> None:
-        """It is known now whether this reader has something to read: draw what waited for that."""
+        """Take the snapshots that waited until it is known whether this reader has something to read."""
         self._answered = True
         self._trigger_deferred()
 

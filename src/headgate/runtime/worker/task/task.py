@@ -5,7 +5,7 @@ Everything here runs in the worker's one loop thread, a step at a time. A step i
 a turn: barriers that overtake, then timers that are due, then records of a restored checkpoint, and
 only then new input.
 
-The operators are called by a `ChainRunner`, in the loop or beside it. While it is away with
+The operators are called by a `ChainRunner`, in the loop or on a thread of their own. While it is away with
 some of them the subtask takes no step; what is to follow is said beforehand.
 """
 
@@ -140,14 +140,14 @@ class Task(ABC):
         return worked
 
     def _do_spare_work(self) -> bool:
-        """What may wait until there is no input, a slice of it; what it took is nobody's records."""
+        """Do a slice of what may wait until there is no input; its time is attributed to no records."""
         waiting = [operator for operator in self.operators if operator.has_spare_work]
         for operator in waiting:
             self._runner.call(operator.do_spare_work)
         return bool(waiting)
 
     def _attend(self) -> bool:
-        """What waits neither for records nor for credit: barriers that overtake."""
+        """Do what waits neither for records nor for credit: let barriers overtake."""
         return self.snapshots.poll_held_barrier(self.clock.monotonic_ms())
 
     def _has_work(self) -> bool:
@@ -224,7 +224,7 @@ class Task(ABC):
             self._when_free(lambda: self._advance(mark))
 
     def _recover(self, recovered: RecoveredInput) -> None:
-        """Records that were under way in the restored checkpoint come before all others."""
+        """Process the records in flight of the restored checkpoint, which come before all others."""
         polled = recovered.poll()
         if polled is None:
             self._recovered = None
@@ -321,15 +321,15 @@ class Task(ABC):
             with blamed(operator.context, f"at the completion of checkpoint {checkpoint}"):
                 operator.checkpoint_complete(checkpoint)
 
-    def look(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+    def between_steps(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
         """Between two steps, do `work` where the operators live, and in the loop `then` with what it gave.
 
-        Where a call of user code is under way beside the loop, that is when it has come back.
+        Where a call of user code is pending on another thread, that is when it has come back.
         """
         self._runner.when_back(lambda: then(self._runner.call(work)))
 
     def end(self) -> None:
-        """The last record was processed: let event time run out, then say so downstream."""
+        """After the last record: let event time run out, then tell the receivers downstream."""
         self._ending = True
         self._invoke(lambda: self.head.watermark(WATERMARK_MAX), self._end_if_through)
 
@@ -346,7 +346,7 @@ class Task(ABC):
 
     @property
     def calling(self) -> tuple[int, float] | None:
-        """The thread beside the loop that is in a call of it, and since when (ms)."""
+        """The thread other than the loop's that is in a call of it, and since when (ms)."""
         return self._runner.calling
 
     @property
@@ -357,7 +357,7 @@ class Task(ABC):
     def close(self) -> None:
         """Close all operators that began to open; the first error is raised when all had their turn.
 
-        Where user code still runs beside the loop they are closed when it comes back, if ever: until
+        Where user code still runs on another thread they are closed when it comes back, if ever: until
         then the subtask is :attr:`left_behind`.
         """
         if self._opened:
@@ -394,5 +394,5 @@ class Task(ABC):
 
 
 def own(batch: Batch) -> Batch:
-    """The batch for somebody who may change its rows."""
+    """The batch for a receiver that may change its rows."""
     return detached(batch) if isinstance(batch, RowBatch) else batch

@@ -155,7 +155,7 @@ class Seen:
         """Everything."""
         while self.poll():
             pass
-        assert self.input.exhausted
+        assert self.input.poll() is None
 
 
 def owner(key: int, parallelism: int) -> int:
