@@ -195,12 +195,12 @@ def test_a_subtask_beside_the_loop_answers_when_it_is_back() -> None:
     """While user code runs on its thread nobody looks at its state; nothing else waits for the answer."""
     rig = BesideRig(1)
     looks: list[str] = []
-    rig.task.look(lambda: looks.append("look"), lambda _: looks.append("then"))
+    rig.task.between_steps(lambda: looks.append("look"), lambda _: looks.append("then"))
     assert looks == ["look", "then"]
     rig.task.deliver(0, rows([1, 2]))
     rig.run()
     assert rig.thread.jobs, "the call is under way"
-    rig.task.look(lambda: looks.append("later"), lambda _: looks.append("then"))
+    rig.task.between_steps(lambda: looks.append("later"), lambda _: looks.append("then"))
     assert looks == ["look", "then"]
     rig.finish()
     assert looks == ["look", "then", "later", "then"]
