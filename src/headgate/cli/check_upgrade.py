@@ -46,13 +46,7 @@ class UpgradeRequest:
     """What the user typed.
 
     Attributes:
-        snapshot: path or URI.
-        program: path of a Python file.
-        arguments: the program's own.
-        options: ``key=value`` settings.
-        allow_non_restored: whether state that the program lacks may be left behind.
         exact: whether a conversion counts as a failure.
-        as_json: one JSON object.
     """
 
     snapshot: str
@@ -65,16 +59,7 @@ class UpgradeRequest:
 
 
 def check(request: UpgradeRequest, color: bool = False) -> tuple[str, int]:
-    """What the command prints, and the code it ends with.
-
-    Args:
-        request: what the user typed.
-        color: whether the text goes to a terminal.
-
-    Raises:
-        StorageError: the snapshot cannot be read.
-        UsageError: the program cannot be planned.
-    """
+    """What the command prints, and the code it ends with."""
     report = check_upgrade(
         request.snapshot,
         request.program,

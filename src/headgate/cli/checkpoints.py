@@ -34,10 +34,6 @@ class CheckpointsRequest:
     Attributes:
         path: checkpoint directory, a job's folder in it, or a checkpoint's folder; None: as configured.
         last: show the newest that ended, in full.
-        checkpoint: show the one with this id, in full.
-        job: id or name of the job, where there are several.
-        options: ``key=value`` texts behind ``-D``.
-        as_json: one JSON object.
     """
 
     path: str | None = None
@@ -49,16 +45,7 @@ class CheckpointsRequest:
 
 
 def show(request: CheckpointsRequest, width: int, color: bool = False) -> str:
-    """What the command prints.
-
-    Args:
-        request: what the user typed.
-        width: of a line, in characters.
-        color: whether the text goes to a terminal.
-
-    Raises:
-        UsageError: there is nothing to show; says why.
-    """
+    """What the command prints."""
     if request.last and request.checkpoint is not None:
         raise UsageError("--last and --id exclude each other; give one of them")
     try:

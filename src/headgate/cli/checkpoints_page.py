@@ -44,13 +44,7 @@ _SHOWN_MS: Final = 0.05
 
 
 def overview(history: History, width: int, color: bool = False) -> str:
-    """A line for each checkpoint, newest first.
-
-    Args:
-        history: all that is known.
-        width: of a line, in characters.
-        color: whether the text goes to a terminal.
-    """
+    """A line for each checkpoint, newest first."""
     table = _table(
         ["id", "kind", "status", "triggered (UTC)", ">took", ">state", ">in flight", "unaligned", "slowest"]
     )
@@ -71,14 +65,7 @@ def overview(history: History, width: int, color: bool = False) -> str:
 
 
 def detail(record: CheckpointRecord, remark: str, width: int, color: bool = False) -> str:
-    """One checkpoint: its subtasks, the slowest path, and why it was slow.
-
-    Args:
-        record: the checkpoint.
-        remark: why this one is shown; may be empty.
-        width: of a line, in characters.
-        color: whether the text goes to a terminal.
-    """
+    """One checkpoint: its subtasks, the slowest path, and why it was slow."""
     path = slowest_path(record)
     return _text([*_head(record, remark), _subtasks(record, path), *foot(path)], width, color)
 

@@ -197,9 +197,6 @@ def query(
 def key_typed(text: str) -> Any:
     """The key that somebody typed: JSON, or else the text itself.
 
-    Raises:
-        UsageError: it begins as JSON does and is none, or no key.
-
     Example:
         >>> key_typed("ada"), key_typed("42"), key_typed('"42"'), key_typed('["ada", 1]')
         ('ada', 42, '42', ('ada', 1))

@@ -28,18 +28,7 @@ def example(
 
 
 def put_example(name: str, folder: Path) -> str:
-    """Write the file of an example.
-
-    Args:
-        name: of the example.
-        folder: where it goes; it must exist.
-
-    Returns:
-        What was written, in a sentence.
-
-    Raises:
-        UsageError: there is no such example or folder, or another file lies there.
-    """
+    """Write the file of an example."""
     if name not in EXAMPLES:
         raise UsageError(f"there is no example {name!r}; expected one of: {', '.join(EXAMPLES)}")
     file, what = EXAMPLES[name]

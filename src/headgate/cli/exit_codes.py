@@ -60,11 +60,7 @@ class ExitCode(IntEnum):
 
 
 class SignalledError(TerminatedError):
-    """A signal asks the command to end; the running job is cancelled as by Ctrl-C.
-
-    Attributes:
-        code: to exit with.
-    """
+    """A signal asks the command to end; the running job is cancelled as by Ctrl-C."""
 
     def __init__(self, code: ExitCode) -> None:
         super().__init__(code)
@@ -73,12 +69,7 @@ class SignalledError(TerminatedError):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an error ends the command.
-
-    Attributes:
-        code: to exit with.
-        text: for the standard error; empty when there is nothing to say.
-    """
+    """How an error ends the command."""
 
     code: int
     text: str = ""

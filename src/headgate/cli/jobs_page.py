@@ -31,10 +31,7 @@ class Seen:
     """A job in the list.
 
     Attributes:
-        job: its file.
         state: of its status, or "gone", "silent" or "elsewhere".
-        status: as far as it answered.
-        remark: what a person should know.
     """
 
     job: KnownJob

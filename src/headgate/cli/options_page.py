@@ -12,14 +12,8 @@ from headgate.common.settings.options import OPTIONS
 
 
 def page(key: str | None = None, width: int = 100) -> str:
-    """All options, those whose key begins with `key`, or everything about one.
-
-    Args:
-        key: of an option, with or without ``spark.``, or the beginning of several keys up to a dot.
-        width: of a line, in characters.
-
-    Raises:
-        ConfigError: nothing has that name; names the nearest option.
+    """All options, those whose key begins with `key` up to a dot, or everything about one; keys may begin
+    with ``spark.``.
 
     Example:
         >>> print(page("execution.buffer-timeout"))

@@ -33,17 +33,6 @@ class RunRequest:
     """What the user typed.
 
     Attributes:
-        program: path of a Python file.
-        arguments: the program's own.
-        options: ``key=value`` texts behind ``-D``.
-        parallelism: for operators that set none.
-        restore_from: a checkpoint to begin from.
-        master: Spark's.
-        as_json: events as lines on the standard output.
-        quiet: warnings only.
-        allow_non_restored: whether state of that checkpoint which the program lacks is left behind.
-        ha: type of high availability; None leaves it to the settings.
-        brings: folders, archives and wheels that the program brings beside its own folder.
         requirements: a locked requirements file whose wheels it brings, too.
         allow_second: whether to begin beside a running job of its name, or one that writes to its output.
     """
@@ -64,12 +53,7 @@ class RunRequest:
 
 
 def assignments(request: RunRequest) -> list[str]:
-    """All settings of the command line as ``key=value``; the named options win over ``-D``.
-
-    Raises:
-        UsageError: two options exclude each other.
-        ConfigError: a setting does not exist or has a wrong value.
-    """
+    """All settings of the command line as ``key=value``; the named options win over ``-D``."""
     if request.as_json and request.quiet:
         raise UsageError("--json and --quiet exclude each other; give one of them")
     found = list(request.options)
@@ -96,11 +80,7 @@ def assignments(request: RunRequest) -> list[str]:
 
 
 def run(request: RunRequest) -> int:
-    """Run a program to its end; errors are told on the standard error.
-
-    Returns:
-        The code to exit with.
-    """
+    """Run a program to its end; errors are told on the standard error."""
     with reserve_stdout() if request.as_json else nullcontext() as writer:
         ending = _run(request, writer)
         if ending.text:

@@ -190,11 +190,7 @@ def delete_(
 
 
 def _ask(savepoint: str) -> None:
-    """A terminal is asked; a script has to say so.
-
-    Raises:
-        UsageError: the answer is no, or there is nobody to ask.
-    """
+    """A terminal is asked; a script has to say so."""
     if not sys.stdin.isatty():
         raise UsageError(f"nothing was deleted; say --yes to delete {savepoint}")
     if not typer.confirm(f"Delete the savepoint {savepoint}?", err=True):
@@ -229,9 +225,6 @@ def diff_(
 
 def new_keys(texts: Sequence[str]) -> dict[str, str]:
     """What stands behind ``--rekey``.
-
-    Raises:
-        UsageError: a text is not of that form.
 
     Example:
         >>> new_keys(["count=without_region"])

@@ -14,12 +14,7 @@ from headgate.display.progress_status import error_facts
 
 
 class Told(NamedTuple):
-    """What a command found.
-
-    Attributes:
-        text: for the standard output.
-        code: to exit with.
-    """
+    """What a command found."""
 
     text: str
     code: int = ExitCode.FINISHED
@@ -32,13 +27,7 @@ def tell(
 ) -> None:
     """Print what a command finds, or the reason why it finds nothing, and end with its code.
 
-    Args:
-        found: gives the text; what it raises is told as one sentence on the standard error.
-        as_json: whether a machine reads the standard output; it gets the error there, too.
-        ending: what to say of an error.
-
-    Raises:
-        typer.Exit: the code is another than 0.
+    With `as_json` a machine reads the standard output; it gets the error there, too.
     """
     try:
         made = found()

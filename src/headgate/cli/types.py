@@ -39,18 +39,7 @@ def show(
     as_json: bool = False,
     color: bool = False,
 ) -> str:
-    """What the command prints; the job is planned in a process of its own and not started.
-
-    Args:
-        program: path of a Python file.
-        arguments: the program's own.
-        options: ``key=value`` settings.
-        as_json: one JSON object.
-        color: whether the text goes to a terminal.
-
-    Raises:
-        UsageError: the program cannot be planned; says why.
-    """
+    """What the command prints; the job is planned in a process of its own and not started."""
     facts = capture(program, arguments, options)
     if as_json:
         return json.dumps({"job": facts["job"], **facts["types"]}, indent=2)

@@ -63,11 +63,7 @@ def explain(
 
 
 def settings_of(define: Sequence[str]) -> dict[str, str]:
-    """The texts behind `-D`; of two for one key the last wins.
-
-    Raises:
-        ConfigError: one has no `=`.
-    """
+    """The texts behind `-D`; of two for one key the last wins."""
     settings = {}
     for assignment in define:
         key, equals, value = assignment.partition("=")
@@ -86,11 +82,7 @@ def asked(
     requirements: str | None,
     settings: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The explanation as plain values; `usercode.explaining` says what is in it.
-
-    Raises:
-        UsageError: something of the request is wrong, or such a job would be refused.
-    """
+    """The explanation as plain values; `usercode.explaining` says what is in it."""
     request = {
         "program": program,
         "modules": list(modules),

@@ -41,8 +41,6 @@ class Deleted(NamedTuple):
     """What became of a savepoint.
 
     Attributes:
-        uri: where it was.
-        files: how many files were deleted.
         released: uids of sinks that let go of the output that it held.
         still_held: uid of a sink to the number of committables that stay held, because nobody asked it.
         left: files in the savepoint's folder that are not of it, and stay.

@@ -26,19 +26,10 @@ _KEY_CHARACTERS: Final = 120
 def describe_with_keys(uri: str, options: Sequence[str] = (), samples: int = SAMPLES) -> dict[str, Any]:
     """What :func:`headgate.offline.snapshot_pages.describe_snapshot` tells, and what it has of keys.
 
-    Args:
-        uri: path or URI of a checkpoint or savepoint.
-        options: ``key=value`` settings of its storage, as behind ``-D``.
-        samples: keys of each state.
-
     Returns:
         As there. A keyed operator also has ``key_types``, the types of all keys that it has seen by name,
         and ``keys_read``: whether none of its files was too large to be fetched for its keys. Each of its
         states has ``keys``, the first ones as Python writes them, which are spread over the subtasks.
-
-    Raises:
-        StorageError: there is no such snapshot, or it cannot be trusted.
-        ConfigError: there is no such setting.
     """
     facts = describe_snapshot(uri, options)
     with storage_options(options):

@@ -64,16 +64,7 @@ def inspect(
 
 
 class Judgement:
-    """One snapshot and one program.
-
-    Args:
-        disk: where the snapshot's files are.
-        metadata: of the snapshot.
-        nodes: of the program as written.
-        plan: the program as it would run.
-        allow_non_restored: whether state that the program lacks may be left behind.
-        config: the program's settings; None: none is set.
-    """
+    """One snapshot and one program."""
 
     def __init__(
         self,
@@ -98,14 +89,8 @@ class Judgement:
         self._sources, self._prepared = sources_in(metadata), prepared_in(metadata)
 
     def report(self, snapshot: str, program: str) -> UpgradeReport:
-        """Everything.
-
-        Args:
-            snapshot: URI, for the report.
-            program: its name, for the report.
-
-        Raises:
-            StorageError: the snapshot is damaged.
+        """Judge every operator, and the snapshot as a whole; `snapshot` and `program` are names for the
+        report.
         """
         operators = [self._operator(node, vertex) for vertex in self._plan.vertices for node in vertex.chain]
         known = {operator.uid for operator in operators}

@@ -44,13 +44,7 @@ NOT_ALL: Final = "RocksDB's files are too large to be fetched for their keys; th
 
 
 class StoredKeyed:
-    """The keyed state of one operator in a snapshot.
-
-    Args:
-        disk: where its files are.
-        metadata: of the snapshot.
-        uid: of the operator.
-    """
+    """The keyed state of one operator in a snapshot."""
 
     def __init__(self, disk: Disk, metadata: CheckpointMetadata, uid: str) -> None:
         self._disk, self._max_parallelism = disk, metadata.max_parallelism
@@ -106,11 +100,7 @@ def add(schemas: list[dict[str, Any]], schema: dict[str, Any]) -> None:
 
 
 def targets_of(function: object) -> dict[str, Target]:
-    """Everything that a backend keeps for a function: its states, stamps, timers.
-
-    Raises:
-        UsageError: a state has no serializer.
-    """
+    """Everything that a backend keeps for a function: its states, stamps, timers."""
     targets = {
         name: target_of(descriptor) for name, descriptor in with_stamps(declared_state(function)).items()
     }
@@ -118,12 +108,8 @@ def targets_of(function: object) -> dict[str, Target]:
 
 
 def judged(stored: StoredKeyed, function: object | None, declared: DeclaredKeys | None = None) -> list[Item]:
-    """What becomes of each state, of the timers and of the keys.
-
-    Args:
-        stored: of the operator; it may hold nothing.
-        function: of the program's operator; None where it has none, or is not keyed any more.
-        declared: the type of keys that the program declares.
+    """What becomes of each state, of the timers and of the keys; `function` is None where the program has no
+    such keyed operator.
     """
     targets = {} if function is None else targets_of(function)
     states = {name: target for name, target in targets.items() if name not in TIMER_SECTIONS}
@@ -163,12 +149,7 @@ def _fresh(function: object | None) -> dict[str, Target]:
 def _by_types(
     stored: StoredKeyed, targets: Mapping[str, Target], filled: Mapping[str, list[dict[str, Any]]] | None
 ) -> list[Item]:
-    """An item for each state.
-
-    Args:
-        stored: the state.
-        targets: what the program declares.
-        filled: the types of what has entries; None: all that the metadata tells.
+    """An item for each state; `filled` has the types of what has entries, None: all that the metadata tells.
     """
     types = {name: [schema] for name, schema in stored.types.items()} | dict(filled or {})
     items = []

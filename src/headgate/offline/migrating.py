@@ -218,15 +218,7 @@ def _named(function: Callable[[Any], Any], name: str) -> Rekey:
 
 
 class Migration:
-    """See `rewriting.Change`.
-
-    Args:
-        metadata: of the snapshot.
-        plan: of the program.
-        rekey: uid to the function that gives new keys.
-        max_parallelism: another number of key groups; None: it stays.
-        drop: whether state that the program lacks is left behind.
-    """
+    """Implements `rewriting.Change` with what a program declares."""
 
     def __init__(
         self,

@@ -47,7 +47,6 @@ class OperatorReport(msgspec.Struct, frozen=True):
     """One operator, found by its uid on either side or on both.
 
     Attributes:
-        uid: of the operator.
         name: in the program; None where the program has no such operator.
         parallelism_stored: its subtasks in the snapshot; None: it is not there.
         parallelism: its subtasks in the program; None: it is not there.
@@ -69,14 +68,8 @@ class UpgradeReport(msgspec.Struct, frozen=True):
     """Whether a program can go on from a snapshot.
 
     Attributes:
-        snapshot: URI of the snapshot.
         kind: "checkpoint" or "savepoint".
-        format: of a savepoint.
-        job: name of the job in the snapshot.
-        checkpoint: id of the snapshot.
         program: name of the job in the program.
-        max_parallelism_stored: key groups of the snapshot.
-        max_parallelism: key groups of the program.
         allow_non_restored: whether what is only in the snapshot may be left behind.
         operators: those that hold something, in the program's order, then those that it lacks.
         refusals: why the restore as a whole would be refused, besides what `operators` tell.

@@ -109,17 +109,8 @@ class KeyedWork(NamedTuple):
     """The keyed state of one operator, to be written anew.
 
     Attributes:
-        disk: of the snapshot.
-        to: of the new savepoint.
-        uid: of the operator.
         number: of the operator among those of the savepoint, for names of files.
         stored: what its subtasks have, in their order.
-        parallelism: number of subtasks, also of the new savepoint.
-        forms: how its values pass.
-        rekey: its new keys; None: they stay.
-        old_groups: number of key groups that it was stored with.
-        groups: the new number.
-        format: "canonical" or "native".
     """
 
     disk: Disk
@@ -139,7 +130,6 @@ class KeyedWritten(NamedTuple):
     """What came of it.
 
     Attributes:
-        handles: one for each subtask.
         entries: entries and timers, read back and counted.
     """
 
@@ -151,12 +141,7 @@ class KeyedEngine(Protocol):
     """Writes keyed state anew somewhere else than in this process."""
 
     def rewritten(self, work: KeyedWork) -> KeyedWritten:
-        """The state of one operator, written and verified; what an error leaves behind is removed.
-
-        Raises:
-            UsageError: it cannot be rewritten so; says why.
-            StorageError: the snapshot is damaged, or a disk refused.
-        """
+        """The state of one operator, written and verified; what an error leaves behind is removed."""
         ...
 
 
@@ -168,20 +153,10 @@ def rewrite(
     progress: Progress | None = None,
     engine: KeyedEngine | None = None,
 ) -> Rewritten:
-    """Write a snapshot again.
+    """Write a snapshot again as a savepoint; what was written is removed where that fails.
 
-    Args:
-        snapshot: path or URI of a checkpoint or savepoint.
-        target: path or URI of a folder that is empty or not there.
-        change: what becomes of the state.
-        form: "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native one.
-        progress: is told how far it is.
-        engine: writes keyed state; None: this process does.
-
-    Raises:
-        UsageError: it cannot be rewritten so; says why. Nothing is left in the target.
-        ConfigError: the target is in memory.
-        StorageError: the snapshot is damaged, or a disk refused. What was written is removed.
+    `form` and `progress` are those of :func:`headgate.offline.migrating.migrate`; `engine` writes the keyed
+    state, None: this process does.
     """
     if form not in (None, *FORMATS):
         raise UsageError(f"a savepoint has no format {form!r}; expected {' or '.join(FORMATS)}")

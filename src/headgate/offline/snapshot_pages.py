@@ -20,20 +20,12 @@ from headgate.state.stored.heads import StoredSection, sections_of
 def describe_snapshot(uri: str, options: Sequence[str] = ()) -> dict[str, Any]:
     """What is in a checkpoint or savepoint, as plain values; no class of the program is needed.
 
-    Args:
-        uri: path or URI of it.
-        options: ``key=value`` settings of its storage, as behind ``-D``.
-
     Returns:
         ``uri``, ``kind``, ``format``, ``origin``, ``job``, ``job_name``, ``checkpoint``, ``time_ms``,
         ``max_parallelism``, ``size`` (bytes), ``operators`` and ``in_flight`` (records by receiver). An
         operator has ``uid``, ``parallelism``, ``size``, ``states``, ``lists`` and ``committables``; a state
         ``name``, ``type`` and
         ``entries``, which is None where only reading everything would tell.
-
-    Raises:
-        StorageError: there is no such snapshot, or it cannot be trusted.
-        ConfigError: there is no such setting.
     """
     with storage_options(options):
         disk, metadata = open_checkpoint(uri)

@@ -77,12 +77,8 @@ class Sorted(NamedTuple):
 class Sorter:
     """The entries of one operator, for each new subtask in the order of key groups.
 
-    Args:
-        folder: on the local disk.
-        max_parallelism: the new number of key groups.
-        parallelism: number of subtasks.
-        size: stored bytes of all entries, about.
-        rekey: gives a stored key's new one; None: keys stay.
+    `size` is about how many stored bytes all entries have; `rekey` gives a stored key's new one, None: keys
+    stay.
     """
 
     def __init__(
@@ -109,12 +105,7 @@ class Sorter:
         self._of_subtask.append(list(range(start, start + count)))
 
     def add(self, chunk: Chunk) -> None:
-        """Put entries into their buckets.
-
-        Raises:
-            UsageError: a new key is none.
-            StorageError: the local disk does not take them.
-        """
+        """Put entries into their buckets."""
         if chunk.codec is not None:
             self.codecs.setdefault(chunk.state, chunk.codec)
         new = chunk.keys if self._rekey is None else [self._rekey(key) for key in chunk.keys]
@@ -146,11 +137,7 @@ class Sorter:
         self._waiting, self._waiting_bytes = {}, 0
 
     def chunks(self, subtask: int, state: str) -> Iterator[Sorted]:
-        """The entries of one state for one new subtask, by key group, ascending.
-
-        Raises:
-            StorageError: the local disk does not give them.
-        """
+        """The entries of one state for one new subtask, by key group, ascending."""
         codec = self.codecs[state]
         self._write()
         merged = _timers if state in TIMER_SECTIONS else _entries
@@ -166,11 +153,7 @@ class Sorter:
                     yield from self._by_group(keys, values, 1 if codec.single else CHUNK_ENTRIES)
 
     def check_apart(self) -> None:
-        """Refuse that two keys have become one: their state would be mixed, or half of it lost.
-
-        Raises:
-            UsageError: names both keys.
-        """
+        """Refuse that two keys have become one: their state would be mixed, or half of it lost."""
         if self._rekey is None:
             return
         self._write()

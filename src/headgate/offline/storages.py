@@ -17,14 +17,7 @@ from headgate.common.settings.config import Config
 
 @contextmanager
 def storage_options(options: Sequence[str]) -> Iterator[None]:
-    """Within it storages are opened with the settings among `options`.
-
-    Args:
-        options: ``key=value`` settings, as behind ``-D``; those of storages are taken.
-
-    Raises:
-        ConfigError: one does not exist, has a wrong value, or lacks its other half.
-    """
+    """Within it storages are opened with the settings among `options`."""
     before = storage_settings_in_use()
     use_storage_settings(storage_settings(Config().with_command_line(options)))
     try:
@@ -37,9 +30,6 @@ def refuse_unreadable(snapshot: str) -> None:
     """Look for a snapshot before a program is run in vain.
 
     Only where no settings are needed: those of other storages may be in the program itself.
-
-    Raises:
-        StorageError: it cannot be read or trusted.
     """
     if scheme_of(snapshot) == "file":
         open_checkpoint(snapshot)

@@ -39,17 +39,7 @@ def not_tried(stored: KeyedStateHandle) -> bool:
 def keyed_refusals(
     disk: Disk, stored: Sequence[KeyedStateHandle], state: StateDescriptor, max_parallelism: int
 ) -> Iterator[str]:
-    """Why values of a keyed state cannot be read as declared, one sentence for each old subtask with some.
-
-    Args:
-        disk: where the files are.
-        stored: what the old subtasks hold.
-        state: as the program declares it.
-        max_parallelism: number of key groups.
-
-    Raises:
-        StorageError: a file is missing or damaged.
-    """
+    """Why values of a keyed state cannot be read as declared, one sentence for each old subtask with some."""
     own = {state.name: state}
     for keyed in stored:
         if not_tried(keyed):

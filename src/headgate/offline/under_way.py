@@ -30,8 +30,6 @@ class Records(NamedTuple):
 
     Attributes:
         records: each is a :class:`Described`, or a plain value of Python.
-        timestamps: event time of each in ms, or None.
-        groups: key group of each, or None.
     """
 
     records: list[Any]
@@ -56,15 +54,7 @@ class _DescribedCodec(ElementCodec):
 
 
 def records_in_flight(disk: Disk, stream: InFlightStream) -> Iterator[Records]:
-    """The records of one channel.
-
-    Args:
-        disk: where the parts are.
-        stream: refers to them.
-
-    Raises:
-        StorageError: a part is missing or damaged; names the stream, and the file where it is one.
-    """
+    """The records of one channel."""
     codec = ElementCodec() if stream.record_type is None else _DescribedCodec(stream.record_type)
     for part in stream.parts:
         try:

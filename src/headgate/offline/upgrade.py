@@ -54,11 +54,7 @@ def check_upgrade(
 
 
 def outcome(facts: dict[str, Any], program: str) -> dict[str, Any]:
-    """What an inspection gave.
-
-    Raises:
-        HeadgateError: what went wrong there.
-    """
+    """What an inspection gave."""
     found: dict[str, Any] | None = facts.get("inspection")
     if found is None:
         raise InternalError(f"program {program!r} was planned, but not compared; please report this")

@@ -31,13 +31,9 @@ CANONICAL, NATIVE = FORMATS = ("canonical", "native")
 
 
 class StateWriter:
-    """Writes the keyed state of a savepoint.
+    """Writes the keyed state of a savepoint in the format "canonical" or "native".
 
-    Args:
-        disk: the savepoint's own folder.
-        form: "canonical" or "native".
-        folder: on the local disk, for what is under way.
-        mark: for names that nobody else uses, where several may write the same subtask.
+    `folder` is for scratch files; `mark` makes names unique where several tasks may write the same subtask.
     """
 
     def __init__(self, disk: Disk, form: str, folder: Path, mark: str = "") -> None:
@@ -48,17 +44,7 @@ class StateWriter:
     def subtask(
         self, sorter: Sorter, uid: str, number: str, index: int, max_parallelism: int
     ) -> KeyedStateHandle:
-        """Write what one new subtask of an operator has.
-
-        Args:
-            sorter: has it.
-            uid: of the operator.
-            number: of the operator among those of the savepoint.
-            index: of the subtask.
-            max_parallelism: number of key groups.
-
-        Raises:
-            StorageError: a disk refused.
+        """Write the state of one new subtask of an operator; `number` names the operator in names of files.
         """
         first, last = sorter.ranges[index]
         with ExitStack() as stack:
@@ -155,12 +141,7 @@ class _Blob:
 
 
 def count_entries(disk: Disk, keyed: KeyedStateHandle, max_parallelism: int) -> int:
-    """Read back everything that was written of one subtask; gives the number of entries and timers.
-
-    Raises:
-        StorageError: something is missing or damaged.
-        InternalError: a key is in a key group that is not its own.
-    """
+    """Read back everything that was written of one subtask; gives the number of entries and timers."""
     total = 0
     for chunk in stored_chunks(DiskFiles(disk), keyed, KeysOnly(), max_parallelism):
         groups = key_groups_of_keys(chunk.keys, max_parallelism)

@@ -45,10 +45,7 @@ class Sample:
     """One key that differs.
 
     Attributes:
-        change: "changed", "added" or "removed".
-        key: as Python writes it; of a timer with its time.
         before: what the first snapshot has, as plain values by the names of fields; None where nothing.
-        after: what the second has.
     """
 
     change: str
@@ -62,13 +59,7 @@ class StateDifference:
     """One state of one operator, or its timers of one time domain.
 
     Attributes:
-        uid: of the operator.
-        state: its name.
         types: of the state in both snapshots, for people; None where one does not have it.
-        same: keys that have the same in both.
-        changed: keys that have another value.
-        added: keys that only the second snapshot has.
-        removed: keys that only the first one has.
         samples: some of them, those of low key groups first.
         unread: why the values could not be compared, or None.
     """
@@ -98,18 +89,8 @@ class StateDifference:
 def compare(
     before: str, after: str, only: str | None = None, samples: int = SAMPLES, options: Sequence[str] = ()
 ) -> list[StateDifference]:
-    """The difference of each state of two snapshots, also of those that are the same.
-
-    Args:
-        before: path or URI of a checkpoint or savepoint.
-        after: of the other one.
-        only: "uid" or "uid/state": nothing else is looked at.
-        samples: at most so many keys of each kind of change are shown for each state.
-        options: ``key=value`` settings of storages, as behind ``-D``.
-
-    Raises:
-        UsageError: neither has what `only` names.
-        StorageError: a snapshot is missing or damaged.
+    """The difference of each state of two snapshots, also of those that are the same; `only` is "uid" or
+    "uid/state".
     """
     with storage_options(options):
         sides = _Side(*open_checkpoint(before)), _Side(*open_checkpoint(after))
@@ -140,14 +121,7 @@ class _Side(NamedTuple):
 
 
 class _Operator:
-    """Both sides of one operator.
-
-    Args:
-        uid: of the operator.
-        sides: the first snapshot and the second.
-        groups: number of key groups into whose order they are brought.
-        samples: see :func:`compare`.
-    """
+    """Both sides of one operator."""
 
     def __init__(self, uid: str, sides: tuple[_Side, _Side], groups: int, samples: int) -> None:
         self._uid, self._sides, self._groups, self._samples = uid, sides, groups, samples
@@ -244,11 +218,7 @@ class _Readable(PlainValues):
 
 
 class _View:
-    """Values of one state for people.
-
-    Args:
-        codec: of the state; None where the snapshot has none of it.
-    """
+    """Values of one state for people."""
 
     def __init__(self, codec: SectionCodec | None) -> None:
         self.schema = None if codec is None else codec.target.schema

@@ -21,17 +21,8 @@ _MASK: Final = 0xFFFFFFFF
 def in_ranges(
     frame: DataFrame, keys: Sequence[str], max_parallelism: int, parallelism: int, then: Sequence[str] = ()
 ) -> DataFrame:
-    """The rows of a DataFrame in one partition for each range of key groups, sorted by key group and key.
-
-    Args:
-        frame: any bounded DataFrame.
-        keys: its key columns; several make a tuple.
-        max_parallelism: number of key groups.
-        parallelism: number of ranges, those of as many subtasks.
-        then: by which columns rows of one key are sorted.
-
-    Returns:
-        The same columns, and :data:`GROUP`.
+    """The rows of a DataFrame in one partition for each range of key groups, sorted by key group, key and the
+    columns `then`; the column :data:`GROUP` is added.
     """
     from pyspark.sql import functions as f
 

@@ -123,11 +123,7 @@ def _session(config: Config) -> SparkSession:
 
 
 class SparkEngine:
-    """Implements `offline.rewriting.KeyedEngine`.
-
-    Args:
-        spark: a classic session; its executors reach the snapshot and the target.
-    """
+    """Implements `offline.rewriting.KeyedEngine`."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -201,10 +197,6 @@ class _Shipped:
     """What both kinds of tasks need; picklable. Fields as those of `offline.rewriting.KeyedWork`, and others.
 
     Attributes:
-        source: URI that the snapshot's file names are relative to.
-        target: URI of the new savepoint's folder.
-        settings: of both storages.
-        size: stored bytes of all entries.
         mark: in the names of all files that the tasks write.
     """
 

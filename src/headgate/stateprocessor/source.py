@@ -99,23 +99,14 @@ def _struct(columns: pa.Schema) -> StructType:
 
 
 class SavepointPartition(spark_source.InputPartition):
-    """What one task reads.
-
-    Args:
-        piece: of the snapshot.
-    """
+    """What one task reads."""
 
     def __init__(self, piece: Piece) -> None:
         self.piece = piece
 
 
 class SavepointReader(spark_source.DataSourceReader):
-    """Reads some columns.
-
-    Args:
-        reading: what is read.
-        names: the columns.
-    """
+    """Reads some columns."""
 
     def __init__(self, reading: Reading, names: Sequence[str]) -> None:
         self._reading, self._names = reading, list(names)

@@ -121,16 +121,10 @@ def end_process(why: str, leave: Callable[[int], None] = os._exit) -> None:
 def on_load_failure(
     error: BaseException, loader: str, fatal: bool, leave: Callable[[int], None] = os._exit
 ) -> UserCodeLoadError | None:
-    """What a failed import of user code means for the process.
+    """The error for a task whose import of user code failed for want of memory, which ends the process if
+    `fatal`.
 
-    Args:
-        error: what was raised.
-        loader: the name of its loader.
-        fatal: `classloader.fail-on-metaspace-oom-error`.
-        leave: ends the process.
-
-    Returns:
-        The error for the one task; None when it is no matter of memory, or the process has left.
+    None: it is no matter of memory, or the process has left.
     """
     if not is_exhaustion(error):
         return None

@@ -56,7 +56,6 @@ class Entry:
     """One thing on a job's path.
 
     Attributes:
-        folder: where its modules lie on this machine.
         shown: what the user calls that folder.
     """
 
@@ -69,10 +68,7 @@ class ModuleExplained:
     """What is known of one module.
 
     Attributes:
-        module: its name.
-        copy: whose.
         file: from which it would be loaded; the folders of a namespace package; None when there is none.
-        reason: the rule.
         native: where the job's native packages of that name would run.
     """
 
@@ -88,9 +84,6 @@ class Explanation:
     """The answer.
 
     Attributes:
-        modules: in the order in which they were asked for.
-        placements: of all native packages that the job brings.
-        warnings: what the user should know.
         alone: whether all of the job is in processes of its own, as the interpreter allows no namespaces.
         isolated: why `headgate run` isolates the program; None: it is plain, with the same copies.
     """
@@ -150,9 +143,6 @@ class _View:
     """What modules mean on a job's path.
 
     Args:
-        path: the job's, in order of search.
-        layered: those of it that lie in the dependency layer.
-        settings: of the loader.
         identical: top-level modules that are the framework's, byte by byte.
         linked: top-level modules for which workers of the job's own have its copy in the framework's place.
     """
@@ -200,16 +190,7 @@ class _View:
 
 
 def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSettings) -> Explanation:
-    """Which copy each module means.
-
-    Args:
-        names: of the modules, dotted.
-        path: what the job brings, in order of search.
-        settings: of the loader.
-
-    Raises:
-        UserCodeLoadError: a job with these packages would be refused.
-    """
+    """Which copy each module means."""
     packages = {one: installed_in([str(one.folder)]) for one in path}
     job_packages: dict[str, Installed] = {}
     for found in packages.values():
@@ -246,18 +227,7 @@ def _with_native(
 
 
 def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scratch: Path) -> Iterator[Entry]:
-    """A job's path: the folder of its program, then the other artifacts; archives are unpacked.
-
-    Args:
-        program: a Python file.
-        others: folders, archives and wheels, in order of search.
-        wheels: of its requirements.
-        scratch: an empty folder.
-
-    Raises:
-        UsageError: there is no such program.
-        UserCodeLoadError: one of the others is not there, or cannot be unpacked.
-    """
+    """A job's path: the folder of its program, then the other artifacts; archives are unpacked."""
     if not program.is_file():
         raise UsageError(f"there is no program {str(program)!r}; give the path of a Python file")
     yield Entry(program.resolve().parent, str(program.resolve().parent))
@@ -302,13 +272,8 @@ def _no_namespaces() -> str | None:
 
 
 def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What plain values ask for.
-
-    Args:
-        asked: `program`, `modules`, `others`, `requirements` (a file, or None) and `settings`.
-
-    Raises:
-        UsageError: something of it is wrong.
+    """The explanation as plain values, for `program`, `modules`, `others`, `requirements` (a file, or None)
+    and `settings`.
     """
     texts = dict(asked["settings"])
     chosen = texts.pop(USER_CODE_APART.key, Isolation.AUTO.value)

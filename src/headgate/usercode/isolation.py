@@ -39,13 +39,8 @@ BROUGHT_BY: Final[tuple[ConfigOption[Any], ...]] = (USER_CODE_PATH, USER_CODE_RE
 def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
     """Why a program is isolated; None where it is plain.
 
-    Args:
-        program: its file.
-        config: of the command line; what a program sets itself comes too late.
-        shared: whether this process has run, or runs, another program.
-
-    Raises:
-        ConfigError: it must not be isolated, and brings packages.
+    `config` is that of the command line, as what a program sets itself comes too late; `shared` tells that
+    this process has run, or runs, another program.
     """
     asked = config.get(USER_CODE_APART)
     brings = [option.key for option in BROUGHT_BY if config.get(option)]
@@ -68,10 +63,6 @@ def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
 
 def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str]:
     """The modules and packages of a program's folder whose names mean something without that folder, too.
-
-    Args:
-        folder: of the program.
-        path: where else is looked; by default this interpreter's own path.
 
     Example:
         >>> import tempfile

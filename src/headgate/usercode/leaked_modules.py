@@ -41,9 +41,6 @@ class _Left:
 class LeakedModules:
     """Counts the modules of closed namespaces that are still in memory.
 
-    Args:
-        clock: seconds, growing.
-
     Attributes:
         release_s: how long after its end a namespace is given before it counts as leaked: what still runs of
             its code may end by itself.

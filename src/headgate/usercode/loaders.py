@@ -33,8 +33,6 @@ class Artifacts:
 
     Attributes:
         key: hash of all contents and settings.
-        paths: folders and zips on this machine, in order of search.
-        settings: how names are resolved.
     """
 
     key: str
@@ -43,11 +41,7 @@ class Artifacts:
 
 
 class Lease:
-    """One user of a job's namespace.
-
-    Attributes:
-        namespace: the job's.
-    """
+    """One user of a job's namespace."""
 
     def __init__(self, namespace: Namespace, release: Callable[[], None]) -> None:
         self.namespace, self._release = namespace, release
@@ -69,13 +63,7 @@ class _Held:
 
 
 class UserCodeLoaders:
-    """The namespaces of this process.
-
-    Args:
-        open_namespace: makes a namespace; another one in tests.
-        report: called with what was found after each end.
-        join_s: how long an end waits for threads of the job's code.
-    """
+    """The namespaces of this process."""
 
     def __init__(
         self,
@@ -102,12 +90,7 @@ class UserCodeLoaders:
             return 0 if held is None else held.leases
 
     def lease(self, job: str, artifacts: Artifacts) -> Lease:
-        """A job's namespace, opened when it is the first.
-
-        Raises:
-            DifferentUserCodeError: the job has a namespace of other artifacts.
-            NoIsolationError: this interpreter does not allow namespaces.
-        """
+        """A job's namespace, opened when it is the first."""
         with self._lock:
             held = self._held.get(job)
             if held is None:
@@ -150,12 +133,8 @@ class UserCodeLoaders:
 
 
 def release_namespace(namespace: Namespace, library: StandardLibrary, join_s: float = 0.0) -> None:
-    """Close a namespace as the module says.
-
-    Args:
-        namespace: without users.
-        library: the standard library as it was when the namespace was opened.
-        join_s: how long its threads are waited for.
+    """Close a namespace without users as the module says; `library` is as it was when the namespace was
+    opened.
     """
     for name, hook in namespace.release_hooks.items():
         try:

@@ -16,7 +16,6 @@ class ParentFirst:
     `attr` and what is in it; "attr" is also `attrs` and `attrlib`.
 
     Attributes:
-        patterns: all of them.
         readded: those that an option had left out and that cannot be left out.
 
     Example:
@@ -39,12 +38,7 @@ class ParentFirst:
 
 
 def parent_first(default: Iterable[str] = DEFAULT_PATTERNS, additional: Iterable[str] = ()) -> ParentFirst:
-    """What two options say together.
-
-    Args:
-        default: the patterns that are there for all jobs; meant to be left as they are.
-        additional: those of this job or cluster.
-    """
+    """What two options say together."""
     chosen = tuple(default)
     missing = tuple(pattern for pattern in MANDATORY_PATTERNS if pattern not in chosen)
     return ParentFirst((*missing, *chosen, *additional), missing)

@@ -50,13 +50,7 @@ class ProgramCode(NamespaceCode):
     """Implements `common.ports.IsolatedCode` with a namespace.
 
     Args:
-        artifacts: the program and what it brings.
-        namespace: where they are loaded.
         data_plane: packages whose objects must not leave the namespace, where it has copies of its own.
-
-    Attributes:
-        namespace: as given.
-        main: the module that the program runs as.
     """
 
     def __init__(self, artifacts: ProgramArtifacts, namespace: Namespace, data_plane: Sequence[str]) -> None:
@@ -90,15 +84,8 @@ def running_code() -> IsolatedCode | None:
 def open_program(program: Path, config: Config) -> IsolatedCode:
     """Open an isolated program: its own modules, and what the options name.
 
-    They get a namespace; where the interpreter allows none, they get this process, with a warning.
-
-    Args:
-        program: the file.
-        config: of the command line; what a program sets itself comes too late.
-
-    Raises:
-        UserCodeLoadError: something is not there, or cannot be used; or there are no namespaces, and this
-            process has run another program.
+    They get a namespace; where the interpreter allows none, they get this process, with a warning, unless it
+    has run another program. `config` is that of the command line.
     """
     settings = UserCodeSettings.from_config(config)
     _refuse_if_full(program, settings)
@@ -106,16 +93,7 @@ def open_program(program: Path, config: Config) -> IsolatedCode:
 
 
 def open_along(program: str, paths: Sequence[Path], config: Config) -> IsolatedCode:
-    """Open the code of a program that runs in another process of this machine, in a worker of its own.
-
-    Args:
-        program: its name, for messages.
-        paths: what the other process has sent; see `common.ports.IsolatedCode`.
-        config: of the job.
-
-    Raises:
-        UserCodeLoadError: something is no longer there, or cannot be used.
-    """
+    """Open the code of a program that runs in another process of this machine, in a worker of its own."""
     return _open(artifacts_sent(program, paths), UserCodeSettings.from_config(config))
 
 

@@ -35,12 +35,7 @@ _program: ProcessCode | None = None
 
 
 class SharedPath(list[str]):
-    """`sys.path` of a process that is a program's.
-
-    Args:
-        entries: all of them, in order.
-        artifacts: those that are the program's.
-    """
+    """`sys.path` of a process that is a program's."""
 
     def __init__(self, entries: Iterable[str], artifacts: Iterable[str]) -> None:
         super().__init__(entries)
@@ -53,10 +48,6 @@ class SharedPath(list[str]):
 
 class ProcessOrder:
     """A finder for top-level modules that are not loaded yet: whose copy comes first.
-
-    Args:
-        folders: what the user brings, in order of search.
-        settings: of the loader.
 
     Example:
         >>> import tempfile
@@ -131,10 +122,6 @@ class ProcessOrder:
 def behind_standard_library(path: Sequence[str], standard: Sequence[str] | None = None) -> int:
     """Where in a path a job's packages go: a user's `json.py` must not win against Python's.
 
-    Args:
-        path: as `sys.path`.
-        standard: folders of the standard library; by default this interpreter's.
-
     Example:
         >>> behind_standard_library(["", "/py/lib", "/py/lib/lib-dynload", "/venv/site"], ["/py/lib"])
         3
@@ -145,18 +132,7 @@ def behind_standard_library(path: Sequence[str], standard: Sequence[str] | None 
 
 
 class ProcessCode(SameInterpreter):
-    """Implements `common.ports.IsolatedCode`.
-
-    Args:
-        artifacts: the program and what it brings.
-        settings: of the loader.
-
-    Attributes:
-        main: the module that the program runs as.
-
-    Raises:
-        UserCodeLoadError: this process has run a program before.
-    """
+    """Implements `common.ports.IsolatedCode`."""
 
     def __init__(self, artifacts: ProgramArtifacts, settings: NamespaceSettings) -> None:
         self._artifacts = artifacts

@@ -54,12 +54,7 @@ class Surroundings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a name means, and why.
-
-    Attributes:
-        origin: whose copy.
-        reason: the rule, for people.
-    """
+    """What a name means, and why."""
 
     origin: Origin
     reason: str
@@ -69,9 +64,6 @@ class Resolver:
     """The table above for one namespace.
 
     Args:
-        patterns: parent-first patterns.
-        order: who is asked first.
-        surroundings: what lies where.
         identical: top-level modules whose native distribution is the framework's own, byte by byte.
 
     Example:

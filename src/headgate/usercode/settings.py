@@ -26,20 +26,7 @@ class UserCodeSettings:
     """The options of the loader, each with its value.
 
     Attributes:
-        resolve_order: of Python modules.
         patterns_default: as set; :attr:`patterns` is what is in force.
-        patterns_additional: as set.
-        fail_on_exhaustion: whether exhausted memory ends the process.
-        check_leaked: whether code is refused after its job's end.
-        native_modules: where native packages run.
-        data_plane: patterns of packages whose objects meet.
-        dependency_layer: which packages outlive a job.
-        leaked_loaders_max: loaders of ended jobs.
-        leaked_bytes_max: memory that they hold.
-        layers_max: kept layers in a process.
-        environments_max: environments with processes of their own.
-        release_timeout_ms: grace before a loader counts as leaked.
-        jvm_resolve_order: of JVM classes.
 
     Example:
         >>> settings = UserCodeSettings.from_texts({"classloader.resolve-order": "Parent_First"})
@@ -64,14 +51,7 @@ class UserCodeSettings:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, object]) -> UserCodeSettings:
-        """The settings of some options; all others have their defaults.
-
-        Args:
-            texts: values by key, as texts, or of lists as lists.
-
-        Raises:
-            ConfigError: a key is no option of the loader, or a value is none of the option's.
-        """
+        """The settings of some options; all others have their defaults."""
         values = {_FIELDS[_known(key)]: _parsed(key, value) for key, value in texts.items()}
         return cls(**values)
 

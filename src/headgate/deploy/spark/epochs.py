@@ -20,11 +20,7 @@ from headgate.deploy.spark.staging import staging_root
 
 
 def check_epochs(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
-    """Refuse a job whose epochs Spark could never write.
-
-    Raises:
-        UsageError: Spark has no slot to write with.
-    """
+    """Refuse a job whose epochs Spark could never write."""
     for uid, sink in connectors.items():
         if isinstance(sink, SparkSink) and job.config.get(o.RESERVED_SLOTS) < 1:
             raise UsageError(
@@ -35,16 +31,7 @@ def check_epochs(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> 
 
 @contextmanager
 def epochs_ready(job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool) -> Iterator[None]:
-    """Tell the sinks where to stage.
-
-    Args:
-        job: what runs.
-        connectors: of the job.
-        local: whether all workers are on this machine.
-
-    Raises:
-        UsageError: there is no folder that all workers share, or a schema is wrong.
-    """
+    """Tell the sinks where to stage."""
     sinks = [part for part in connectors.values() if isinstance(part, SparkSink)]
     if not sinks:
         yield

@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 
 class SparkExecutor:
-    """Implements `api.executor.Executor` with Spark.
-
-    Args:
-        listener: is told what happens; by default what the option for progress asks for.
+    """Runs jobs on Spark, and reports to the listener; the default one shows what the option for progress
+    asks for.
     """
 
     def __init__(self, listener: JobListener | None = None) -> None:

@@ -41,16 +41,9 @@ class SparkGang:
     """Implements `common.ports.Gang`.
 
     Args:
-        spark: where to run.
-        context: where workers belong, and whom to tell of their end.
-        name: the job's, for Spark's own pages.
-        hold: the slots that the job has taken.
         executors_come_s: how long executors that were lost may take to be replaced; None in local mode,
             where workers are on the driver's machine.
         code: of an isolated program; None: the program's modules are among everything else.
-
-    Attributes:
-        links: name -> address of Spark's pages about the gang, where it has any.
     """
 
     def __init__(

@@ -25,7 +25,6 @@ def ending_cleanly() -> Iterator[None]:
     """While the body runs, Ctrl-C and SIGTERM let it end what it has started.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C.
         SystemExit: SIGTERM, with the exit code that a shell shows for it; what the program has to
             clean up at its exit is done, which the signal by itself would skip.
     """
@@ -52,10 +51,6 @@ def deferring_interrupts() -> Iterator[None]:
     """Keep Ctrl-C and SIGTERM back until the body has ended; the second one comes through at once.
 
     For the seconds in which Spark's JVM starts: interrupted half-way, nobody would own it.
-
-    Raises:
-        KeyboardInterrupt: it came meanwhile.
-        SystemExit: SIGTERM came meanwhile.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -25,14 +25,7 @@ _ANSWER_S: Final = 20
 
 
 def check_java(environment: Mapping[str, str] | None = None) -> None:
-    """Refuse to go on without Java 17 or 21.
-
-    Args:
-        environment: variables; by default those of this process.
-
-    Raises:
-        UsageError: there is no Java, or another version; tells how to get one.
-    """
+    """Refuse to go on without Java 17 or 21."""
     variables = os.environ if environment is None else environment
     java = find_java(variables)
     if java is None:

@@ -51,7 +51,6 @@ class _Own:
     """What was opened here.
 
     Attributes:
-        context: Spark.
         lent: whether the program has a DataFrame of it, so that it must not be closed early.
     """
 
@@ -65,18 +64,7 @@ _opening: Final = threading.Lock()
 
 
 def acquire(given: Any, name: str, config: Config, slots: int) -> SparkContext:
-    """The Spark to run a job in.
-
-    Args:
-        given: the program's session, or None.
-        name: the job's.
-        config: of the job.
-        slots: how many task slots a local Spark opened here should have at least.
-
-    Raises:
-        UsageError: no Java, a kind of session that cannot run gangs, or settings that exclude them.
-        OperatingError: Spark did not start.
-    """
+    """The Spark to run a job in; a local one that is opened here has at least `slots` task slots."""
     with _opening:
         found = _acquired(given, name, config, slots)
     check_jvm_order(found, config)
@@ -142,11 +130,7 @@ def lend() -> None:
 
 
 def refuse_connect(given: Any) -> None:
-    """Refuse Spark Connect, in the program's session and in the environment.
-
-    Raises:
-        UsageError: it is used.
-    """
+    """Refuse Spark Connect, in the program's session and in the environment."""
     if given is not None and type(given).__module__.startswith("pyspark.sql.connect"):
         what = "the session given to the Environment is one of Spark Connect"
     elif given is None and (variable := next((v for v in _CONNECT if os.environ.get(v)), None)):
@@ -163,11 +147,7 @@ _CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 
 
 def check_suitable(context: SparkContext) -> None:
-    """Refuse a Spark in which a gang could not run.
-
-    Raises:
-        UsageError: naming the setting and what to do.
-    """
+    """Refuse a Spark in which a gang could not run."""
     from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
 
     if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
@@ -185,11 +165,7 @@ def check_suitable(context: SparkContext) -> None:
 
 
 def check_jvm_order(context: SparkContext, config: Config) -> None:
-    """Refuse a Spark whose JVMs load classes in another order than the job asks for.
-
-    Raises:
-        UsageError: they do; the order is fixed when Spark starts.
-    """
+    """Refuse a Spark whose JVMs load classes in another order than the job asks for."""
     if config.get(JVM_RESOLVE_ORDER) is not ResolveOrder.CHILD_FIRST:
         return
     lacking = [key for key in CHILD_FIRST if context.getConf().get(key, "false") != "true"]
@@ -201,11 +177,7 @@ def check_jvm_order(context: SparkContext, config: Config) -> None:
 
 
 def check_interpreter(workers: str) -> None:
-    """Refuse a local session whose workers run another Python than this program.
-
-    Raises:
-        UsageError: they do, or what should run them does not exist.
-    """
+    """Refuse a local session whose workers run another Python than this program."""
     import shutil
     import sys
 

@@ -113,13 +113,8 @@ CHILD_FIRST: Final = ("spark.driver.userClassPathFirst", "spark.executor.userCla
 
 
 def session_settings(name: str, master: str, submitted: Mapping[str, str], log_file: str) -> dict[str, Any]:
-    """The settings of a new session; what was submitted wins.
-
-    Args:
-        name: of the application.
-        master: as :func:`master_for` gives it.
-        submitted: as :func:`submit_settings` gives it.
-        log_file: a file with :data:`LOGGING`, there while the JVM starts.
+    """The settings of a new session; what was submitted wins. `log_file` holds :data:`LOGGING` while the JVM
+    starts.
     """
     local = is_local(submitted.get("spark.master", master))
     settings = {
@@ -137,9 +132,6 @@ def session_settings(name: str, master: str, submitted: Mapping[str, str], log_f
 
 def settings_behind_submit(has: Callable[[str], bool]) -> dict[str, str]:
     """The settings that a JVM started by spark-submit gets from here; what was submitted wins.
-
-    Args:
-        has: whether a setting was submitted.
 
     Example:
         >>> sorted(settings_behind_submit({"spark.python.task.killTimeout"}.__contains__))[0]

@@ -42,12 +42,6 @@ def ship(context: SparkContext) -> None:
 
     All Python workers of the application have it in front of their import path from now on, so that tasks
     which feed a gang find it, too.
-
-    Args:
-        context: on a cluster.
-
-    Raises:
-        UsageError: the program's folder holds more than modules.
     """
     from pyspark import SparkFiles
 
@@ -75,14 +69,8 @@ def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
 
 
 def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dict[str, Path]:
-    """Name in the archive -> file, of Headgate and of the program's own modules.
-
-    Args:
-        modules: as in `sys.modules`.
-        installed: folders whose modules stay here.
-
-    Raises:
-        UsageError: they are too large together.
+    """Name in the archive -> file, of Headgate and of the program's own modules; modules below `installed`
+    stay here.
     """
     installed = tuple(installed)
     found = dict(_below(_HEADGATE))

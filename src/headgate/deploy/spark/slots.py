@@ -31,7 +31,6 @@ class Need:
     """How many slots a job takes.
 
     Attributes:
-        gang: one per worker.
         reserved: for Spark's own tasks beside the gang.
     """
 
@@ -54,10 +53,7 @@ def task_slots(context: SparkContext) -> int:
 def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> int:
     """The slots there are, once they suffice or no more executors can be expected.
 
-    Args:
-        context: where to run.
-        need: what the job takes.
-        come_within_s: how long executors may take to register, counted from the application's start.
+    Executors may take `come_within_s` to register, counted from the application's start.
     """
     deadline = context.startTime / 1000 + come_within_s
     while (found := task_slots(context)) < need.total and clock.time() < deadline:
@@ -72,23 +68,14 @@ def held(application: str) -> int:
 
 
 class Hold:
-    """The slots that one job has taken.
-
-    Attributes:
-        need: what it takes now.
-    """
+    """The slots that one job has taken."""
 
     def __init__(self, application: str, need: Need, master: str) -> None:
         self.need = need
         self._application, self._master = application, master
 
     def refusal(self, gang: int, available: int) -> str | None:
-        """Why the job cannot have `gang` workers in place of those that it has; None: it can.
-
-        Args:
-            gang: wanted.
-            available: all slots that the application has now.
-        """
+        """Why the job cannot have `gang` workers in place of those that it has; None: it can."""
         wanted = Need(gang, self.need.reserved)
         with _lock:
             others = _held[self._application] - self.need.gang
@@ -100,10 +87,6 @@ class Hold:
         """Why a gang of a job that ran already cannot start now, and what would help; None: it can.
 
         Slots that are reserved do not count: a job that goes on without them is better than none.
-
-        Args:
-            gang: its workers.
-            available: all slots that the application has now.
         """
         with _lock:
             others = _held[self._application] - self.need.gang
@@ -128,18 +111,7 @@ class Hold:
 def await_return(
     context: SparkContext, hold: Hold, gang: int, within_s: float, given_up: threading.Event
 ) -> None:
-    """Wait until executors that were lost are replaced; returns at once where none is missing.
-
-    Args:
-        context: where to run.
-        hold: what the job has taken, this gang's slots among it.
-        gang: workers of the gang that is to start.
-        within_s: how long to wait.
-        given_up: set when nobody wants the gang any more; then this returns.
-
-    Raises:
-        OperatingError: they did not come back.
-    """
+    """Wait until executors that were lost are replaced, or `given_up` is set; fails after `within_s`."""
     deadline, told = clock.monotonic() + within_s, False
     while (shortage := hold.shortage(gang, task_slots(context))) is not None:
         if clock.monotonic() >= deadline:
@@ -153,17 +125,7 @@ def await_return(
 
 @contextmanager
 def holding(application: str, need: Need, available: int, master: str) -> Iterator[Hold]:
-    """Take the slots of a gang for the life of a job.
-
-    Args:
-        application: id of the Spark application, of which several jobs may take slots.
-        need: what the job takes.
-        available: all slots that the application has.
-        master: for the message.
-
-    Raises:
-        UsageError: too few are left.
-    """
+    """Take the slots of a gang for the life of a job; other jobs may hold slots of the same application."""
     with _lock:
         taken = _held[application]
         if available - taken < need.total:

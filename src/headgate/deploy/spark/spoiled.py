@@ -23,11 +23,7 @@ SPARKS_OWN: Final = "PYSPARK_EXECUTOR_MEMORY_MB"
 
 @contextmanager
 def unspoiled() -> Iterator[None]:
-    """Begin with the limits of Spark's daemon, and leave with them.
-
-    Raises:
-        OperatingError: an earlier job's code has set limits that cannot be put back; the process ends.
-    """
+    """Begin with the limits of Spark's daemon, and leave with them."""
     wanted = _of_daemon()
     told = changes(limits_of(), wanted)
     if told and (left := put_back(wanted)):

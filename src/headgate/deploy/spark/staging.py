@@ -49,12 +49,7 @@ def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
 
 
 def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
-    """Refuse a snapshot with positions in staged rows that are gone, before Spark is started for it.
-
-    Raises:
-        UsageError: naming the folder.
-        StorageError: there is no such snapshot, or it cannot be trusted.
-    """
+    """Refuse a snapshot with positions in staged rows that are gone, before Spark is started for it."""
     led = job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE
     if job.restore_from is None or led or job.config.get(o.FALLBACK_TO_OLDER):
         return  # which snapshot it will be is not known yet; it is looked at when it is
@@ -65,11 +60,7 @@ def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector])
 
 
 def check_positions(checkpoint: CheckpointMetadata, sources: Mapping[str, DataFrameSource]) -> None:
-    """That the rows which a snapshot has not read yet are still there.
-
-    Raises:
-        UsageError: naming the folder.
-    """
+    """That the rows which a snapshot has not read yet are still there."""
     for uid in sources:
         position = checkpoint.enumerators.get(uid)
         all_read = len(checkpoint.finished.get(uid, ())) >= checkpoint.parallelism.get(uid, 1)
@@ -83,13 +74,7 @@ def sources_of(connectors: Mapping[str, DataFrameConnector]) -> dict[str, DataFr
 
 
 class Inputs:
-    """The staged inputs of one job, as one driver sees them.
-
-    Args:
-        job: with DataFrames.
-        sources: uid -> source.
-        root: see :func:`staging_root`.
-    """
+    """The staged inputs of one job, as one driver sees them."""
 
     def __init__(self, job: JobSpec, sources: Mapping[str, DataFrameSource], root: Path) -> None:
         self._job, self._sources, self._root = job, sources, root
@@ -105,11 +90,7 @@ class Inputs:
             self._job.begins(control)
 
     def make_ready(self, job_id: str, restored: RestorePoint | None) -> None:
-        """Stage what no snapshot has staged already. This driver leads the job, and no worker runs yet.
-
-        Raises:
-            UsageError: a DataFrame cannot be computed, or what the snapshot has staged is gone.
-        """
+        """Stage what no snapshot has staged already. This driver leads the job, and no worker runs yet."""
         self._folder, self._restored = self._root / FOLDER / quote(job_id, safe=""), restored
         positions: Mapping[str, Any] = {}
         if restored is not None:
@@ -178,16 +159,7 @@ class Inputs:
 def staged(
     job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool
 ) -> Iterator[Inputs | None]:
-    """Make the outputs ready, give what makes the inputs ready, and clean up behind the job.
-
-    Args:
-        job: what runs.
-        connectors: of the job.
-        local: whether all workers are on this machine.
-
-    Raises:
-        UsageError: there is no folder that all workers share, or a schema is wrong.
-    """
+    """Make the outputs ready, give what makes the inputs ready, and clean up behind the job."""
     if not connectors:
         yield None
         return
@@ -223,11 +195,7 @@ def outputs_ready(job: JobSpec, outputs: list[DataFrameConnector], root: Path) -
 
 
 def staging_root(job: JobSpec, local: bool) -> Path:
-    """Where to stage: where the user says, else beside the checkpoints, else on this machine.
-
-    Raises:
-        UsageError: workers are on other machines and no shared folder is known.
-    """
+    """Where to stage: where the user says, else beside the checkpoints, else on this machine."""
     asked = job.config.get(o.SPARK_STAGING_DIR)
     if asked is not None:
         return Path(local_path(asked)).absolute()

@@ -32,11 +32,7 @@ def streams_of(connectors: Mapping[str, DataFrameConnector]) -> dict[str, Stream
 
 
 def check_streams(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
-    """Refuse a job in which a streaming DataFrame could not flow.
-
-    Raises:
-        UsageError: Spark has no slot to feed it with, or nothing would ever be acknowledged to Spark.
-    """
+    """Refuse a job in which a streaming DataFrame could not flow."""
     for uid in streams_of(connectors):
         if job.config.get(o.RESERVED_SLOTS) < 1:
             raise UsageError(
@@ -52,13 +48,7 @@ def check_streams(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) ->
 
 
 class Streams:
-    """Where the streaming DataFrames of one job stage their epochs, as one driver sees it.
-
-    Args:
-        job: what runs.
-        sources: the streaming DataFrames.
-        root: see :func:`staging_root`.
-    """
+    """Where the streaming DataFrames of one job stage their epochs, as one driver sees it."""
 
     def __init__(self, job: JobSpec, sources: Collection[StreamSource], root: Path) -> None:
         self._job, self._sources, self._root = job, sources, root
@@ -95,16 +85,7 @@ class Streams:
 def streams_ready(
     job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool
 ) -> Iterator[Streams | None]:
-    """Give what tells the sources where to stage, and clean up behind the job.
-
-    Args:
-        job: what runs.
-        connectors: of the job.
-        local: whether all workers are on this machine.
-
-    Raises:
-        UsageError: there is no folder that all workers share.
-    """
+    """Give what tells the sources where to stage, and clean up behind the job."""
     sources = streams_of(connectors)
     if not sources:
         yield None

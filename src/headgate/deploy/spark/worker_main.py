@@ -27,13 +27,9 @@ _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bou
 def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callable[[Iterable[int]], list[int]]:
     """The function that Spark runs in every task of the gang.
 
-    It travels by value and knows only plain values, so that it can put the driver's import path in
-    place before anything of Headgate is imported.
-
-    Args:
-        worker: how to find the job master.
-        gang: the gang's number.
-        several_hosts: whether workers may be on other machines than the driver.
+    It travels by value and knows only plain values, so that it can put the driver's import path in place
+    before anything of Headgate is imported. With `several_hosts` workers may be on other machines than the
+    driver.
     """
     payload, paths = pickle.dumps(worker), tuple(worker.sys_path)
 

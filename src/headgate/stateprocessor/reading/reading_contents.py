@@ -27,11 +27,7 @@ from headgate.stateprocessor.reading.reading_shape import Shape, timers_shape
 
 
 def nothing_chosen(disk: Disk, metadata: CheckpointMetadata, asked: Asked) -> UsageError:
-    """What to raise where a read names nothing that there is: it lists everything.
-
-    Raises:
-        StorageError: the head of a file is damaged.
-    """
+    """What to raise where a read names nothing that there is: it lists everything."""
     there = contents(disk, metadata)
     listed = "; ".join(f"{uid!r}: {', '.join(states)}" for uid, states in there.items() if states)
     if asked.uid is None or asked.state is None:
@@ -45,11 +41,7 @@ def nothing_chosen(disk: Disk, metadata: CheckpointMetadata, asked: Asked) -> Us
 
 
 def contents(disk: Disk, metadata: CheckpointMetadata) -> dict[str, list[str]]:
-    """Operator uid -> what the option `state` may be for it, each with its type in words.
-
-    Raises:
-        StorageError: the head of a file is damaged.
-    """
+    """Operator uid -> what the option `state` may be for it, each with its type in words."""
     uids = {*metadata.operators, *metadata.state_types, *(s.receiver for s in metadata.in_flight)}
     return {uid: _of_operator(disk, metadata, uid) for uid in sorted(uids)}
 
@@ -85,17 +77,8 @@ def _as_option(name: str) -> str:
 def keyed_shape(
     disk: Disk, handles: Sequence[KeyedStateHandle], option: str, told: Mapping[str, Any]
 ) -> Shape | None:
-    """The columns of a keyed state, or of all timers; None: there is no such state.
-
-    Args:
-        disk: where the files are.
-        handles: of the operator's subtasks.
-        option: "timers", or the state's name.
-        told: state name -> description of its serializers, as the metadata has them.
-
-    Raises:
-        StorageError: the head of a file is damaged.
-        UsageError: the state holds values of several types.
+    """The columns of a keyed state, or of all timers; None: there is no such state. `told` has the
+    descriptions in the metadata by name of the state.
     """
     if option == TIMERS_FOLDER:
         keyed = any(True for handle in handles for _ in handle.handles())

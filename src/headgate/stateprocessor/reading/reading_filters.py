@@ -117,11 +117,6 @@ def wanted_groups(
 ) -> frozenset[int] | None:
     """The key groups that conditions on the key group, and on the key itself, leave; None: all.
 
-    Args:
-        conditions: all of them hold; those on other columns say nothing here.
-        schema: the columns.
-        max_parallelism: number of key groups.
-
     Example:
         >>> schema = pa.schema([("key_group", pa.int32()), ("key", pa.string())])
         >>> some = [Condition(("key_group",), ">", (3,)), Condition(("key_group",), "<=", (5,))]

@@ -47,12 +47,7 @@ def _schema(record: dict[str, Any] | None) -> pa.Schema:
 
 @dataclass(frozen=True)
 class InFlightPiece:
-    """The records of one channel.
-
-    Attributes:
-        stream: refers to them.
-        record: description of the typed column, if there is one.
-    """
+    """The records of one channel."""
 
     stream: InFlightStream
     record: dict[str, Any] | None

@@ -28,18 +28,7 @@ ROWS: Final = 65_536
 def batches(
     disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a subtask, in order of key groups.
-
-    Args:
-        disk: where the files are.
-        keyed: refers to them.
-        shape: what is read, and its columns.
-        groups: the wanted key groups, ascending.
-
-    Raises:
-        StorageError: something is missing or damaged; names the file.
-        UsageError: values cannot be read without the program; names the state.
-    """
+    """The rows of a subtask for the wanted key groups, which ascend."""
     with ExitStack() as stack:
         waiting: list[pa.RecordBatch] = []
         for batch in _of_groups(disk, keyed, shape, groups, stack):

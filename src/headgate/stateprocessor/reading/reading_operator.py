@@ -33,11 +33,7 @@ def operator_handles(
 
 
 def operator_columns(schema: Mapping[str, Any]) -> pa.Schema:
-    """The columns of an operator state.
-
-    Raises:
-        UsageError: only the program's own serializer can take its elements apart.
-    """
+    """The columns of an operator state."""
     if not all(map(is_open, schema["of"])):
         raise UsageError(
             "this operator state was written by a serializer of the program's own, which alone can take its "

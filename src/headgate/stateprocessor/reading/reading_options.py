@@ -23,11 +23,6 @@ class Asked:
     """One read.
 
     Attributes:
-        path: path or URI of the snapshot, as `headgate.checkpoint.opening.open_checkpoint` takes it.
-        uid: the operator; None: not said.
-        state: the state's name, "timers" or "in-flight"; None: not said.
-        columns: the columns that are wanted; empty: all.
-        storage: ``key=value`` settings of the storage.
         pushdown: whether conditions may leave out what is read.
     """
 
@@ -41,9 +36,6 @@ class Asked:
 
 def asked(options: Mapping[str, str]) -> Asked:
     """The options of a read, understood.
-
-    Raises:
-        UsageError: there is no path, an option that does not exist, or one with a wrong value.
 
     Example:
         >>> asked({"path": "/sp", "uid": "tally", "state": "count", "storage.s3.endpoint": "http://s3:9000"})

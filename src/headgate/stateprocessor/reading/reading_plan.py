@@ -37,12 +37,7 @@ class Piece(Protocol):
     """What one task reads; plain data that goes to it."""
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Rows that have at least these columns.
-
-        Raises:
-            StorageError: something is missing or damaged; names the file.
-            UsageError: values cannot be read without the program; names the state.
-        """
+        """Rows that have at least these columns."""
         ...
 
 
@@ -51,10 +46,6 @@ class Reading:
     """One table of a snapshot, found; plain data, so that it is found once.
 
     Attributes:
-        root: URI that file names are relative to.
-        storage: ``key=value`` settings of the storage.
-        columns: the columns of the rows.
-        max_parallelism: number of key groups.
         keyed: of keyed state and timers: its columns as a table, and where the subtasks have it.
         pieces_at_once: of everything else: all pieces.
     """
@@ -72,14 +63,7 @@ class Reading:
             return open_disk(self.root)
 
     def pieces(self, groups: Collection[int] | None = None) -> list[Piece]:
-        """What is to be read.
-
-        Args:
-            groups: the wanted key groups; None: all. Of what is not keyed, everything comes.
-
-        Raises:
-            StorageError: the head of a file is damaged.
-        """
+        """What is to be read of the wanted key groups, None: all; of what is not keyed, everything comes."""
         if self.keyed is None:
             return list(self.pieces_at_once)
         shape, handles = self.keyed
@@ -94,13 +78,7 @@ class Reading:
 
 
 def reading_of(asked: Asked) -> Reading:
-    """The table that is asked for.
-
-    Raises:
-        UsageError: the snapshot has no such table; lists what it has.
-        StorageError: there is no such snapshot, or it cannot be trusted.
-        ConfigError: a setting of the storage does not exist.
-    """
+    """The table that is asked for."""
     with storage_options(asked.storage):
         disk, metadata = open_checkpoint(asked.path)
     if asked.uid is None or asked.state is None:
@@ -146,9 +124,6 @@ class TablePiece:
     """Row groups of a table, which come as they are stored.
 
     Attributes:
-        table: the file.
-        shape: the columns of the whole read.
-        groups: the wanted key groups.
         row_groups: first row group, and the one behind the last; None: all.
     """
 

@@ -24,12 +24,8 @@ class Shape:
     """One keyed state, or all timers, as a table.
 
     Attributes:
-        name: of the state; `state.canonical.layout.TIMERS` for timers.
-        schema: kind and description of the serializers.
         key: description of the typed column of keys; None: there is none.
         stamps: name of the state that says when entries were written; None: their life has no end.
-        rows: makes record batches of entries; without the stamps.
-        columns: all of them.
     """
 
     name: str
@@ -82,9 +78,6 @@ def timers_shape(key: dict[str, Any] | None) -> Shape:
 
 def chosen(columns: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """The columns that are wanted, in the order of the table; all where none is named.
-
-    Raises:
-        UsageError: there is no such column.
 
     Example:
         >>> chosen(["key_group", "key", "value"], ["value", "key"])

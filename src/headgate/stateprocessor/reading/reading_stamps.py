@@ -18,13 +18,8 @@ from headgate.stateprocessor.reading.reading_shape import Shape
 
 
 def stamps_of(shape: Shape, keys: Sequence[Any], values: Sequence[Any], told: Mapping[Any, Any]) -> pa.Array:
-    """The column of stamps for some entries, null where none is stored.
-
-    Args:
-        shape: of the state.
-        keys: one for each entry.
-        values: the plain value of each.
-        told: key -> what is stored of its stamps.
+    """The column of stamps for some entries, null where none is stored; `told` has by key what is stored of
+    its stamps.
     """
     stamps: list[int | None] = []
     for key, value in zip(keys, values, strict=True):

@@ -49,10 +49,6 @@ Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
 def converter(columns: pa.Schema, names: Sequence[str]) -> Convert:
     """What makes batches of some columns ones in Spark's types; nothing is copied where they are the same.
 
-    Args:
-        columns: those that batches have.
-        names: those that are wanted, in their order.
-
     Example:
         >>> made = converter(pa.schema([("a", pa.int64()), ("b", pa.uint8())]), ["b"])
         >>> made(pa.RecordBatch.from_pydict({"a": [1], "b": pa.array([2], pa.uint8())})).schema

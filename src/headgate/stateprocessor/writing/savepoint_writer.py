@@ -36,10 +36,6 @@ class NewState:
     """Rows that become one state of an operator, or its timers.
 
     Attributes:
-        frame: has the columns that are named here, and no others.
-        keys: the key columns.
-        key_types: their Arrow types.
-        outputs: the tables that they become.
         distinct: columns beside the keys that tell rows of one key apart.
     """
 

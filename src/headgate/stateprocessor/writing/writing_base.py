@@ -27,15 +27,8 @@ from headgate.state.state_names import STAMPS
 
 
 def opened_as_tables(uri: str, work: str) -> tuple[Disk, CheckpointMetadata]:
-    """A snapshot whose keyed state is tables; one of another form is written as such first.
-
-    Args:
-        uri: of the snapshot.
-        work: a folder for it that is not there yet.
-
-    Raises:
-        UsageError: it has records in flight, or state that only its program can take apart.
-        StorageError: it is damaged, or a storage refused.
+    """A snapshot whose keyed state is tables; one of another form is first written as such to the new folder
+    `work`.
     """
     disk, metadata = open_checkpoint(uri)
     if any(part.records for stream in metadata.in_flight for part in stream.parts):
@@ -66,11 +59,7 @@ def is_of(table: str, state: str) -> bool:
 
 
 def check_there(metadata: CheckpointMetadata, uid: str, state: str | None) -> None:
-    """Refuse to change what a snapshot does not have.
-
-    Raises:
-        UsageError: there is no such operator or state; names those that there are.
-    """
+    """Refuse to change what a snapshot does not have."""
     known = {*metadata.operators, *metadata.state_types, *metadata.enumerators}
     if uid not in known:
         listed = ", ".join(sorted(map(repr, known))) or "no state"
@@ -89,12 +78,7 @@ def check_there(metadata: CheckpointMetadata, uid: str, state: str | None) -> No
 
 
 class Kept:
-    """Copies what stays of a snapshot into a new folder.
-
-    Args:
-        disk: of the snapshot.
-        to: of the new savepoint.
-    """
+    """Copies what stays of a snapshot into a new folder."""
 
     def __init__(self, disk: Disk, to: Disk) -> None:
         self._disk, self._to, self._data, self._count = disk, to, DataFileWriter(to), 0
@@ -102,11 +86,7 @@ class Kept:
     def operator(
         self, uid: str, states: Sequence[OperatorSubtaskState], stays: Callable[[str], bool]
     ) -> list[OperatorSubtaskState]:
-        """The states of one operator's subtasks, of keyed states those that stay.
-
-        Raises:
-            StorageError: a file is damaged, or a storage refused.
-        """
+        """The states of one operator's subtasks, of keyed states those that stay."""
         return [self._subtask(uid, index, state, stays) for index, state in enumerate(states)]
 
     def _subtask(

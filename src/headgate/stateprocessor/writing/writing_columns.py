@@ -34,15 +34,8 @@ Raises:
 
 
 def fit_of(stored: Description, given: Any, where: str) -> Fit:
-    """How a column's values become those of a described type.
-
-    Args:
-        stored: what the state's serializer says of itself.
-        given: the column's Arrow type.
-        where: the column or the part of one, for messages.
-
-    Raises:
-        UsageError: they do not fit; names the column and both types.
+    """How a column's values become those of a described type; `where` is the column, or a part of it, for
+    messages.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for

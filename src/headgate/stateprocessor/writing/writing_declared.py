@@ -33,15 +33,7 @@ _HANDLES: Final[Mapping[Any, Callable[[], Any]]] = {
 
 
 def check_keys(declared: Any, uid: str, shape: Shape) -> None:
-    """Refuse key columns that give no keys of the type that a function declares.
-
-    Args:
-        declared: a function of the program, its class, or an annotation, which tells nothing of keys.
-        uid: of the operator.
-        shape: of the keys that the columns give.
-
-    Raises:
-        UsageError: naming both types.
+    """Refuse key columns that give no keys of the type that a function declares; an annotation declares none.
     """
     cls = declared if isinstance(declared, type) else type(declared)
     found = keys_of_function(cls)
@@ -54,13 +46,6 @@ def check_keys(declared: Any, uid: str, shape: Shape) -> None:
 
 def descriptor_of(declared: Any, state: str) -> StateDescriptor:
     """The declared state of that name.
-
-    Args:
-        declared: a function of the program, its class, or what the state is annotated with.
-        state: its name.
-
-    Raises:
-        UsageError: it declares no such state.
 
     Example:
         >>> import headgate as hg
@@ -91,15 +76,7 @@ def outputs_of(
 ) -> dict[str, RowColumn]:
     """The tables of a state: its values, and before them its stamps where it has a time to live.
 
-    Args:
-        descriptor: of the state.
-        column: with its values.
-        types: Arrow types by column.
-        convert: see `writing_rows.ValueColumn`.
-        written_at: the column that tells when a key was last written; None: now.
-
-    Raises:
-        UsageError: a column does not fit.
+    `written_at` is the column that tells when a key was last written; None: now.
     """
     kept = with_stamps({descriptor.name: descriptor})
     schema = target_of(kept[descriptor.name]).schema

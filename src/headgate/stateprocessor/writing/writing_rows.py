@@ -41,19 +41,7 @@ _SAMPLES: Final[Sequence[tuple[Callable[[Any], bool], Any]]] = (
 
 
 class KeyRows:
-    """Key columns of a DataFrame as the keys of a stream.
-
-    Args:
-        names: of the columns; several make a tuple.
-        types: their Arrow types.
-
-    Attributes:
-        description: of the keys, as a table has it.
-        shape: of the keys.
-
-    Raises:
-        UsageError: a column cannot be a key.
-    """
+    """Key columns of a DataFrame as the keys of a stream."""
 
     def __init__(self, names: Sequence[str], types: Sequence[Any]) -> None:
         self._names = list(names)
@@ -74,11 +62,7 @@ class KeyRows:
         return [batch.column(name) for name in self._names]
 
     def groups(self, columns: Sequence[Any], max_parallelism: int) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """The key group of each row.
-
-        Raises:
-            UsageError: a key is null or NaN.
-        """
+        """The key group of each row."""
         for name, column in zip(self._names, columns, strict=True):
             if column.null_count:
                 raise UsageError(
@@ -106,22 +90,13 @@ def _sample(name: str, given: Any) -> Any:
 
 
 class ValueRows(Protocol):
-    """What a key has, out of a batch of the DataFrame.
-
-    Attributes:
-        schema: kind and description of the serializers, as a checkpoint has them.
-        rows_are: see `canonical.layout.TableInfo`.
-    """
+    """What a key has, out of a batch of the DataFrame."""
 
     schema: dict[str, Any]
     rows_are: str
 
     def arrays(self, batch: Any) -> tuple[Any, list[Any]]:
-        """How many rows each key takes (None: one), and the table's columns behind `namespace`.
-
-        Raises:
-            UsageError: a value is not of the declared type.
-        """
+        """How many rows each key takes (None: one), and the table's columns behind `namespace`."""
         ...
 
 
@@ -130,10 +105,6 @@ class ValueColumn:
     """Where a state's values are; picklable, so that tasks make their :class:`ValueRows` of it.
 
     Attributes:
-        state: its name.
-        schema: kind and description of its serializers.
-        column: of the DataFrame.
-        type: the column's Arrow type.
         descriptor: of the declared state; needed for `convert` only.
         convert: makes of a value of the column one of the state; None: the column has the state's type.
     """
@@ -146,11 +117,7 @@ class ValueColumn:
     convert: Convert | None = None
 
     def rows(self) -> ValueRows:
-        """How the values come out of the column.
-
-        Raises:
-            UsageError: the column does not fit, or nothing but `convert` makes values of the state.
-        """
+        """How the values come out of the column."""
         rows_are = row_of(self.schema)
         if self.convert is not None and self.descriptor is not None:
             return _Converted(self.schema, rows_are, self.descriptor, self.column, self.convert)
@@ -262,10 +229,8 @@ class TimerColumn:
     """Where timers are; as :class:`ValueColumn`.
 
     Attributes:
-        schema: of timers.
         domain: the column that says "event" or "processing".
         column: int64 of ms since 1970, or timestamps.
-        type: its Arrow type.
     """
 
     schema: dict[str, Any]
@@ -274,11 +239,7 @@ class TimerColumn:
     type: Any
 
     def rows(self) -> ValueRows:
-        """How the timers come out of the column.
-
-        Raises:
-            UsageError: the column does not fit.
-        """
+        """How the timers come out of the column."""
         return _Timers(self.schema, self.domain, _Moments(self.column, self.type))
 
 
@@ -319,11 +280,7 @@ class StampColumn:
     """When the entries of a state with a time to live were written; as :class:`ValueColumn`.
 
     Attributes:
-        values: of the state.
-        schema: of the stamps.
         column: with the time of a key's last write, as for timers; None: `now_ms` for all.
-        type: the column's Arrow type.
-        now_ms: see `column`.
     """
 
     values: ValueColumn
@@ -333,11 +290,7 @@ class StampColumn:
     now_ms: int
 
     def rows(self) -> ValueRows:
-        """How the stamps come out of the columns.
-
-        Raises:
-            UsageError: a column does not fit.
-        """
+        """How the stamps come out of the columns."""
         moments = None if self.column is None else _Moments(self.column, self.type)
         return _Stamps(self.values.rows(), self.schema, moments, self.now_ms)
 

@@ -63,14 +63,7 @@ class RowColumn(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where tables go, and for how many key groups and subtasks they are; picklable.
-
-    Attributes:
-        uri: of the savepoint's folder.
-        settings: of its storage.
-        max_parallelism: number of key groups.
-        parallelism: number of subtasks.
-    """
+    """Where tables go, and for how many key groups and subtasks they are; picklable."""
 
     uri: str
     settings: StorageSettings
@@ -88,12 +81,8 @@ class TableTask:
     """The table of one state, and of the stamps beside it; picklable.
 
     Attributes:
-        uid: of the operator.
         outputs: name of a state (`canonical.layout.TIMERS` for timers) to where what a key has is.
-        keys: the key columns.
-        key_types: their Arrow types.
         distinct: columns beside the keys that tell rows of one key apart.
-        place: where the tables go.
     """
 
     uid: str
@@ -139,26 +128,14 @@ class TableTask:
 
 
 class TableFile:
-    """A table on the local disk, on its way to the savepoint.
-
-    Args:
-        info: what it says of itself.
-        path: of the file; not there yet.
-
-    Attributes:
-        writer: takes its rows.
-    """
+    """A table on the local disk, on its way to the savepoint."""
 
     def __init__(self, info: TableInfo, path: Path) -> None:
         self._path, self._stream = path, path.open("wb")
         self.writer = TableWriter(info, self._stream)
 
     def stored(self, place: Place, uid: str, index: int, entries: int) -> dict[str, Any]:
-        """The table is complete: store it durably; gives what is told of it.
-
-        Raises:
-            StorageError: it cannot be stored.
-        """
+        """The table is complete: store it durably; gives what is told of it."""
         written = self.writer.finish()
         self._stream.close()
         name = place.named(uid, written.info.name, index)
@@ -204,12 +181,7 @@ def result_of(work: Any, what: str) -> Any:
 
 
 class _Checked(NamedTuple):
-    """The key columns of one batch, found in order.
-
-    Attributes:
-        groups: key group of each row.
-        key: the table's column.
-    """
+    """The key columns of one batch, found in order."""
 
     groups: Any
     key: Any
@@ -226,11 +198,7 @@ class _Checked(NamedTuple):
 
 
 class _Order:
-    """Watches that rows come by key group, and each key once.
-
-    Attributes:
-        entries: rows so far.
-    """
+    """Watches that rows come by key group, and each key once."""
 
     def __init__(self, keys: KeyRows, place: Place, index: int, distinct: Sequence[str]) -> None:
         self._keys, self._max_parallelism = keys, place.max_parallelism
@@ -239,11 +207,7 @@ class _Order:
         self.entries = 0
 
     def checked(self, batch: Any) -> _Checked:
-        """The keys of a batch.
-
-        Raises:
-            UsageError: a key is there twice, or is none.
-        """
+        """The keys of a batch."""
         columns = self._keys.columns(batch)
         groups = self._keys.groups(columns, self._max_parallelism)
         self._check_order(groups)

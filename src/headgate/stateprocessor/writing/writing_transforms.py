@@ -31,13 +31,7 @@ from headgate.stateprocessor.writing.writing_tables import (
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """What becomes of the values of one state.
-
-    Attributes:
-        function: from an old value to a new one.
-        before: the state as it was written.
-        after: as it is to be.
-    """
+    """What becomes of the values of one state."""
 
     function: Callable[[Any], Any]
     before: StateDescriptor
@@ -46,15 +40,7 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class TransformTask:
-    """The tables of one state, one task for each; picklable.
-
-    Attributes:
-        uid: of the operator.
-        transform: what becomes of the values.
-        source: URI of the folder that the tables are in.
-        tables: index of a subtask to its table.
-        place: where the new ones go.
-    """
+    """The tables of one state, one task for each; picklable."""
 
     uid: str
     transform: Transform

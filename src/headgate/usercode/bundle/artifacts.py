@@ -24,8 +24,6 @@ class Artifact:
     """One thing on a job's path.
 
     Attributes:
-        name: of its file, as it is shipped.
-        digest: SHA-256 of that file, in hexadecimal digits.
         inside: folder in it that is the entry of the path: of a packed environment its site-packages.
     """
 
@@ -37,10 +35,6 @@ class Artifact:
 @dataclass(frozen=True, slots=True)
 class UserBundle:
     """All of a job's user code, in order of search.
-
-    Attributes:
-        artifacts: what is on the path.
-        abi: of the interpreter that it was made for.
 
     Example:
         >>> UserBundle((Artifact("job.zip", "ab" * 32),), "cpython-311-x86_64").key[:8]
@@ -64,14 +58,8 @@ def abi_of_this() -> str:
 
 
 def made_from(paths: Sequence[Path], folder: Path) -> tuple[UserBundle, tuple[Path, ...]]:
-    """A bundle of folders, archives and wheels, and the files to ship for it.
-
-    Args:
-        paths: in order of search; a folder is packed, an archive is taken as it is.
-        folder: where packed folders go.
-
-    Raises:
-        UserCodeLoadError: one is not there, is neither folder nor archive, or is for another interpreter.
+    """A bundle of folders, archives and wheels, and the files to ship for it; folders are packed into
+    `folder`.
     """
     made = [_made(path, folder) for path in paths]
     artifacts = tuple(Artifact(file.name, hash_of(file), inside) for file, inside in made)
@@ -79,16 +67,7 @@ def made_from(paths: Sequence[Path], folder: Path) -> tuple[UserBundle, tuple[Pa
 
 
 def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) -> list[Leased]:
-    """The folders of a bundle's artifacts on this machine, each checked against its hash.
-
-    Args:
-        bundle: what the driver said.
-        files: what has arrived, in the bundle's order.
-        cache: where folders are.
-
-    Raises:
-        UserCodeLoadError: a file is another than the driver's, or was made for another interpreter or system.
-    """
+    """The folders of a bundle's artifacts on this machine, each checked against its hash."""
     if bundle.abi != abi_of_this():
         raise UserCodeLoadError(
             f"user code was bundled for {bundle.abi}, and this worker runs {abi_of_this()}; use one minor "
@@ -133,14 +112,7 @@ def _made(path: Path, folder: Path) -> tuple[Path, str]:
 
 
 def inside_of(path: Path) -> str:
-    """Where modules lie in what the user named: a packed environment has them deep inside.
-
-    Args:
-        path: of a folder or an archive.
-
-    Raises:
-        UserCodeLoadError: it is for another interpreter, or is an archive that cannot be read.
-    """
+    """Where modules lie in what the user named: a packed environment has them deep inside."""
     if path.is_dir():
         return inside_of_folder(path)
     check_wheel(path.name)
@@ -155,10 +127,5 @@ def _inside_of_archive(path: Path, inode: int, size: int, modified_ns: int) -> s
 
 
 def key_of_folder(digest: str, inside: str) -> str:
-    """The cache's key: of one environment another Python unpacks another part.
-
-    Args:
-        digest: of the archive.
-        inside: what of it is unpacked.
-    """
+    """The cache's key: of one environment another Python unpacks another part."""
     return sha256(f"{digest} {inside}".encode()).hexdigest() if inside else digest

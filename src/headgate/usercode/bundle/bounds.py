@@ -67,11 +67,7 @@ def refused(archive: Path, name: str, why: str) -> UserCodeLoadError:
 
 @contextmanager
 def open_zip(archive: Path, bounds: Bounds) -> Iterator[zipfile.ZipFile]:
-    """A zip whose list of entries is within the bounds.
-
-    Raises:
-        UserCodeLoadError: it is not.
-    """
+    """A zip whose list of entries is within the bounds."""
     with archive.open("rb") as file:
         listed = _bytes_of_list(file)
     if listed > _NAMES_BYTES_MAX:
@@ -142,11 +138,7 @@ class Tar:
         self.opened, self._stream, self._archive = opened, stream, archive
 
     def entries(self, bounds: Bounds) -> list[tarfile.TarInfo]:
-        """All; what lies between them has been unpacked for it.
-
-        Raises:
-            UserCodeLoadError: they are more than the bounds say.
-        """
+        """All; what lies between them has been unpacked for it."""
         found: list[tarfile.TarInfo] = []
         size = names = 0
         while (entry := self._next()) is not None:
@@ -220,11 +212,7 @@ def _unpacking(file: IO[bytes], head: bytes) -> Iterator[IO[bytes]]:
 
 
 class _Xz(io.RawIOBase):
-    """The plain bytes of an xz, unpacked within :data:`XZ_MEMORY_MAX`, which `lzma.open` has no word for.
-
-    Args:
-        file: the packed bytes; closed by its owner.
-    """
+    """The plain bytes of an xz, unpacked within :data:`XZ_MEMORY_MAX`, which `lzma.open` has no word for."""
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()
@@ -244,12 +232,7 @@ class _Xz(io.RawIOBase):
         return self._place
 
     def readinto(self, into: Any) -> int:
-        """The next plain bytes, as many as there is room for; 0 at the end.
-
-        Raises:
-            EOFError: it is cut short.
-            lzma.LZMAError: it is damaged, or wants more memory.
-        """
+        """The next plain bytes, as many as there is room for; 0 at the end."""
         room = memoryview(into).cast("B")
         data = b""
         while room and not data and not self._ended:

@@ -15,9 +15,6 @@ _CHUNK: Final = 1 << 20
 def hash_of(path: Path) -> str:
     """The hash of a file's bytes, or of a folder's names and files.
 
-    Raises:
-        UserCodeLoadError: it is not there, or cannot be read.
-
     Example:
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())

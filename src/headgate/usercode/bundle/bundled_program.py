@@ -42,10 +42,6 @@ def program_files(folder: Path, bytes_max: int = PROGRAM_BYTES_MAX) -> list[Path
     out, so is what this user cannot read, and so, with a warning, is a folder without `__init__.py` with
     which all together would be too much.
 
-    Args:
-        folder: of the program.
-        bytes_max: how much is too much; modules and packages right in the folder are never left out for it.
-
     Example:
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())

@@ -37,11 +37,7 @@ _KEY: Final = re.compile(r"[0-9a-f]{16,64}")
 
 
 class Leased:
-    """A folder that stays as long as this is held.
-
-    Attributes:
-        folder: where it is.
-    """
+    """A folder that stays as long as this is held."""
 
     def __init__(self, folder: Path, lock: IO[bytes]) -> None:
         self.folder, self._lock = folder, lock
@@ -53,12 +49,6 @@ class Leased:
 
 class ArtifactCache:
     """The folders of one owner on one machine.
-
-    Args:
-        root: where they are; made when it is not there.
-
-    Raises:
-        UserCodeLoadError: it is a link, belongs to somebody else, or others may write into it.
 
     Example:
         >>> cache = ArtifactCache(Path(tempfile.mkdtemp()) / "cache")
@@ -92,13 +82,8 @@ class ArtifactCache:
     def lease(self, key: str, make: Callable[[Path], None]) -> Leased:
         """A folder, made first where it is not there yet.
 
-        Args:
-            key: hexadecimal hash of what it is made from.
-            make: fills an empty folder, while other processes that want the same one wait.
-
-        Raises:
-            UserCodeLoadError: the key is none.
-            Exception: what `make` raises; nothing of the folder is left then.
+        `make` fills an empty folder while other processes that want the same `key`, a hexadecimal hash, wait;
+        where it raises, nothing of the folder is left.
         """
         if _KEY.fullmatch(key) is None:
             raise UserCodeLoadError(f"{key!r} is no hash of user code")

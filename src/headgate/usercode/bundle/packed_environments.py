@@ -33,14 +33,8 @@ def version_of_this() -> str:
 
 
 def inside_of_names(names: Iterable[str], place: Path) -> str:
-    """The folder that holds the modules, from an archive's own list; empty is its top.
-
-    Args:
-        names: of its entries; those of folders end in `/`.
-        place: the archive, for the message.
-
-    Raises:
-        UserCodeLoadError: it is an environment of another Python.
+    """The folder that holds the modules, from the names in an archive, of which folders end in `/`; empty is
+    its top.
 
     Example:
         >>> inside_of_names(["job.py", "models/__init__.py"], Path("mods.tar.gz"))
@@ -63,11 +57,7 @@ def inside_of_names(names: Iterable[str], place: Path) -> str:
 
 
 def inside_of_folder(folder: Path) -> str:
-    """The same of a folder; only its own top is looked at.
-
-    Raises:
-        UserCodeLoadError: it is an environment of another Python.
-    """
+    """The same of a folder; only its own top is looked at."""
     found = (path for path in folder.glob("lib/python*/site-packages") if path.is_dir())
     return inside_of_names([f"{path.relative_to(folder).as_posix()}/" for path in found], folder)
 

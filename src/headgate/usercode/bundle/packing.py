@@ -18,29 +18,13 @@ def packed_folder(source: Path, name: str, folder: Path) -> Path:
     """A zip of a folder, under a name that says its content: the one that is there already, if one is.
 
     Spark may be sending that one to an executor at this moment.
-
-    Args:
-        source: the folder.
-        name: what the zip's begins with.
-        folder: where the zip goes.
-
-    Raises:
-        UserCodeLoadError: a file cannot be read.
     """
     target = folder / f"{name or 'code'}-{hash_of(source)[:16]}{PACKED}"
     return target if target.exists() else _zipped(source, files_of(source), target)
 
 
 def packed_program(program: Path, folder: Path) -> Path:
-    """A zip of a program's own modules: what can be imported from its folder, and nothing else of it.
-
-    Args:
-        program: the file, in the folder.
-        folder: where the zip goes.
-
-    Raises:
-        UserCodeLoadError: that is too much to be modules, or cannot be read.
-    """
+    """A zip of a program's own modules: what can be imported from its folder, and nothing else of it."""
     try:
         files = program_files(program.parent)
         sizes = {file: file.stat().st_size for file in files}

@@ -25,17 +25,8 @@ UNUSED_S: Final = 7 * 24 * 3600.0
 
 
 class ProgramArtifacts:
-    """A program's own code here.
-
-    Args:
-        program: its file.
-        others: folders, archives and wheels that it brings beside the modules of its folder.
-        folders: where its modules lie, in order of search; the program's own folder first.
-        leased: keep those folders that were unpacked.
-
-    Attributes:
-        program: as given.
-        folders: as given.
+    """The code of an isolated program on this machine: the folders where its modules lie, the program's own
+    first.
     """
 
     def __init__(
@@ -66,14 +57,9 @@ class ProgramArtifacts:
 
 
 def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
-    """A program's folder with what the options name behind it, archives unpacked.
+    """A program's folder with what the options name after it, archives unpacked.
 
-    Args:
-        program: the file.
-        config: of the command line; what a program sets itself comes too late.
-
-    Raises:
-        UserCodeLoadError: something is not there, or cannot be used.
+    `config` is that of the command line; what a program sets itself comes too late.
     """
     program = program.resolve()
     locked = config.get(USER_CODE_REQUIREMENTS)
@@ -86,14 +72,8 @@ def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
 
 
 def artifacts_sent(program: str, paths: Sequence[Path]) -> ProgramArtifacts:
-    """The same in another process of this machine, from the :attr:`ProgramArtifacts.paths` of the first.
-
-    Args:
-        program: its name, for messages.
-        paths: of the first, with the modules beside the program packed.
-
-    Raises:
-        UserCodeLoadError: something is no longer there, or cannot be used.
+    """The artifacts of a program in another process of this machine, from the :attr:`ProgramArtifacts.paths`
+    of the first.
     """
     places, leased = _unpacked(paths, _cache())
     return ProgramArtifacts(Path(program), paths, places, leased)

@@ -33,13 +33,7 @@ _OPTIONS: Final = (
 def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
     """The wheels that a locked requirements file names, in the order of their names.
 
-    Args:
-        requirements: pinned versions with hashes, as `pip-compile --generate-hashes` writes them.
-        cache: folder for what was fetched; the same file is fetched once for each kind of interpreter.
-
-    Raises:
-        UserCodeLoadError: the file is not there, is not locked, or a wheel cannot be had; or
-            anybody may write into the cache.
+    The cache keeps what was fetched: the same file is fetched once for each kind of interpreter.
     """
     if not requirements.is_file():
         raise UserCodeLoadError(f"requirements file {str(requirements)!r} is not there")

@@ -53,12 +53,7 @@ def is_archive(name: str) -> bool:
 
 
 def unpack(archive: Path, folder: Path, bounds: Bounds = STANDARD) -> None:
-    """Unpack an archive into an empty folder; of a packed environment what lies in its site-packages.
-
-    Raises:
-        UserCodeLoadError: it is damaged, holds what is refused, is of no known kind, or is an environment
-            of another Python.
-    """
+    """Unpack an archive into an empty folder; of a packed environment what lies in its site-packages."""
     with _named_in_errors(archive):
         if _is_zip(archive):
             _unpack_zip(archive, folder, bounds)
@@ -67,11 +62,7 @@ def unpack(archive: Path, folder: Path, bounds: Bounds = STANDARD) -> None:
 
 
 def names_of(archive: Path, bounds: Bounds = STANDARD) -> list[str]:
-    """The names of an archive's entries as it spells them; those of folders end in `/`.
-
-    Raises:
-        UserCodeLoadError: it is damaged, of no known kind, or beyond the bounds.
-    """
+    """The names of an archive's entries as it spells them; those of folders end in `/`."""
     with _named_in_errors(archive):
         if _is_zip(archive):
             with open_zip(archive, bounds) as zipped:
@@ -102,9 +93,6 @@ class _Writer:
     """Writes entries below a folder, and counts.
 
     Args:
-        archive: for messages.
-        folder: where it is unpacked.
-        bounds: of what is written.
         inside: the part of it that is written, and that no link may lead out of.
     """
 

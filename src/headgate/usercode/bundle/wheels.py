@@ -17,12 +17,6 @@ def check_wheel(name: str) -> None:
 
     Platforms are not compared: it is the workers' that counts, see :func:`check_platform`.
 
-    Args:
-        name: of a file.
-
-    Raises:
-        UserCodeLoadError: it is for other interpreters only.
-
     Example:
         >>> check_wheel("attrs-24.2.0-py3-none-any.whl"), check_wheel("env.tar.gz")
         (None, None)
@@ -41,12 +35,6 @@ def check_wheel(name: str) -> None:
 
 def check_platform(name: str) -> None:
     """See that a wheel is for this machine's system; what is no wheel, or not named as one, is left alone.
-
-    Args:
-        name: of a file.
-
-    Raises:
-        UserCodeLoadError: it is for other systems only.
 
     Example:
         >>> check_platform("attrs-24.2.0-py3-none-any.whl")

@@ -50,11 +50,7 @@ class ClosedNamespace:
         return {}
 
     def refuse(self, what: str) -> None:
-        """Say who asked for what.
-
-        Raises:
-            ClosedUserCodeLoaderError: always.
-        """
+        """Say who asked for what."""
         thread, place = threading.current_thread().name, _place_of_user_code()
         raise ClosedUserCodeLoaderError(
             f"{what} was asked for through the user code of job {self.name!r}, which is used after the job "

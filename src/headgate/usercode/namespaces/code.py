@@ -13,14 +13,8 @@ T = TypeVar("T")
 
 
 class NamespaceCode:
-    """Implements `common.ports.UserCode`.
-
-    Args:
-        namespace: where the modules are.
-        data_plane: packages whose objects must not leave the namespace, where it has copies of its own.
-
-    Attributes:
-        namespace: as given.
+    """Implements `common.ports.UserCode`: objects of the packages `data_plane` must not leave the namespace
+    where it has copies of its own.
     """
 
     def __init__(self, namespace: Namespace, data_plane: Sequence[str]) -> None:
@@ -42,8 +36,5 @@ class NamespaceCode:
 
     def load(self, payload: bytes) -> Any:
         """What another process of the job has pickled, restored in the namespace; see `namespaces.pickling`.
-
-        Raises:
-            UserCodeLoadError: the namespace lacks what it refers to.
         """
         return pickling.loads(self.namespace, payload)

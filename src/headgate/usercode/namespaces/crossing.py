@@ -25,11 +25,7 @@ def leaving(namespace: Namespace, data_plane: ParentFirst) -> Callable[[Iterable
 
 
 def refuse_leaving(namespace: Namespace, values: Iterable[Any], data_plane: ParentFirst) -> None:
-    """Refuse values that are of the namespace's own copy of a package.
-
-    Raises:
-        ForeignObjectError: there is one.
-    """
+    """Refuse values that are of the namespace's own copy of a package."""
     for value in _parts(values):
         table = _table(namespace, value, data_plane)
         if table is not None and _named(table.get(type(value).__module__), type(value)) is type(value):

@@ -41,10 +41,8 @@ _kept: list[dict[str, ModuleType]] = []
 
 
 def builtins_on_stack(depth: int) -> Iterator[dict[str, Any]]:
-    """The builtins of the running code and of its callers, nearest first.
-
-    Args:
-        depth: how many frames of this file's caller to leave out.
+    """The builtins of the running code and of its callers, nearest first; `depth` frames of this file's
+    caller are left out.
     """
     frame = sys._getframe(depth + 1)
     for _ in range(FRAMES_MAX):
@@ -60,13 +58,10 @@ def builtins_of_caller(depth: int) -> dict[str, Any]:
 
 
 def replace_module_table(table: dict[str, ModuleType]) -> None:
-    """Make `table` the interpreter's table of modules, for Python code and for C code.
+    """Make `table`, which holds all that `sys.modules` holds, the interpreter's table of modules for Python
+    code and C code.
 
-    Args:
-        table: holds all that `sys.modules` holds; it may be of a class derived from `dict`.
-
-    Raises:
-        NoIsolationError: this interpreter keeps its table where nobody has looked; nothing was changed.
+    Where that is refused, nothing has changed.
     """
     old = sys.modules
     address = _address_of_table(old)

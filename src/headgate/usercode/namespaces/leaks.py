@@ -30,7 +30,6 @@ class UserThread:
     """A thread that runs, or was started by, a namespace's code.
 
     Attributes:
-        name: the thread's.
         place: file and line of the namespace's code that it stands at; empty when it is elsewhere.
     """
 
@@ -43,10 +42,7 @@ class LeakReport:
     """What is left of a namespace some time after its end.
 
     Attributes:
-        namespace: its name.
         modules: whose globals live on.
-        classes: qualified names of those that live on.
-        threads: of its code that still run.
         holders: who holds them, nearest last; empty when nothing in Python does.
     """
 

@@ -55,8 +55,6 @@ class NamespaceSettings:
     """How a namespace resolves names and what it does at its end.
 
     Attributes:
-        patterns: parent-first patterns.
-        order: who is asked first for all else.
         identical: top-level modules whose native distribution is the framework's own.
         check_leaked: whether code that asks for a module after the namespace's end is refused.
     """
@@ -80,22 +78,11 @@ class Namespace:
     """One loader of user code.
 
     Args:
-        name: for people: the job's.
         paths: what the user brings: folders, zips, wheels; in order of search.
-        settings: how names are resolved.
         layer: a namespace below with packages of others, which outlives this one.
 
     Attributes:
-        name: as given.
-        modules: its own table.
-        path: its `sys.path`.
-        meta_path: its `sys.meta_path`.
-        layer: as given.
         handle: what contexts hold.
-        threads: those that its code has started.
-
-    Raises:
-        NoIsolationError: this interpreter does not allow it.
     """
 
     def __init__(
@@ -228,11 +215,7 @@ class Namespace:
         return module
 
     def claim_native(self, name: str, file: str) -> None:
-        """An extension module of this namespace is about to be loaded.
-
-        Raises:
-            NativeModuleConflictError: another namespace of this process has loaded the file.
-        """
+        """An extension module of this namespace is about to be loaded."""
         NATIVE_MODULES.claim(Loaded(id(self.handle), self.name), name, file)
 
     def _path_of_user(self) -> list[str]:
@@ -243,11 +226,7 @@ class Namespace:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Within it, modules are this namespace's.
-
-        Raises:
-            ClosedUserCodeLoaderError: it has closed.
-        """
+        """Within it, modules are this namespace's."""
         self._must_be_open("a call")
         token = context.enter(self.handle)
         try:
@@ -256,11 +235,7 @@ class Namespace:
             context.leave(token)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What `function` gives, called in this namespace.
-
-        Raises:
-            ClosedUserCodeLoaderError: it has closed.
-        """
+        """What `function` gives, called in this namespace."""
         if self.closed:
             self._must_be_open("a call")
         token = enter(self.handle)

@@ -20,7 +20,6 @@ class Loaded:
 
     Attributes:
         loader: a token of the namespace; equal for the same one only.
-        name: the namespace's, for people.
     """
 
     loader: int
@@ -47,11 +46,7 @@ class NativeModules:
         self._lock = threading.Lock()
 
     def claim(self, loader: Loaded, name: str, file: str) -> None:
-        """Note that a namespace is about to load a shared object.
-
-        Raises:
-            NativeModuleConflictError: another namespace has loaded it.
-        """
+        """Note that a namespace is about to load a shared object."""
         status = Path(file).stat()
         key = (status.st_dev, status.st_ino)
         with self._lock:

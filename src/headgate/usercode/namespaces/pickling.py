@@ -19,23 +19,13 @@ _SOURCE: Final = "cloudpickle.cloudpickle"
 
 
 def dumps(namespace: Namespace, thing: Any) -> bytes:
-    """Something of a namespace's; what is defined in its `__main__` travels by value.
-
-    Raises:
-        ClosedUserCodeLoaderError: the namespace has closed.
-        Exception: what cannot be pickled raises what it likes.
-    """
+    """Something of a namespace's; what is defined in its `__main__` travels by value."""
     payload: bytes = namespace.call(pickler_of(namespace).dumps, thing)
     return payload
 
 
 def loads(namespace: Namespace, payload: bytes) -> Any:
-    """What :func:`dumps` was given, made anew in this namespace, perhaps in another process.
-
-    Raises:
-        ClosedUserCodeLoaderError: the namespace has closed.
-        UserCodeLoadError: the namespace lacks a module or a name that the payload refers to.
-    """
+    """What :func:`dumps` was given, made anew in this namespace, perhaps in another process."""
     pickler = pickler_of(namespace)
     try:
         return namespace.call(pickler.loads, payload)

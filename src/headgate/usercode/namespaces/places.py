@@ -37,13 +37,7 @@ class Layer(Protocol):
 
 
 class Places:
-    """Implements `resolution.Surroundings` over modules that are loaded and files that are there.
-
-    Args:
-        modules: the namespace's own table.
-        path: gives what the user brings, in order of search.
-        layer: the namespace below, if any.
-    """
+    """Implements `resolution.Surroundings` over modules that are loaded and files that are there."""
 
     def __init__(
         self, modules: dict[str, Any], path: Callable[[], Sequence[str]], layer: Layer | None

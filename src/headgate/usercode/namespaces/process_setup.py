@@ -26,9 +26,6 @@ def install() -> None:
     """Prepare this process for namespaces; does nothing the second time.
 
     It may happen before a daemon forks its workers; namespaces are opened after the fork only.
-
-    Raises:
-        NoIsolationError: this interpreter does not allow it; nothing has changed.
     """
     global _installed
     with _lock:

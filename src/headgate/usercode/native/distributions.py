@@ -28,11 +28,7 @@ class Installed:
 
     Attributes:
         name: lower case, with hyphens.
-        version: as its metadata say.
         contents: hash of its record: equal for equal files.
-        path: where it lies.
-        modules: top-level names that it installs.
-        compiled: its extension modules and shared libraries, whole paths.
         requires: names of distributions that it needs, those of its extras left out.
         entries: files and folders that it has in the folder where it lies.
     """
@@ -61,12 +57,7 @@ class Installed:
 
 
 def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dict[str, Installed]:
-    """Distributions by name; of two the first on the path.
-
-    Args:
-        path: where to look.
-        names: those that are wanted; all of them by default, and that reads every file's record.
-    """
+    """Distributions by name; of two the first on the path. Without `names` every file's record is read."""
     path = list(path)
     found: dict[str, Installed] = {}
     for asked in [None] if names is None else names:

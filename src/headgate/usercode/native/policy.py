@@ -47,9 +47,7 @@ class NativePlan:
     """What was decided for a job.
 
     Attributes:
-        placements: of its native distributions, by name.
         identical: top-level modules that are the framework's.
-        warnings: what the user should know.
     """
 
     placements: tuple[Placement, ...]
@@ -71,15 +69,8 @@ def plan(
 ) -> NativePlan:
     """Where the native packages of a job run.
 
-    Args:
-        job_packages: the job's distributions, by name.
-        framework: those of this process.
-        mode: `classloader.native-modules`.
-        data_plane: `classloader.data-plane-packages`.
-
-    Raises:
-        UserCodeLoadError: the mode is `fail` and there is one; or the job brings some data-plane packages of
-            its own and leaves others to the framework, where it may have only all or none.
+    Refused are any in the mode `fail`, and a job that brings some data-plane packages of its own and leaves
+    others to the framework: it may have only all or none.
     """
     group = ParentFirst(data_plane)
     taken = _libraries(framework)

@@ -26,7 +26,6 @@ class Arrived:
 
     Attributes:
         places: each artifact and the folder that is its entry of the path, in order of search.
-        leases: keep the folders.
     """
 
     places: tuple[tuple[Artifact, Path], ...]
@@ -51,20 +50,13 @@ class Arrived:
 
 def cache_of_executor() -> ArtifactCache:
     """The cache that workers of one executor and one user share, below the executor's own temporary folder.
-
-    Raises:
-        UserCodeLoadError: somebody else could write into it.
     """
     first = os.environ.get(LOCAL_FOLDERS, "").partition(",")[0] or tempfile.gettempdir()
     return ArtifactCache(Path(first) / f"headgate-user-code-{os.getuid()}")
 
 
 def arrived(code: ShippedCode, cache: ArtifactCache) -> Arrived:
-    """A job's code, unpacked where it is not yet.
-
-    Raises:
-        UserCodeLoadError: a file did not come, is not what the driver has sent, or cannot be unpacked.
-    """
+    """A job's code, unpacked where it is not yet."""
     from pyspark import SparkFiles
 
     files = [Path(SparkFiles.get(name)) for name in code.files]
@@ -74,15 +66,7 @@ def arrived(code: ShippedCode, cache: ArtifactCache) -> Arrived:
 
 
 def check_framework(packages: Iterable[FrameworkPackage], path: Iterable[str]) -> None:
-    """See that this worker has what the driver has of packages that the job shares with the framework.
-
-    Args:
-        packages: as the driver has them.
-        path: of this worker's framework.
-
-    Raises:
-        UserCodeLoadError: it has another version, or none.
-    """
+    """See that this worker has what the driver has of packages that the job shares with the framework."""
     wanted = {one.name: one for one in packages}
     here = installed_in(path, wanted)
     for name, one in wanted.items():

@@ -25,15 +25,7 @@ _log = logging.getLogger("headgate.usercode")
 def begun(
     context: SparkContext, config: Config, code: IsolatedCode, job: str, scope: ExitStack
 ) -> ShippedCode:
-    """Ship a job's own code; with the end of `scope` the job counts as over, and workers release it.
-
-    Args:
-        context: of the application.
-        config: of the job.
-        code: of the program, on the driver.
-        job: its id.
-        scope: ends with the job.
-    """
+    """Ship a job's own code; with the end of `scope` the job counts as over, and workers release it."""
     settings = UserCodeSettings.from_config(config)
     jobs = jobs_of(context)
     scope.callback(jobs.end, job)
@@ -44,13 +36,6 @@ def begun(
 
 
 def workers_with(code: ShippedCode, rows: RDDBarrier[int], context: SparkContext, body: Body) -> RDD[int]:
-    """The tasks of a gang: each opens the code and runs the body with it.
-
-    Args:
-        code: as shipped.
-        rows: one for each slot.
-        context: of the application.
-        body: of the framework.
-    """
+    """The tasks of a gang: each opens the code and runs the body with it."""
     function = task_function(code, jobs_of(context).live(), body)
     return in_workers_of(rows.mapPartitions(function), code)

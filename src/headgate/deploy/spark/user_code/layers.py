@@ -29,15 +29,7 @@ class Layers:
         return key in self._namespaces
 
     def of(self, code: ShippedCode, arrived: Arrived) -> Namespace | None:
-        """The layer below a job's namespace, made when it is the first; None when the job needs none.
-
-        Args:
-            code: of the job.
-            arrived: its artifacts, which a new layer keeps.
-
-        Raises:
-            NativeModuleConflictError: this process has as many as it may.
-        """
+        """The layer below a job's namespace, made when it is the first; None when the job needs none."""
         if not code.layer:
             return None
         if code.layer in self._namespaces:

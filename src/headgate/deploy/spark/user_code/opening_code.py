@@ -35,14 +35,7 @@ _log = logging.getLogger("headgate.usercode")
 
 
 class OpenedAlone(SameInterpreter):
-    """A job's user code within a task of a process that is the job's.
-
-    Args:
-        code: what was opened.
-
-    Attributes:
-        job: its id.
-    """
+    """A job's user code within a task of a process that is the job's."""
 
     def __init__(self, code: ShippedCode) -> None:
         self.job, self._fatal = code.job, code.limits.fatal
@@ -67,16 +60,7 @@ class OpenedAlone(SameInterpreter):
 
 
 class OpenedCode(NamespaceCode):
-    """A job's user code within a task.
-
-    Args:
-        code: what was opened.
-        lease: of its namespace.
-
-    Attributes:
-        job: its id.
-        namespace: where its modules are.
-    """
+    """A job's user code within a task."""
 
     def __init__(self, code: ShippedCode, lease: Lease) -> None:
         super().__init__(lease.namespace, code.data_plane)
@@ -87,18 +71,13 @@ class OpenedCode(NamespaceCode):
         """A module as the job's code would import it.
 
         Raises:
-            ImportError: as an import does.
             UserCodeLoadError: memory ran out, and that does not end the process.
         """
         with loading(self.namespace.name, self._fatal):
             return self.namespace.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """A function called in the namespace; see :func:`loading` for what it imports meanwhile.
-
-        Raises:
-            Exception: what the function raises.
-        """
+        """A function called in the namespace; see :func:`loading` for what it imports meanwhile."""
         try:
             return super().call(function, *args)
         except Exception as error:
@@ -106,26 +85,14 @@ class OpenedCode(NamespaceCode):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """What the job's driver has pickled, restored in the namespace; see `namespaces.pickling`.
-
-        Raises:
-            UserCodeLoadError: the namespace lacks what it refers to, or memory ran out.
-        """
+        """What the job's driver has pickled, restored in the namespace; see `namespaces.pickling`."""
         with loading(self.namespace.name, self._fatal):
             return super().load(payload)
 
 
 @contextmanager
 def loading(job: str, fatal: bool) -> Iterator[None]:
-    """Within it, memory that runs out means the end of this process, or of the task.
-
-    Args:
-        job: whose code is loaded.
-        fatal: `classloader.fail-on-metaspace-oom-error`.
-
-    Raises:
-        UserCodeLoadError: memory ran out, and it is not fatal.
-    """
+    """Within it, memory that runs out ends this process if `fatal`, else it is a `UserCodeLoadError`."""
     try:
         yield
     except Exception as error:
@@ -155,9 +122,6 @@ class _Kept:
 class WorkerProcess:
     """What this process has of user code.
 
-    Args:
-        cache: where artifacts are unpacked.
-
     Attributes:
         leaked: modules of closed namespaces that are still in memory.
     """
@@ -177,13 +141,7 @@ class WorkerProcess:
         return self._loaders.jobs
 
     def lease(self, code: ShippedCode, live: LiveJobs) -> Lease:
-        """A job's namespace for one task; namespaces of jobs that have ended are closed first.
-
-        Raises:
-            DifferentUserCodeError: the job has a namespace of other artifacts here.
-            UserCodeLoadError: its code did not come as the driver has sent it.
-            NativeModuleConflictError: its compiled packages have no place here.
-        """
+        """A job's namespace for one task; namespaces of jobs that have ended are closed first."""
         self.leaked.release_s = code.limits.release_ms / 1000
         self._close_over(live)
         self._end_if_full(code)
@@ -193,12 +151,7 @@ class WorkerProcess:
         return self._loaders.lease(code.job, Artifacts(code.key, (), code.settings))
 
     def alone(self, code: ShippedCode) -> OpenedAlone:
-        """A job's code in a process that is the job's; it stays as long as the process does.
-
-        Raises:
-            UserCodeLoadError: its code did not come as the driver has sent it.
-            NativeModuleConflictError: its compiled packages have no place here.
-        """
+        """A job's code in a process that is the job's; it stays as long as the process does."""
         came = arrived(code, self._cache)
         stays = False
         try:
@@ -268,17 +221,7 @@ def this_process() -> WorkerProcess:
 
 @contextmanager
 def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode | OpenedAlone]:
-    """A job's user code for the length of a task.
-
-    Args:
-        code: as the driver has shipped it.
-        live: the jobs that run, as the driver said with this task.
-
-    Raises:
-        DifferentUserCodeError: the job has a namespace of other artifacts here.
-        UserCodeLoadError: its code did not come as the driver has sent it.
-        NativeModuleConflictError: its compiled packages have no place here.
-    """
+    """A job's user code for the length of a task."""
     if code.environment is not None and code.environment.whole:
         yield this_process().alone(code)
         return

@@ -22,9 +22,6 @@ class Limits:
 
     Attributes:
         fatal: `classloader.fail-on-metaspace-oom-error`: exhaustion ends the process, not only the task.
-        leaks: of namespaces whose jobs have ended.
-        layers: `classloader.max-layers-per-process`.
-        release_ms: `classloader.release-timeout`.
     """
 
     fatal: bool = True
@@ -38,12 +35,6 @@ class UserCodeOptions:
     """What a job and its cluster say about user code.
 
     Attributes:
-        namespace: how names are resolved.
-        native: `classloader.native-modules`.
-        data_plane: `classloader.data-plane-packages`.
-        limits: of each worker process.
-        environments: `classloader.max-process-environments`.
-        layer: `classloader.dependency-layer`.
         namespaces: whether the interpreter allows them; without, every job has workers of its own.
     """
 
@@ -76,13 +67,8 @@ class Linked:
     """A distribution that takes the framework's place in workers of a job's own.
 
     Attributes:
-        name: lower case, with hyphens.
-        version: for people.
         contents: hash of its record.
-        digest: of the artifact that it lies in.
-        inside: the folder in that artifact.
         entries: its files and folders there.
-        modules: top-level names that it installs.
         compiled: whether it has compiled parts; others are there because such a one needs them.
     """
 
@@ -102,7 +88,6 @@ class ProcessEnvironment:
 
     Attributes:
         key: hash of what is linked: jobs with equal packages share workers.
-        linked: the packages; of a whole one those with compiled parts.
         whole: all of the job's code is in the framework's process, and no namespace is opened.
     """
 
@@ -130,18 +115,12 @@ class ShippedCode:
     """A job's user code, on its way.
 
     Attributes:
-        job: its id.
         key: hash of all that makes its loader: equal keys, equal loaders.
-        bundle: what is on its path.
         files: their names in Spark's folder of files, in the bundle's order.
-        settings: how names are resolved.
         layered: digests of artifacts that lie in the dependency layer.
         layer: hash of all that makes that layer, which jobs share; empty when there is none.
         framework: packages for which the worker must have what the driver has.
         environment: of workers of the job's own; None when it runs in Spark's ordinary ones.
-        limits: of the worker process.
-        warnings: what the user should know.
-        data_plane: `classloader.data-plane-packages`.
     """
 
     job: str
@@ -178,9 +157,7 @@ class LiveJobs:
     def over(self, open_: dict[str, int], seen: int) -> tuple[str, ...]:
         """Give those jobs that a worker has open and that have ended.
 
-        Args:
-            open_: each job and the epoch in which it began.
-            seen: the newest epoch that the worker has seen.
+        `open_` has the epoch in which each began; `seen` is the newest epoch that the worker has seen.
         """
         if self.epoch < seen:
             return ()

@@ -41,18 +41,8 @@ def enter(
 ) -> bool:
     """Put a job's packages in place, the first time in this process.
 
-    Args:
-        environment: of the job.
-        arrived: the job's artifacts.
-        cache: where the folder of links is made.
-        settings: how names are resolved.
-
     Returns:
         Whether `arrived` must be kept as long as the process lives.
-
-    Raises:
-        InternalError: this worker was started for other packages.
-        NativeModuleConflictError: the framework's copy is loaded already, or would be found first.
     """
     named = os.environ.get(VARIABLE)
     if named != (None if environment is None else environment.key):

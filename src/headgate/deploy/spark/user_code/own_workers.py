@@ -24,13 +24,6 @@ class OtherEnvironment:
 
     Setting the context's own variables while a function is wrapped would reach functions that other threads
     wrap at the same time, and these would run among the job's packages.
-
-    Args:
-        context: the application's.
-        variables: in addition to its own.
-
-    Attributes:
-        environment: what Spark reads when a function is wrapped.
     """
 
     def __init__(self, context: Any, variables: dict[str, str]) -> None:
@@ -42,14 +35,8 @@ class OtherEnvironment:
 
 
 def in_workers_of(rdd: RDD[T], code: ShippedCode) -> RDD[T]:
-    """The same RDD, computed in workers where a job's code can run.
-
-    Args:
-        rdd: made by a Python function, and not computed or asked for its id yet.
-        code: of the job.
-
-    Raises:
-        InternalError: Spark has wrapped its function already.
+    """The same RDD, computed in workers where a job's code can run; it was neither computed nor asked for its
+    id yet.
     """
     if code.environment is None:
         return rdd

@@ -38,12 +38,7 @@ class UserCodePlan:
     """What was decided.
 
     Attributes:
-        identical: top-level modules that are the framework's.
-        layered: digests of artifacts in the dependency layer.
         stays: of those, the ones with compiled parts that no other layer of the process may load.
-        framework: packages for which the framework's copy is used.
-        environment: of workers of the job's own; None when it needs none.
-        warnings: what the user should know.
     """
 
     identical: frozenset[str] = frozenset()
@@ -59,17 +54,7 @@ Located = Sequence[tuple[Artifact, Path]]
 
 
 def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -> UserCodePlan:
-    """Where the packages of a bundle run.
-
-    Args:
-        located: the bundle, unpacked on the driver.
-        options: of the job.
-        crowded: whether ordinary workers have no room for another layer.
-
-    Raises:
-        UserCodeLoadError: the options refuse a package, or some packages that belong together are missing.
-        UsageError: Headgate does not run with a version that the job brings for workers of its own.
-    """
+    """Where the packages of a bundle run; `crowded`: ordinary workers have no room for another layer."""
     job_packages, home = _job_packages(located)
     if not options.namespaces:
         return _whole(job_packages, home, located, options)
@@ -198,13 +183,6 @@ def _linked(one: Installed, home: Artifact) -> Linked:
 
 def check_supported(versions: Mapping[str, str], requirements: Iterable[str]) -> None:
     """Refuse versions that Headgate itself would have to use in workers of the job's own and cannot.
-
-    Args:
-        versions: that the job brings, by name.
-        requirements: of Headgate, as its metadata have them.
-
-    Raises:
-        UsageError: one is out of range.
 
     Example:
         >>> check_supported({"typing-extensions": "4.12"}, ["typing_extensions>=4.12"])

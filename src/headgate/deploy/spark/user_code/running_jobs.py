@@ -32,11 +32,7 @@ STANDARD: Final = UserCodeOptions()
 
 
 class UserCodeJobs:
-    """Of one application. Any thread may call.
-
-    Args:
-        context: Spark.
-    """
+    """Of one application. Any thread may call."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
@@ -49,18 +45,7 @@ class UserCodeJobs:
         self._plans: dict[tuple[str, UserCodeOptions, bool], UserCodePlan] = {}
 
     def begin(self, job: str, paths: Sequence[Path], options: UserCodeOptions = STANDARD) -> ShippedCode:
-        """Ship a job's code and count the job among those that run, until :meth:`end`.
-
-        Args:
-            job: its id.
-            paths: what it brings, in order of search: folders, archives, wheels.
-            options: of the job.
-
-        Raises:
-            DifferentUserCodeError: the job runs already, with other code.
-            UserCodeLoadError: a path is not there, or what it holds cannot be used.
-            UsageError: too many jobs have workers of their own.
-        """
+        """Ship a job's code and count the job among those that run, until :meth:`end`."""
         with self._one_at_a_time:
             bundle, files = made_from(paths, folder_of(self._context))
             code = self._code(job, bundle, files, options)

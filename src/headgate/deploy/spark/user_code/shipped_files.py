@@ -37,15 +37,8 @@ def shipped_name(name: str, digest: str) -> str:
 
 
 def ship_files(context: SparkContext, bundle: UserBundle, files: Sequence[Path]) -> tuple[str, ...]:
-    """Hand a bundle's files to Spark, which brings them to every executor that runs a task.
-
-    Args:
-        context: of the application.
-        bundle: what the files are.
-        files: in the bundle's order.
-
-    Returns:
-        Their names in Spark's folder of files.
+    """Hand a bundle's files to Spark, which brings them to every executor that runs a task; gives the names
+    that they have in Spark's folder of files.
     """
     names = tuple(shipped_name(one.name, one.digest) for one in bundle.artifacts)
     folder = folder_of(context)

@@ -19,11 +19,6 @@ def task_function(code: ShippedCode, live: LiveJobs, body: Body) -> Callable[[It
 
     It travels by value and knows only plain values: the import path, and in a worker of the job's own its
     packages, are in place before anything else is imported.
-
-    Args:
-        code: as shipped.
-        live: the jobs that run at this moment.
-        body: of the framework; what it refers to is imported after that.
     """
     import cloudpickle
 
@@ -41,13 +36,7 @@ def task_function(code: ShippedCode, live: LiveJobs, body: Body) -> Callable[[It
 
 
 def run(order: bytes, payload: bytes, rows: Iterable[Any]) -> Iterator[Any]:
-    """In the worker: what the body gives, with the job's code opened as long as that takes.
-
-    Args:
-        order: the code and the live jobs, pickled.
-        payload: the body, pickled.
-        rows: of the task's partition.
-    """
+    """In the worker: what the body gives, with the job's code opened as long as that takes."""
     # Both were written by the driver and handed over by Spark, which ships code the same way.
     code, live = pickle.loads(order)  # noqa: S301
     with opened(code, live) as user_code:
