@@ -149,8 +149,7 @@ def _fresh(function: object | None) -> dict[str, Target]:
 def _by_types(
     stored: StoredKeyed, targets: Mapping[str, Target], filled: Mapping[str, list[dict[str, Any]]] | None
 ) -> list[Item]:
-    """An item for each state; `filled` has the types of what has entries, None: all that the metadata tells.
-    """
+    """An item for each state. `filled` has the types of what has entries; None: all in the metadata."""
     types = {name: [schema] for name, schema in stored.types.items()} | dict(filled or {})
     items = []
     for name in sorted({*types, *targets}, key=lambda name: (name not in targets, name)):

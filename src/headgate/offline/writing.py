@@ -44,8 +44,7 @@ class StateWriter:
     def subtask(
         self, sorter: Sorter, uid: str, number: str, index: int, max_parallelism: int
     ) -> KeyedStateHandle:
-        """Write the state of one new subtask of an operator; `number` names the operator in names of files.
-        """
+        """Write the state of one new subtask of an operator; `number` is in names of files."""
         first, last = sorter.ranges[index]
         with ExitStack() as stack:
             spools = {name: Spool(self._folder) for name in sorter.codecs}

@@ -33,8 +33,7 @@ _HANDLES: Final[Mapping[Any, Callable[[], Any]]] = {
 
 
 def check_keys(declared: Any, uid: str, shape: Shape) -> None:
-    """Refuse key columns that give no keys of the type that a function declares; an annotation declares none.
-    """
+    """Refuse key columns that give no keys of the type that a function declares; annotations declare none."""
     cls = declared if isinstance(declared, type) else type(declared)
     found = keys_of_function(cls)
     if found is not None and not fits(shape, found.hint):

@@ -35,6 +35,5 @@ class NamespaceCode:
         return pickling.pickler_of(self.namespace)
 
     def load(self, payload: bytes) -> Any:
-        """What another process of the job has pickled, restored in the namespace; see `namespaces.pickling`.
-        """
+        """Restore in the namespace what another process of the job has pickled; see `namespaces.pickling`."""
         return pickling.loads(self.namespace, payload)

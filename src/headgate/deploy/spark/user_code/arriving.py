@@ -49,8 +49,7 @@ class Arrived:
 
 
 def cache_of_executor() -> ArtifactCache:
-    """The cache that workers of one executor and one user share, below the executor's own temporary folder.
-    """
+    """The cache that workers of one executor of one user share, below its own temporary folder."""
     first = os.environ.get(LOCAL_FOLDERS, "").partition(",")[0] or tempfile.gettempdir()
     return ArtifactCache(Path(first) / f"headgate-user-code-{os.getuid()}")
 
