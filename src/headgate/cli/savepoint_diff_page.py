@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TypeVar
 
 from headgate.stateprocessor.diff import Sample, StateDifference
+
+V = TypeVar("V")
 
 _SIGNS = {"changed": "~", "added": "+", "removed": "-"}
 _WIDEST = 100
@@ -49,12 +53,12 @@ def _sample(sample: Sample) -> str:
     return f"  {_SIGNS[sample.change]} {sample.key}{'' if timer else shown[sample.change]}"
 
 
-def _text(value: object) -> str:
+def _text(value: V) -> str:
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
 
 
 def as_json(found: Sequence[StateDifference]) -> str:
     """The same for machines."""
-    facts = {"same": not any(one.differs for one in found), "states": [one.plain() for one in found]}
+    facts = {"same": not any(one.differs for one in found), "states": [asdict(one) for one in found]}
     return json.dumps(facts, default=str, indent=2)

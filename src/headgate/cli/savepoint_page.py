@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from rich import box
 from rich.console import Console
@@ -16,11 +16,12 @@ from rich.table import Table
 from headgate.offline.deleting import Deleted
 from headgate.offline.rewriting import Progress as Told
 from headgate.offline.rewriting import Rewritten
+from headgate.offline.snapshot_pages import OperatorFacts, SnapshotFacts
 
 _WIDEST: Final = 1_000
 
 
-def render(facts: dict[str, Any], color: bool = False) -> str:
+def render(facts: SnapshotFacts, color: bool = False) -> str:
     """What `describe_snapshot` gave, as text."""
     moment = dt.datetime.fromtimestamp(facts["time_ms"] / 1000, dt.UTC).isoformat(" ", "seconds")
     form = "" if facts["format"] is None else f" ({facts['format']})"
@@ -35,7 +36,7 @@ def render(facts: dict[str, Any], color: bool = False) -> str:
     return "\n".join(lines)
 
 
-def described(facts: dict[str, Any], color: bool = False) -> str:
+def described(facts: SnapshotFacts, color: bool = False) -> str:
     """What `describe_with_keys` gave, as text."""
     lines = [render(facts, color)]
     for operator in facts["operators"]:
@@ -51,7 +52,7 @@ def described(facts: dict[str, Any], color: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _table(operators: Sequence[dict[str, Any]]) -> Table:
+def _table(operators: Sequence[OperatorFacts]) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     for name in ("operator", "subtasks", "bytes", "state", "type", "entries"):
         table.add_column(name, no_wrap=True, justify="right" if name in ("bytes", "entries") else "left")

@@ -6,26 +6,24 @@ places that can move. Without the program the savepoint goes all the same, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict
 
-from headgate.api.jobs.plan_capture import Inspection, capture
 from headgate.checkpoint.inventory import look_at
 from headgate.checkpoint.layout import METADATA
 from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
 from headgate.checkpoint.opening import SAVEPOINT, referenced_ranges
 from headgate.checkpoint.ownership import MARK
-from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
 from headgate.checkpoint.storage.storage_contract import KeepsTemporaries
 from headgate.checkpoint.storage.uris import open_disk, split_uri
-from headgate.common.errors import HeadgateError, UsageError
+from headgate.common.errors import UsageError
 from headgate.common.ports import Disk
 from headgate.common.settings.config import Config
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
+from headgate.offline.inspecting import Answer, answered, asked
 from headgate.offline.storages import absolute, storage_options
-from headgate.offline.upgrade import outcome
 from headgate.runtime.master.checkpoints.committers import committables_of, committers_in, fork_of
 from headgate.state.snapshots import CheckpointMetadata
 
@@ -84,21 +82,22 @@ def delete_savepoint(
     with storage_options(options):
         if program is None:
             return _delete(savepoint, claimed, lambda _: [])
-        request = {"savepoint": absolute(savepoint), "claimed": claimed}
-    facts = capture(program, arguments, options, timeout_s, Inspection(_INSPECTOR, request))
-    return Deleted(*outcome(facts, str(program))["deleted"])
+        request = Deletion(savepoint=absolute(savepoint), claimed=claimed)
+    return asked(Deleted, _INSPECTOR, request, program, arguments, options, timeout_s)
 
 
-def inspect(
-    request: Mapping[str, Any], _nodes: Sequence[Node], plan: PhysicalPlan, config: Config
-) -> dict[str, Any]:
-    """An `api.capture.Inspection`: "deleted", or "error" with class and message of what went wrong."""
-    try:
-        use_storage_settings(storage_settings(config))
-        found = _delete(request["savepoint"], request["claimed"], lambda it: _release(plan, it))
-        return {"deleted": list(found)}
-    except HeadgateError as error:
-        return {"error": [type(error).__name__, str(error)]}
+class Deletion(TypedDict):
+    """What `delete_savepoint` asks of the program's process."""
+
+    savepoint: str
+    claimed: bool
+
+
+def inspect(request: Deletion, _nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> Answer[Deleted]:
+    """Answer an inspection of `api.jobs.plan_capture`: the sinks of the plan release what they hold."""
+    return answered(
+        config, lambda: _delete(request["savepoint"], request["claimed"], lambda it: _release(plan, it))
+    )
 
 
 def _release(plan: PhysicalPlan, savepoint: CheckpointMetadata) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.stored_files import DiskFiles
@@ -12,7 +12,7 @@ from headgate.common.keys.key_types import KEYS_READ, shape_words
 from headgate.common.keys.keygroups import shortened
 from headgate.common.ports import Disk
 from headgate.offline.keyed_verdicts import StoredKeyed
-from headgate.offline.snapshot_pages import describe_snapshot
+from headgate.offline.snapshot_pages import SnapshotFacts, StateFacts, describe_snapshot
 from headgate.offline.storages import storage_options
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.stored.heads import stored_keys, too_large
@@ -23,7 +23,10 @@ SAMPLES: Final = 10
 _KEY_CHARACTERS: Final = 120
 
 
-def describe_with_keys(uri: str, options: Sequence[str] = (), samples: int = SAMPLES) -> dict[str, Any]:
+K = TypeVar("K", bound=Hashable)
+
+
+def describe_with_keys(uri: str, options: Sequence[str] = (), samples: int = SAMPLES) -> SnapshotFacts:
     """What :func:`headgate.offline.snapshot_pages.describe_snapshot` tells, and what it has of keys.
 
     Returns:
@@ -44,9 +47,9 @@ def describe_with_keys(uri: str, options: Sequence[str] = (), samples: int = SAM
 
 
 def _add_keys(
-    states: Sequence[dict[str, Any]], disk: Disk, handles: Sequence[KeyedStateHandle], samples: int
+    states: Sequence[StateFacts], disk: Disk, handles: Sequence[KeyedStateHandle], samples: int
 ) -> None:
-    found: dict[str, list[list[Any]]] = {}
+    found: dict[str, list[list[Hashable]]] = {}
     for keyed in handles:
         for name, portions in stored_keys(DiskFiles(disk), keyed):
             found.setdefault(name, []).append(_first(chain.from_iterable(portions), samples))
@@ -56,9 +59,9 @@ def _add_keys(
             state["keys"] = [shortened(key, _KEY_CHARACTERS) for key in _spread(parts, samples)]
 
 
-def _first(keys: Iterator[Any], count: int) -> list[Any]:
-    """The first different ones; a key of a map comes once for each of its entries."""
-    found: dict[Any, None] = {}
+def _first(keys: Iterator[K], count: int) -> list[K]:
+    """The first different keys; a key of a map comes once for each of its entries."""
+    found: dict[K, None] = {}
     for key in islice(keys, KEYS_READ):
         if len(found) >= count:
             break
@@ -66,8 +69,8 @@ def _first(keys: Iterator[Any], count: int) -> list[Any]:
     return list(found)
 
 
-def _spread(parts: Sequence[Sequence[Any]], count: int) -> list[Any]:
-    """The first ones of each in turn, each key once."""
+def _spread(parts: Sequence[Sequence[K]], count: int) -> list[K]:
+    """The first keys of each part in turn, each key once."""
     longest = max(map(len, parts), default=0)
     turns = [part[place] for place in range(longest) for part in parts if place < len(part)]
     return list(dict.fromkeys(turns))[:count]

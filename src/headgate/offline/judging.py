@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final, TypedDict, TypeVar
 
 import msgspec
 
 from headgate.api.checking.program_checks import check_connectors, stateful_part
 from headgate.api.checking.state_types import check_state_types
+from headgate.api.declared.keyed_states import declared_state
 from headgate.api.declared.operator_state import OperatorStateDescriptor, declared_operator_state
 from headgate.checkpoint.opening import open_checkpoint
-from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
+from headgate.checkpoint.storage.settings import storage_settings
 from headgate.checkpoint.storage.uris import disks_with
-from headgate.common.errors import HeadgateError, UsageError
+from headgate.common.errors import UsageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
 from headgate.common.settings.config import Config
@@ -26,7 +27,16 @@ from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.graph.plan import edge_record_types
-from headgate.offline.keyed_verdicts import CONVERTED, StoredKeyed, add, in_short, judged, reason, told
+from headgate.offline.inspecting import Answer, answered
+from headgate.offline.keyed_verdicts import (
+    CONVERTED,
+    NOTHING_STORED,
+    StoredKeyed,
+    add,
+    in_short,
+    judged,
+    told,
+)
 from headgate.offline.report import Item, OperatorReport, UpgradeReport, Verdict, gravest
 from headgate.offline.trial import operator_refusals
 from headgate.offline.words import OPERATOR_STATE, state_words
@@ -38,6 +48,8 @@ from headgate.runtime.driver.start_checks import checks, with_stored_groups
 from headgate.runtime.job.job_settings import job_settings
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.worker.in_flight.stored_parts import check_records
+from headgate.serde.arrow.stored_values import Description
+from headgate.serde.compatibility import Incompatible
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata, InFlightStream, OperatorStateHandle
 
@@ -48,19 +60,29 @@ _NEAR: Final = 0.6
 """From here on two names are near, as `difflib` measures it."""
 
 
+T = TypeVar("T")
+
+
+class UpgradeQuestion(TypedDict):
+    """What `check_upgrade` asks of the program's process."""
+
+    snapshot: str
+    program: str
+    allow_non_restored: bool
+
+
 def inspect(
-    request: Mapping[str, Any], nodes: Sequence[Node], plan: PhysicalPlan, config: Config
-) -> dict[str, Any]:
-    """An `api.capture.Inspection`: "report", or "error" with class and message of what went wrong."""
-    try:
-        use_storage_settings(storage_settings(config))
+    request: UpgradeQuestion, nodes: Sequence[Node], plan: PhysicalPlan, config: Config
+) -> Answer[UpgradeReport]:
+    """Answer an inspection of `api.jobs.plan_capture` with the report."""
+
+    def report() -> UpgradeReport:
         disk, metadata = open_checkpoint(request["snapshot"])
         allow = request["allow_non_restored"] or config.get(IGNORE_UNCLAIMED_STATE)
         judge = Judgement(disk, metadata, nodes, plan, allow, config)
-        report = judge.report(request["snapshot"], request["program"])
-        return {"report": msgspec.to_builtins(report)}
-    except HeadgateError as error:
-        return {"error": [type(error).__name__, str(error)]}
+        return judge.report(request["snapshot"], request["program"])
+
+    return answered(config, report)
 
 
 class Judgement:
@@ -133,7 +155,7 @@ class Judgement:
         """What a start of the job would say of the whole, asked in its own words."""
         refusals: list[str] = []
 
-        def ask(check: Callable[[], Any]) -> Any:
+        def ask(check: Callable[[], T]) -> T | None:
             try:
                 return check()
             except UsageError as error:
@@ -166,11 +188,10 @@ class Judgement:
 
     def _operator(self, node: Node, vertex: Vertex) -> OperatorReport:
         uid = node.uid or ""
-        function = getattr(node, "function", None)
-        keyed = function if isinstance(node, KeyedProcessNode) else None
-        declared = node.keys if isinstance(node, KeyedProcessNode) else None
-        items = judged(StoredKeyed(self._disk, self._metadata, uid), keyed, declared)
-        items += self._operator_state(uid, function)
+        keyed = declared_state(node.function) if isinstance(node, KeyedProcessNode) else None
+        keys = node.keys if isinstance(node, KeyedProcessNode) else None
+        items = judged(StoredKeyed(self._disk, self._metadata, uid), keyed, keys)
+        items += self._operator_state(uid, declared_operator_state(getattr(node, "function", None)))
         items += self._ends(uid, node)
         items += self._in_flight(uid, node, vertex)
         unnamed = self._unnamed.get(node.id)
@@ -181,25 +202,25 @@ class Judgement:
 
     def _lost(self, uid: str) -> OperatorReport:
         items = [*judged(StoredKeyed(self._disk, self._metadata, uid), None)]
-        items += self._operator_state(uid, None)
+        items += self._operator_state(uid, {})
         items += self._ends(uid, None)
         items += [self._stream(stream, None, None) for stream in self._streams(uid)]
         return OperatorReport(uid, None, self._before.get(uid), None, items)
 
-    def _operator_state(self, uid: str, function: object | None) -> Iterable[Item]:
+    def _operator_state(self, uid: str, declared: Mapping[str, OperatorStateDescriptor]) -> Iterable[Item]:
         stored: dict[str, list[OperatorStateHandle]] = {}
         for state in self._metadata.operators.get(uid, ()):
             for held in state.operator_state:
                 if held.count:
                     stored.setdefault(held.name, []).append(held)
-        declared = declared_operator_state(function)
         types = OperatorStateBackend(declared).state_types()
         for name in [*declared, *sorted(stored.keys() - declared.keys())]:
             words = None if name not in declared else state_words(types[name])
             if name not in stored:
                 yield self._empty(uid, name, words)
             elif name not in declared:
-                yield Item("operator state", name, Verdict.ONLY_IN_SNAPSHOT, _schema_words(stored[name][0]))
+                words = state_words(stored[name][0].schema)
+                yield Item("operator state", name, Verdict.ONLY_IN_SNAPSHOT, words)
             else:
                 item = _operator_item(OperatorStateBackend(declared), name, stored[name], words)
                 yield self._on_trial(item, stored[name], declared[name])
@@ -219,9 +240,7 @@ class Judgement:
         told_types = self._metadata.state_types.get(uid, {})
         known = name in told_types and told_types[name]["kind"] in OPERATOR_STATE
         verdict = Verdict.AS_IS if known else Verdict.ONLY_IN_PROGRAM
-        return Item(
-            "operator state", name, verdict, None, words, "nothing is stored of it" if known else None
-        )
+        return Item("operator state", name, verdict, None, words, NOTHING_STORED if known else None)
 
     def _ends(self, uid: str, node: Node | None) -> Iterable[Item]:
         """A source's splits, and what sinks keep and have prepared."""
@@ -273,21 +292,17 @@ def _end(part: str, name: str, stored: bool, declared: bool) -> Item:
     return Item(part, name, Verdict.ONLY_IN_SNAPSHOT if stored else Verdict.ONLY_IN_PROGRAM)
 
 
-def _schema_words(held: OperatorStateHandle) -> str:
-    return state_words(held.schema)
-
-
 def _operator_item(
     backend: OperatorStateBackend, name: str, stored: Sequence[OperatorStateHandle], words: str | None
 ) -> Item:
-    schemas: list[dict[str, Any]] = []
+    schemas: list[Description] = []
     found = []
     for held in stored:
         add(schemas, held.schema)
         try:
             found.append(told(backend.verdict(held)))
         except UsageError as error:
-            found.append((Verdict.INCOMPATIBLE, reason(error)))
+            found.append(told(Incompatible(str(error))))
     why = "; ".join(dict.fromkeys(why for _, why in found if why))
     stored_words = " and ".join(map(state_words, schemas))
     return Item("operator state", name, gravest(one for one, _ in found), stored_words, words, why or None)

@@ -1,36 +1,33 @@
-"""What a program makes of the keyed state of one operator; judged by what a restore reads with.
+"""What a program makes of the keyed state of one operator, as `state.stored.judge` judges it.
 
-Everything is asked of `state.heap.restore` and, for values in RocksDB's own files, of
-`state.rocksdb.versions`.
-Here is only told what they say. The types in the metadata are looked at first; the heads of files only where
-these would not do: something does not fit, so it counts whether anything is stored of it, or there is a log
-of changes, whose base may be of an earlier program.
+The types in the metadata are looked at first; the heads of files only where these would not do: something
+does not fit, so it counts whether anything is stored of it, or there is a log of changes, whose base may be
+of an earlier program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.api.declared.keyed_states import StateDescriptor, declared_state
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.checkpoint.stored_files import DiskFiles
-from headgate.common.errors import UsageError
 from headgate.common.keys.key_types import DeclaredKeys, Shape, first_misfit, hint_words, shape_words
 from headgate.common.ports import Disk
 from headgate.offline.report import Item, Verdict, gravest
 from headgate.offline.trial import NOT_TRIED, keyed_refusals, not_tried
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.restore.restored_keys import told_shapes
+from headgate.serde.arrow.stored_values import Description
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
-from headgate.state.heap.heap_blob import Section
-from headgate.state.heap.restore import value_reader, value_verdict
-from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
+from headgate.state.snapshots import CheckpointMetadata
 from headgate.state.state_names import is_stamps
 from headgate.state.stored.heads import filled_natively, key_shapes, sections_of, too_large
+from headgate.state.stored.judge import judge
 from headgate.state.targets import Target, target_of, timers_target
 from headgate.state.ttl.declared import with_stamps
 
@@ -55,9 +52,9 @@ class StoredKeyed:
         self.types = {name: schema for name, schema in told.items() if schema["kind"] not in OPERATOR_STATE}
 
     @cached_property
-    def schemas(self) -> dict[str, list[dict[str, Any]]]:
+    def schemas(self) -> dict[str, list[Description]]:
         """State -> the types that its entries are of; states without entries are left out. Reads heads."""
-        found: dict[str, list[dict[str, Any]]] = {}
+        found: dict[str, list[Description]] = {}
         for keyed in self.handles:
             unknown = {section.name for section in sections_of(self._files, keyed) if section.entries is None}
             native = filled_natively(self._files, keyed) if unknown and keyed.native else frozenset[str]()
@@ -93,47 +90,47 @@ class StoredKeyed:
         return any(keyed.log for keyed in self.handles)
 
 
-def add(schemas: list[dict[str, Any]], schema: dict[str, Any]) -> None:
+def add(schemas: list[Description], schema: Description) -> None:
     """Add a description unless it is there."""
     if schema not in schemas:
         schemas.append(schema)
 
 
-def targets_of(function: object) -> dict[str, Target]:
-    """Everything that a backend keeps for a function: its states, stamps, timers."""
-    targets = {
-        name: target_of(descriptor) for name, descriptor in with_stamps(declared_state(function)).items()
-    }
-    return targets | dict.fromkeys(TIMER_SECTIONS, timers_target())
+def targets_of(states: Mapping[str, StateDescriptor]) -> dict[str, Target]:
+    """What a backend keeps for a function with these states: the states, their stamps, the timers."""
+    return _targets(states) | dict.fromkeys(TIMER_SECTIONS, timers_target())
 
 
-def judged(stored: StoredKeyed, function: object | None, declared: DeclaredKeys | None = None) -> list[Item]:
-    """What becomes of each state, of the timers and of the keys; `function` is None where the program has no
+def _targets(states: Mapping[str, StateDescriptor]) -> dict[str, Target]:
+    return {name: target_of(descriptor) for name, descriptor in with_stamps(states).items()}
+
+
+def judged(
+    stored: StoredKeyed, states: Mapping[str, StateDescriptor] | None, declared: DeclaredKeys | None = None
+) -> list[Item]:
+    """What becomes of each state, of the timers and of the keys; `states` is None where the program has no
     such keyed operator.
     """
-    targets = {} if function is None else targets_of(function)
-    states = {name: target for name, target in targets.items() if name not in TIMER_SECTIONS}
-    items = _by_types(stored, states, stored.schemas if stored.only_in_heads else None)
+    items = _by_types(stored, _targets(states or {}), stored.schemas if stored.only_in_heads else None)
     bad = {Verdict.INCOMPATIBLE, Verdict.ONLY_IN_SNAPSHOT}
     if not stored.only_in_heads and any(item.verdict in bad for item in items):
         # Serializers that a restore reconfigures remember it, so they are made anew.
-        anew = {name: target for name, target in _fresh(function).items() if name not in TIMER_SECTIONS}
-        items = _by_types(stored, anew, stored.schemas)
-    if function is not None:
-        items = [_on_trial(stored, item, function) for item in items]
+        items = _by_types(stored, _targets(states or {}), stored.schemas)
+    if states is not None:
+        items = [_on_trial(stored, item, states) for item in items]
     # A savepoint's tables are only there for what holds something.
     if any(keyed.tables != [] for keyed in stored.handles):
-        verdict = Verdict.AS_IS if function is not None else Verdict.ONLY_IN_SNAPSHOT
+        verdict = Verdict.AS_IS if states is not None else Verdict.ONLY_IN_SNAPSHOT
         items.append(Item("timers", "timers", verdict))
-        items += [] if function is None else _keys(stored, declared)
+        items += [] if states is None else _keys(stored, declared)
     return items
 
 
-def _on_trial(stored: StoredKeyed, item: Item, function: object) -> Item:
+def _on_trial(stored: StoredKeyed, item: Item, states: Mapping[str, StateDescriptor]) -> Item:
     """The item, after values that would be converted were: some may not be what their types promise."""
     if item.verdict not in CONVERTED:
         return item
-    refused = list(stored.refusals(declared_state(function)[item.name]))
+    refused = list(stored.refusals(states[item.name]))
     if refused:
         why = "; ".join(map(in_short, dict.fromkeys(refused)))
         return replace(item, verdict=Verdict.INCOMPATIBLE, why=why)
@@ -142,15 +139,12 @@ def _on_trial(stored: StoredKeyed, item: Item, function: object) -> Item:
     return item
 
 
-def _fresh(function: object | None) -> dict[str, Target]:
-    return {} if function is None else targets_of(function)
-
-
 def _by_types(
-    stored: StoredKeyed, targets: Mapping[str, Target], filled: Mapping[str, list[dict[str, Any]]] | None
+    stored: StoredKeyed, targets: Mapping[str, Target], filled: Mapping[str, list[Description]] | None
 ) -> list[Item]:
     """An item for each state. `filled` has the types of what has entries; None: all in the metadata."""
-    types = {name: [schema] for name, schema in stored.types.items()} | dict(filled or {})
+    types: dict[str, list[Description]] = {name: [schema] for name, schema in stored.types.items()}
+    types |= filled or {}
     items = []
     for name in sorted({*types, *targets}, key=lambda name: (name not in targets, name)):
         item = _state(stored, name, types.get(name), targets.get(name), filled is None or name in filled)
@@ -160,7 +154,7 @@ def _by_types(
 
 
 def _state(
-    stored: StoredKeyed, name: str, schemas: list[dict[str, Any]] | None, target: Target | None, filled: bool
+    stored: StoredKeyed, name: str, schemas: list[Description] | None, target: Target | None, filled: bool
 ) -> Item | None:
     declared = None if target is None else state_words(target.schema)
     if schemas is None:
@@ -171,43 +165,14 @@ def _state(
         return None if target is None else Item("state", name, Verdict.AS_IS, words, declared, NOTHING_STORED)
     if target is None:
         return Item("state", name, Verdict.ONLY_IN_SNAPSHOT, words)
-    found = [_one(name, schema, target) for schema in schemas]
-    found += [_natively(name, schema, target, keyed) for schema in schemas for keyed in stored.handles]
+    found = [told(one) for schema in schemas for one in judge(name, schema, target, stored.handles)]
     verdict = gravest(verdict for verdict, _ in found)
     why = "; ".join(dict.fromkeys(why for _, why in found if why))
     return Item("state", name, verdict, words, declared, why or None)
 
 
-def _one(name: str, schema: dict[str, Any], target: Target) -> tuple[Verdict, str]:
-    try:
-        value_reader(Section(name, schema, []), target)
-    except UsageError as error:
-        return Verdict.INCOMPATIBLE, reason(error)
-    return told(value_verdict(schema, target))
-
-
-def _natively(
-    name: str, schema: dict[str, Any], target: Target, keyed: KeyedStateHandle
-) -> tuple[Verdict, str]:
-    """Values that RocksDB holds may be of older types, too, and each type has a way to go."""
-    if keyed.native is None:
-        return Verdict.AS_IS, ""
-    from headgate.state.rocksdb.native_files import details_of
-    from headgate.state.rocksdb.value_versions import Versions
-
-    numbers = details_of(keyed.native).versions.get(name)
-    if numbers is None or not numbers.older:
-        return Verdict.AS_IS, ""
-    try:
-        Versions.restored(name, target, schema, numbers)
-        found = [told(value_verdict(older.schema, target)) for older in numbers.older]
-    except UsageError as error:
-        return Verdict.INCOMPATIBLE, reason(error)
-    return gravest(verdict for verdict, _ in found), "; ".join(filter(None, (why for _, why in found)))
-
-
 def told(compatibility: Compatibility) -> tuple[Verdict, str]:
-    """A verdict of the serializers, and what it says."""
+    """A verdict of the engine as one of the report, with its reason."""
     match compatibility:
         case AsIs():
             return Verdict.AS_IS, ""
@@ -216,16 +181,11 @@ def told(compatibility: Compatibility) -> tuple[Verdict, str]:
         case AfterMigration(changes):
             return Verdict.AFTER_MIGRATION, "; ".join(changes)
         case Incompatible(why):
-            return Verdict.INCOMPATIBLE, why
-
-
-def reason(error: UsageError) -> str:
-    """What of a restore's message is not said by the table already."""
-    return in_short(str(error))
+            return Verdict.INCOMPATIBLE, in_short(why)
 
 
 def in_short(message: str) -> str:
-    """See :func:`reason`."""
+    """The part of a restore's message that the table of the report does not show already."""
     for said in ("as the program declares it: ", "cannot be read: "):
         _, found, rest = message.partition(said)
         if found:

@@ -9,29 +9,28 @@ import json
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 
 import msgspec
 
+from headgate.api.declared.keyed_states import declared_state
 from headgate.api.declared.operator_state import declared_operator_state
-from headgate.api.jobs.plan_capture import Inspection, capture
 from headgate.checkpoint.data_files import read_handle
 from headgate.checkpoint.opening import open_checkpoint
-from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
-from headgate.common.errors import HeadgateError, UsageError
+from headgate.common.errors import UsageError
 from headgate.common.files.durable_file import replace
 from headgate.common.ports import Disk
 from headgate.common.settings.config import Config
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode, TimestampsNode
 from headgate.graph.physical import PhysicalPlan
+from headgate.offline.inspecting import Answer, answered, asked
 from headgate.offline.keyed_verdicts import targets_of
-from headgate.offline.rewriting import KeyedEngine, Progress, Rewritten, rewrite
+from headgate.offline.rewriting import KeyedEngine, Progress, Rewritten, StateTypes, rewrite
 from headgate.offline.sorting import Rekey
 from headgate.offline.storages import absolute, refuse_unreadable, storage_options
-from headgate.offline.upgrade import outcome
 from headgate.restore.assignment import SPLITS, WRITER, publishes, unclaimed_state
 from headgate.restore.in_flight_shares import check_receivers
 from headgate.restore.split_watermarks import MARKS
@@ -92,19 +91,31 @@ def migrate(
     with storage_options(options), tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
         refuse_unreadable(snapshot)
         told = Path(folder) / "progress"
-        request = {
-            "snapshot": absolute(snapshot),
-            "target": absolute(target),
-            "rekey": dict(rekey or {}),
-            "max_parallelism": max_parallelism,
-            "form": form,
-            "allow_non_restored": allow_non_restored,
-            "progress": str(told),
-            "spark": spark,
-        }
+        request = MigrationRequest(
+            snapshot=absolute(snapshot),
+            target=absolute(target),
+            rekey=dict(rekey or {}),
+            max_parallelism=max_parallelism,
+            form=form,
+            allow_non_restored=allow_non_restored,
+            progress=str(told),
+            spark=spark,
+        )
         with nullcontext() if progress is None else _passed_on(told, progress):
-            facts = capture(program, arguments, options, None, Inspection(inspector, request))
-        return Rewritten(*outcome(facts, str(program))["rewritten"])
+            return asked(Rewritten, inspector, request, program, arguments, options, None)
+
+
+class MigrationRequest(TypedDict):
+    """What `migrate` asks of the program's process; `progress` is the file that it writes its progress to."""
+
+    snapshot: str
+    target: str
+    rekey: dict[str, str]
+    max_parallelism: int | None
+    form: str | None
+    allow_non_restored: bool
+    progress: str
+    spark: bool | None
 
 
 @contextmanager
@@ -132,41 +143,42 @@ def _passed_on(file: Path, progress: Progress) -> Iterator[None]:
 # -- in the program's process
 
 
-EngineOf = Callable[[CheckpointMetadata, Config], KeyedEngine | None]
+EngineOf = Callable[[MigrationRequest, CheckpointMetadata, Config], KeyedEngine | None]
+"""Chooses what writes the keyed state of a snapshot; None: this process does."""
+Inspector = Callable[[MigrationRequest, Sequence[Node], PhysicalPlan, Config], Answer[Rewritten]]
 
 
-def inspect(
-    request: Mapping[str, Any], _nodes: Sequence[Node], plan: PhysicalPlan, config: Config
-) -> dict[str, Any]:
-    """An `api.capture.Inspection`: "rewritten", or "error" with class and message of what went wrong."""
-    return inspected(request, plan, config, lambda _metadata, _config: None)
+def inspector(engine_of: EngineOf) -> Inspector:
+    """What answers an inspection of `api.jobs.plan_capture` by rewriting the snapshot."""
+    return lambda request, _nodes, plan, config: _inspected(request, plan, config, engine_of)
 
 
-def inspected(
-    request: Mapping[str, Any], plan: PhysicalPlan, config: Config, engine_of: EngineOf
-) -> dict[str, Any]:
-    """The same, and what writes keyed state is chosen for the snapshot; None: this process."""
+inspect: Final = inspector(lambda *_: None)
+
+
+def _inspected(
+    request: MigrationRequest, plan: PhysicalPlan, config: Config, engine_of: EngineOf
+) -> Answer[Rewritten]:
     file, wait = Path(request["progress"]), _Wait()
 
     def progress(what: str, done: int, of: int) -> None:
         if wait.over():
             replace(file, [json.dumps([what, done, of]).encode()], durable=False)
 
-    try:
-        use_storage_settings(storage_settings(config))
+    def rewritten() -> Rewritten:
         functions = _functions(request["rekey"], plan)
         snapshot = request["snapshot"]
         metadata = open_checkpoint(snapshot)[1]
         change = Migration(
             metadata, plan, functions, request["max_parallelism"], request["allow_non_restored"]
         )
-        engine = engine_of(metadata, config)
-        made = rewrite(snapshot, request["target"], change, request["form"], progress, engine)
-        return {"rewritten": list(made)}
-    except HeadgateError as error:
-        return {"error": [type(error).__name__, str(error)]}
-    except RecursionError as error:
-        return {"error": ["UsageError", f"the snapshot cannot be rewritten ({error})"]}
+        engine = engine_of(request, metadata, config)
+        try:
+            return rewrite(snapshot, request["target"], change, request["form"], progress, engine)
+        except RecursionError as error:
+            raise UsageError(f"the snapshot cannot be rewritten ({error})") from None
+
+    return answered(config, rewritten)
 
 
 class _Wait:
@@ -202,10 +214,10 @@ def _functions(names: Mapping[str, str], plan: PhysicalPlan) -> dict[str, Rekey]
     return found
 
 
-def _named(function: Callable[[Any], Any], name: str) -> Rekey:
-    """Says whose error it was."""
+def _named(function: Rekey, name: str) -> Rekey:
+    """A function of new keys whose errors name it."""
 
-    def new_key(old: Any) -> Any:
+    def new_key(old: Hashable) -> Hashable:
         try:
             return function(old)
         except Exception as error:  # the user's code raises whatever it likes
@@ -232,7 +244,7 @@ class Migration:
         self._nodes = {node.uid or "": node for vertex in plan.vertices for node in vertex.chain}
         self._rekey, self._drop = rekey, drop
         self._targets = {
-            uid: targets_of(node.function)
+            uid: targets_of(declared_state(node.function))
             for uid, node in self._nodes.items()
             if isinstance(node, KeyedProcessNode)
         }
@@ -289,7 +301,7 @@ class Migration:
         backend.restore((each, read_handle(disk, each.handle)) for each in held)
         return backend.snapshot_sync().store(write)
 
-    def state_types(self, uid: str, stored: Mapping[str, Any]) -> dict[str, Any]:
+    def state_types(self, uid: str, stored: StateTypes) -> StateTypes:
         """See `rewriting.Change`."""
         keyed = self._targets.get(uid, {})
         types = {name: target.schema for name, target in keyed.items() if name not in TIMER_SECTIONS}

@@ -1,4 +1,4 @@
-"""What a check of an upgrade found, as plain structures: one object for machines, the source of the table."""
+"""What a check of an upgrade found, as plain structures, which machines get and the table is made from."""
 
 from __future__ import annotations
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from headgate.common.ports import Disk
 from headgate.offline.migrating import migrate
-from headgate.offline.rewriting import Progress, Rewritten, rewrite
+from headgate.offline.rewriting import Progress, Rewritten, StateTypes, rewrite
 from headgate.offline.storages import storage_options
 from headgate.state.snapshots import OperatorStateHandle, OperatorSubtaskState, StateHandle
 from headgate.state.stored.values import PlainValues
@@ -94,5 +93,5 @@ class _Resliced:
     ) -> list[OperatorStateHandle] | None:
         return None
 
-    def state_types(self, uid: str, stored: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(stored)
+    def state_types(self, uid: str, stored: StateTypes) -> StateTypes:
+        return stored

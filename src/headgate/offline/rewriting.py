@@ -7,11 +7,11 @@ The source is only read. The metadata is written last, so a target without it wa
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -27,6 +27,7 @@ from headgate.common.ports import Disk
 from headgate.offline.sorting import Rekey, Sorter
 from headgate.offline.writing import FORMATS, NATIVE, StateWriter, count_entries
 from headgate.restore.in_flight_shares import records_of
+from headgate.serde.arrow.stored_values import Description
 from headgate.state.snapshots import (
     CheckpointMetadata,
     FileRange,
@@ -41,6 +42,8 @@ from headgate.state.stored.subtask_state import stored_chunks
 
 Progress = Callable[[str, int, int], None]
 """Called now and then: what is done, bytes or files of it, and of how many."""
+StateTypes = dict[str, Description]
+"""Name of a state -> kind and description of its serializers, of one operator."""
 
 
 class Change(Protocol):
@@ -82,7 +85,7 @@ class Change(Protocol):
         """Its operator state of one subtask, written anew; None: as it is."""
         ...
 
-    def state_types(self, uid: str, stored: Mapping[str, Any]) -> dict[str, Any]:
+    def state_types(self, uid: str, stored: StateTypes) -> StateTypes:
         """The types of its state from now on."""
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.stored_files import DiskFiles
@@ -11,28 +11,60 @@ from headgate.common.ports import Disk
 from headgate.offline.storages import storage_options
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.restore.in_flight_shares import old_parallelism, records_of
+from headgate.serde.arrow.stored_values import Description
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 from headgate.state.state_names import is_stamps
 from headgate.state.stored.heads import StoredSection, sections_of
 
 
-def describe_snapshot(uri: str, options: Sequence[str] = ()) -> dict[str, Any]:
-    """What is in a checkpoint or savepoint, as plain values; no class of the program is needed.
+class StateFacts(TypedDict):
+    """One state of an operator; `entries` is None where only reading everything would tell."""
 
-    Returns:
-        ``uri``, ``kind``, ``format``, ``origin``, ``job``, ``job_name``, ``checkpoint``, ``time_ms``,
-        ``max_parallelism``, ``size`` (bytes), ``operators`` and ``in_flight`` (records by receiver). An
-        operator has ``uid``, ``parallelism``, ``size``, ``states``, ``lists`` and ``committables``; a state
-        ``name``, ``type`` and
-        ``entries``, which is None where only reading everything would tell.
-    """
+    name: str
+    type: str
+    entries: int | None
+    keys: NotRequired[list[str]]
+
+
+class OperatorFacts(TypedDict):
+    """The stored state of one operator; the last two only of keyed ones, from `describe_with_keys`."""
+
+    uid: str
+    parallelism: int | None
+    size: int
+    states: list[StateFacts]
+    lists: dict[str, int]
+    committables: int
+    key_types: NotRequired[list[str]]
+    keys_read: NotRequired[bool]
+
+
+class SnapshotFacts(TypedDict):
+    """What is in a snapshot; sizes in bytes, `in_flight` counts records by receiver."""
+
+    uri: str
+    kind: str
+    format: str | None
+    origin: str | None
+    job: str
+    job_name: str
+    checkpoint: int
+    time_ms: int
+    max_parallelism: int
+    size: int
+    operators: list[OperatorFacts]
+    in_flight: dict[str, int]
+
+
+def describe_snapshot(uri: str, options: Sequence[str] = ()) -> SnapshotFacts:
+    """What is in a checkpoint or savepoint, as plain values; no class of the program is needed."""
     with storage_options(options):
         disk, metadata = open_checkpoint(uri)
         return _described(uri, disk, metadata)
 
 
-def _described(uri: str, disk: Disk, metadata: CheckpointMetadata) -> dict[str, Any]:
+def _described(uri: str, disk: Disk, metadata: CheckpointMetadata) -> SnapshotFacts:
     operators = [
         _operator(disk, metadata, uid) for uid in sorted({*metadata.operators, *metadata.state_types})
     ]
@@ -55,7 +87,7 @@ def _described(uri: str, disk: Disk, metadata: CheckpointMetadata) -> dict[str, 
     }
 
 
-def _operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> dict[str, Any]:
+def _operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> OperatorFacts:
     subtasks = metadata.operators.get(uid, [])
     told = metadata.state_types.get(uid, {})
     sections = [
@@ -83,10 +115,10 @@ def _operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> dict[str, A
 
 def _state(
     name: str,
-    told: dict[str, Any] | None,
+    told: Description | None,
     sections: Sequence[StoredSection],
     subtasks: Sequence[OperatorSubtaskState],
-) -> dict[str, Any]:
+) -> StateFacts:
     if told is not None and told["kind"] in OPERATOR_STATE:
         held = [each.count for state in subtasks for each in state.operator_state if each.name == name]
         return {"name": name, "type": state_words(told), "entries": sum(held)}

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -37,7 +37,9 @@ BUCKET_BYTES: Final = 8 << 20
 
 CHUNK_ENTRIES: Final = 10_000
 
-Rekey = Callable[[Any], Any]
+V = TypeVar("V")
+
+Rekey = Callable[[Hashable], Hashable]
 
 
 _HEAD: Final = struct.Struct("<?IIII")
@@ -54,15 +56,14 @@ class _Frame(NamedTuple):
     values: memoryview
 
 
-class _Part(NamedTuple):
-    """Those of a frame that are wanted; beside the keys their values, or the old keys."""
+class _Part(NamedTuple, Generic[V]):
+    """The wanted entries of a frame: keys, and with each its value or its old key."""
 
     removed: bool
-    keys: list[Any]
-    beside: list[Any]
+    keys: list[Hashable]
+    others: list[V]
 
 
-_Beside = Callable[[_Frame], list[Any]]
 _Groups = tuple[int, int]
 
 
@@ -70,7 +71,7 @@ class Sorted(NamedTuple):
     """Some entries of one key group, ready to be written."""
 
     group: int
-    keys: list[Any]
+    keys: list[Hashable]
     values: list[Any]
 
 
@@ -116,7 +117,7 @@ class Sorter:
         for start, stop in pairwise([*starts, len(places)]):
             self._put(int(buckets[places[start]]), chunk, new, places[start:stop])
 
-    def _put(self, bucket: int, chunk: Chunk, new: Sequence[Any], places: list[int]) -> None:
+    def _put(self, bucket: int, chunk: Chunk, new: Sequence[Hashable], places: list[int]) -> None:
         values, old = b"", b""
         if chunk.codec is not None:
             values = spilled(chunk.codec, [chunk.values[place] for place in places])
@@ -160,7 +161,7 @@ class Sorter:
         states = list(dict.fromkeys(state for _, state in self._runs))
         for bucket in range(len(self._groups_of)):
             for groups in self._slices(bucket, states):
-                before: dict[Any, Any] = {}
+                before: dict[Hashable, Hashable] = {}
                 for state in states:
                     for part in self._parts(bucket, state, groups, _old_keys):
                         _demand_apart(part, before)
@@ -176,17 +177,19 @@ class Sorter:
         wanted = 1 if size <= _TOO_LARGE * BUCKET_BYTES else ceil(size / BUCKET_BYTES)
         return _divided((first, last), min(wanted, last - first + 1))
 
-    def _parts(self, bucket: int, state: str, groups: _Groups, beside: _Beside) -> Iterator[_Part]:
+    def _parts(
+        self, bucket: int, state: str, groups: _Groups, others_of: Callable[[_Frame], list[V]]
+    ) -> Iterator[_Part[V]]:
         whole = groups == self._groups_of[bucket]
         for frame in self._frames(bucket, state):
             keys = KEY_SERIALIZER.decode_many(frame.keys, frame.entries)
             if whole:
-                yield _Part(frame.removed, keys, beside(frame))
+                yield _Part(frame.removed, keys, others_of(frame))
                 continue
             found = key_groups_of_keys(keys, self._max_parallelism)
             wanted = np.flatnonzero((found >= groups[0]) & (found <= groups[1])).tolist()
             if wanted:
-                others = beside(frame)
+                others = others_of(frame)
                 mine = [others[place] for place in wanted] if others else []
                 yield _Part(frame.removed, [keys[place] for place in wanted], mine)
 
@@ -200,7 +203,7 @@ class Sorter:
                 yield _Frame(removed, entries, *(run[begin:end] for begin, end in pairwise(ends)))
                 at = ends[-1]
 
-    def _by_group(self, keys: list[Any], values: list[Any], limit: int) -> Iterator[Sorted]:
+    def _by_group(self, keys: list[Hashable], values: list[V], limit: int) -> Iterator[Sorted]:
         groups = key_groups_of_keys(keys, self._max_parallelism)
         order = np.argsort(groups, kind="stable")
         ordered, places = groups[order], order.tolist()
@@ -218,25 +221,25 @@ def _divided(groups: _Groups, count: int) -> list[_Groups]:
     return [(begin, end - 1) for begin, end in pairwise(edges)]
 
 
-def _old_keys(frame: _Frame) -> list[Any]:
+def _old_keys(frame: _Frame) -> list[Hashable]:
     return KEY_SERIALIZER.decode_many(frame.old, frame.entries)
 
 
-def _entries(parts: Iterator[_Part]) -> tuple[list[Any], list[Any]]:
-    held: dict[Any, Any] = {}
+def _entries(parts: Iterator[_Part[V]]) -> tuple[list[Hashable], list[V]]:
+    held: dict[Hashable, V] = {}
     for part in parts:
         if part.removed:
             for key in part.keys:
                 held.pop(key, None)
         else:
-            held.update(zip(part.keys, part.beside, strict=True))
+            held.update(zip(part.keys, part.others, strict=True))
     return list(held), list(held.values())
 
 
-def _timers(parts: Iterator[_Part]) -> tuple[list[Any], list[Any]]:
-    held: dict[tuple[int, Any], None] = {}
+def _timers(parts: Iterator[_Part[int]]) -> tuple[list[Hashable], list[int]]:
+    held: dict[tuple[int, Hashable], None] = {}
     for part in parts:
-        for timer in zip(part.beside, part.keys, strict=True):
+        for timer in zip(part.others, part.keys, strict=True):
             if part.removed:
                 held.pop(timer, None)
             else:
@@ -245,8 +248,8 @@ def _timers(parts: Iterator[_Part]) -> tuple[list[Any], list[Any]]:
     return [key for _, key in in_order], [timestamp for timestamp, _ in in_order]
 
 
-def _demand_apart(part: _Part, before: dict[Any, Any]) -> None:
-    for new, old in zip(part.keys, part.beside, strict=True):
+def _demand_apart(part: _Part[Hashable], before: dict[Hashable, Hashable]) -> None:
+    for new, old in zip(part.keys, part.others, strict=True):
         if before.setdefault(new, old) != old:
             raise UsageError(
                 f"the keys {shortened(before[new])} and {shortened(old)} would both become "

@@ -14,6 +14,7 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.worker.in_flight.stored_parts import KeyGroups, decode_elements
+from headgate.serde.arrow.stored_values import Description
 from headgate.serde.serializer import Buffer
 from headgate.state.snapshots import InFlightStream
 from headgate.state.stored.values import PlainSerializer
@@ -40,7 +41,7 @@ class Records(NamedTuple):
 class _Marking(PlainSerializer):
     """Tells records of the described type from those that are not, which the same stream may hold."""
 
-    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+    def decode_many(self, data: Buffer, count: int) -> list[Described]:
         """The records."""
         return list(map(Described, super().decode_many(data, count)))
 
@@ -48,7 +49,7 @@ class _Marking(PlainSerializer):
 class _DescribedCodec(ElementCodec):
     """One that knows a type of records by its stored description alone."""
 
-    def __init__(self, described: dict[str, Any]) -> None:
+    def __init__(self, described: Description) -> None:
         super().__init__()
         self._typed = _Marking(described)
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from headgate.api.jobs.plan_capture import Inspection, capture
-from headgate.common import errors
-from headgate.common.decoders import converter
-from headgate.common.errors import HeadgateError, InternalError
+from headgate.offline.inspecting import asked
 from headgate.offline.report import UpgradeReport
 from headgate.offline.storages import absolute, refuse_unreadable, storage_options
 
@@ -49,17 +45,4 @@ def check_upgrade(
             "program": str(program),
             "allow_non_restored": allow_non_restored,
         }
-    facts = capture(program, arguments, options, timeout_s, Inspection(_INSPECTOR, request))
-    return converter(UpgradeReport)(outcome(facts, str(program))["report"])
-
-
-def outcome(facts: dict[str, Any], program: str) -> dict[str, Any]:
-    """What an inspection gave."""
-    found: dict[str, Any] | None = facts.get("inspection")
-    if found is None:
-        raise InternalError(f"program {program!r} was planned, but not compared; please report this")
-    if "error" in found:
-        name, message = found["error"]
-        kind = getattr(errors, name, HeadgateError)
-        raise kind(message)
-    return found
+    return asked(UpgradeReport, _INSPECTOR, request, program, arguments, options, timeout_s)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from headgate.serde.arrow.stored_values import Description
 
 OPERATOR_STATE = {"split": "split list", "union": "union list", "broadcast": "broadcast"}
 
 
-def type_words(stored: Mapping[str, Any]) -> str:
+def type_words(stored: Description) -> str:
     """A described type.
 
     Example:
@@ -38,7 +37,7 @@ def type_words(stored: Mapping[str, Any]) -> str:
     return str(name).rpartition(".")[2] if isinstance(name, str) else kind
 
 
-def state_words(schema: Mapping[str, Any]) -> str:
+def state_words(schema: Description) -> str:
     """A described state: its kind, and the types in it.
 
     Example:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import msgspec
 
@@ -84,7 +84,7 @@ class StateWriter:
         files: dict[str, Path] = {}
         with ExitStack() as stack:
 
-            def create(state: str) -> Any:
+            def create(state: str) -> BinaryIO:
                 files[state] = self._folder / f"table-{len(files)}"
                 return stack.enter_context(files[state].open("wb"))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from headgate.core.timers import TimerQueue
+from headgate.serde.arrow.stored_values import Description
 from headgate.state.snapshots import Inline, KeyedStateHandle, NativeFiles
 from headgate.state.snapshots import StateHandle as StoredHandle
 
@@ -179,7 +180,7 @@ class StoredValue(NamedTuple):
         data: the value, as a batch of one.
     """
 
-    schema: dict[str, Any]
+    schema: Description
     data: bytes
 
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from headgate.api.declared.operator_state import BROADCAST, OperatorStateDescriptor
 from headgate.common.errors import HeadgateError, InternalError, StorageError, UsageError
+from headgate.serde.arrow.stored_values import Description
 from headgate.serde.compatibility import Compatibility, combined
 from headgate.serde.evolution.judging_types import judge
 from headgate.serde.evolution.older_shapes import Reader
@@ -163,7 +164,7 @@ class _Frozen:
 
     name: str
     mode: str
-    schema: dict[str, Any]
+    schema: Description
     count: int
     columns: tuple[_Column, ...]
 
@@ -215,7 +216,7 @@ class _Target:
         )
         self.handle: Any = LiveBroadcastState() if self.mode == BROADCAST else LiveListState()
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Description:
         """What a checkpoint calls it; a restore may reconfigure a serializer of the declaration."""
         current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
         return {"kind": self.mode, "of": [serializer.describe() for serializer in current]}

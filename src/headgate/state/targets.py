@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.common.errors import UsageError
+from headgate.serde.arrow.stored_values import Description
 from headgate.serde.codecs.containers import dict_form, sequence_form
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.codecs.type_codec import FormSerializer
@@ -30,7 +31,7 @@ class Target(NamedTuple):
         serializer: of what the state holds under one key of the stream.
     """
 
-    schema: dict[str, Any]
+    schema: Description
     serializer: TypeSerializer[Any]
 
 

@@ -9,13 +9,13 @@ not count.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.stored_files import DiskFiles
@@ -26,7 +26,7 @@ from headgate.offline.storages import storage_options
 from headgate.offline.words import state_words
 from headgate.serde.arrow.arrow_columns import ArrowColumn
 from headgate.serde.arrow.arrow_types import codec_of
-from headgate.serde.arrow.stored_values import Beyond
+from headgate.serde.arrow.stored_values import Beyond, Description
 from headgate.state.canonical.table_layout import BYTES, TIMER_SECTIONS, row_of, stored_type
 from headgate.state.heap.heap_blob import Section
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
@@ -37,7 +37,9 @@ from headgate.state.stored.values import PlainValues
 
 SAMPLES: Final = 5
 
-Entries = dict[Any, Any]
+Entries = dict[Hashable, Any]
+"""The entries of one key group: keys and plain values; timers by key and time, with None."""
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +82,6 @@ class StateDifference:
         return (
             bool(self.changed or self.added or self.removed or self.unread) or self.types[0] != self.types[1]
         )
-
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def compare(
@@ -177,7 +175,7 @@ class _Operator:
             self._sample(found, "added", found.added, key, None, views[1].shown(after[key]))
 
     def _sample(
-        self, found: StateDifference, change: str, number: int, key: Any, before: Any, after: Any
+        self, found: StateDifference, change: str, number: int, key: Hashable, before: V, after: V
     ) -> None:
         if number <= self._samples:
             found.samples.append(Sample(change, repr(key), before, after))
@@ -193,7 +191,7 @@ class _Readable(PlainValues):
     def __init__(self) -> None:
         super().__init__()
         self.unread: dict[str, str] = {}
-        self._schemas: dict[str, dict[str, Any]] = {}
+        self._schemas: dict[str, Description] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
         """See :class:`state.stored.contract.ValueCodec`; stamps are left out."""
@@ -241,7 +239,7 @@ class _View:
         return plain if typed.null_count else typed.to_pylist()[0]
 
 
-def _same(before: Any, after: Any) -> bool:
+def _same(before: V, after: V) -> bool:
     # What is written alike is the same, too: NaN equals nothing.
     return before == after or repr(before) == repr(after)
 

@@ -8,7 +8,7 @@ should the two ever differ, nothing is written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -97,7 +97,7 @@ def _hashed_in_python(column: Column) -> Column:
     from pyspark.sql import functions as f
     from pyspark.sql.types import LongType
 
-    def hashes(values: Any) -> Any:
+    def hashes(values: pa.Array) -> pa.Array:
         import numpy as np
         import pyarrow.compute as pc
 
@@ -112,7 +112,7 @@ def _hashed_in_python(column: Column) -> Column:
 
     # Type hints tell Spark what the function takes; written above they would be texts.
     hashes.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    arrow_udf: Any = getattr(f, "arrow_udf")  # noqa: B009 - missing in PySpark's own type hints
+    arrow_udf = getattr(f, "arrow_udf")  # noqa: B009 - missing in PySpark's own type hints
     hashed: Column = arrow_udf(hashes, LongType())(column)
     return hashed
 

@@ -15,10 +15,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NotRequired
 
 import msgspec
 import numpy as np
@@ -27,16 +26,16 @@ import pyarrow as pa
 from headgate.checkpoint.storage.settings import StorageSettings, storage_settings_in_use
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.stored_files import DiskFiles
-from headgate.common import errors
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, StorageError
 from headgate.common.keys.keygroups import key_groups_of_keys, operator_indexes_of_key_groups
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
-from headgate.offline.migrating import inspected
+from headgate.offline.migrating import MigrationRequest, inspector
 from headgate.offline.rewriting import KeyedWork, KeyedWritten
 from headgate.offline.sorting import Rekey, Sorter
 from headgate.offline.writing import StateWriter, count_entries
+from headgate.serde.arrow.stored_values import Description
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.heap.heap_blob import Section
 from headgate.state.heap.snapshot import KEY_SERIALIZER
@@ -44,6 +43,8 @@ from headgate.state.snapshots import CheckpointMetadata, FileRange, KeyedStateHa
 from headgate.state.stored.contract import TIMER_CODEC, Chunk, SectionCodec, ValueCodec, described
 from headgate.state.stored.subtask_state import stored_chunks
 from headgate.state.stored.values import spilled, unspilled
+from headgate.state.targets import Target
+from headgate.stateprocessor.spark_errors import ToldError, refuse_told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,17 +91,38 @@ _OF_SUBTASK: Final = 1 << 40
 _handles: Final = msgpack_decoder(KeyedStateHandle)
 
 
-def inspect(request: Mapping[str, Any], _nodes: Any, plan: Any, config: Config) -> dict[str, Any]:
-    """As `offline.migrating.inspect`, with Spark where that is asked for or the state is large."""
-    return inspected(request, plan, config, partial(_engine, request["spark"]))
+class _Part(ToldError):
+    """The part of a chunk for one new range: a row of `_PARTS`."""
+
+    range: int
+    state: str
+    removed: bool
+    entries: int
+    size: int
+    keys: bytes
+    values: bytes
+    schema: NotRequired[bytes]
 
 
-def _engine(asked: bool | None, metadata: CheckpointMetadata, config: Config) -> SparkEngine | None:
+class _Written(ToldError):
+    """What one new subtask has, or why it was refused: a row of `_WRITTEN`."""
+
+    range: int
+    handle: bytes
+    entries: int
+
+
+def _engine(request: MigrationRequest, metadata: CheckpointMetadata, config: Config) -> SparkEngine | None:
+    """Spark, where it is asked for or the state is large; None: the process that asks."""
     keyed = [state.keyed for states in metadata.operators.values() for state in states if state.keyed]
     large = sum(one.size for one in keyed) >= SPARK_FROM_BYTES
+    asked = request["spark"]
     if not (large if asked is None else asked) or not keyed:
         return None
     return SparkEngine(_session(config))
+
+
+inspect: Final = inspector(_engine)
 
 
 def _session(config: Config) -> SparkSession:
@@ -153,12 +175,12 @@ class SparkEngine:
             # Of a range that has nothing Spark need not run a task.
             missing = set(range(work.parallelism)) - found.keys()
             found |= {index: shipped.written_range(index, iter(())) for index in missing}
-            handles += [_decoded(found[index]["handle"]) for index in range(work.parallelism)]
+            handles += [_handles.decode(found[index]["handle"]) for index in range(work.parallelism)]
         finally:
             _remove_others(shipped, handles)
         return KeyedWritten(handles, sum(row["entries"] for row in found.values()))
 
-    def _run(self, shipped: _Shipped) -> list[dict[str, Any]]:
+    def _run(self, shipped: _Shipped) -> list[_Written]:
         from pyspark.errors import PySparkException
 
         count = len(shipped.stored)
@@ -170,16 +192,10 @@ class SparkEngine:
         except PySparkException as error:
             first = (str(error).strip().splitlines() or [repr(error)])[0]
             raise OperatingError(f"Spark could not rewrite the state of {shipped.uid!r}: {first}") from error
-        found = [row.asDict() for row in rows]
+        found: list[_Written] = [row.asDict() for row in rows]  # type: ignore[misc]
         for row in found:
-            if row["error"] is not None:
-                kind: type[HeadgateError] = getattr(errors, row["error"], HeadgateError)
-                raise kind(row["text"])
+            refuse_told(row)
         return found
-
-
-def _decoded(handle: bytes) -> KeyedStateHandle:
-    return _handles.decode(handle)
 
 
 def _remove_others(shipped: _Shipped, handles: Sequence[KeyedStateHandle]) -> None:
@@ -217,7 +233,7 @@ class _Shipped:
 
     # -- a task of the first kind
 
-    def parts(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def parts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For rows with numbers of old subtasks: rows of `_PARTS`."""
         for batch in batches:
             for subtask in batch.column(0).to_pylist():
@@ -233,7 +249,7 @@ class _Shipped:
                     }
                     yield pa.RecordBatch.from_pylist([told], schema=_PART_TYPES)
 
-    def _parts_of(self, subtask: int) -> Iterator[Any]:
+    def _parts_of(self, subtask: int) -> Iterator[pa.RecordBatch]:
         disk = open_disk(self.source, self.settings)
         watched = _Watched(self.values)
         stored = stored_chunks(DiskFiles(disk), self.stored[subtask], watched, self.old_groups)
@@ -245,7 +261,7 @@ class _Shipped:
             ]
             yield pa.RecordBatch.from_pylist(rows, schema=_PART_TYPES)
 
-    def _divided(self, chunk: Chunk) -> Iterator[dict[str, Any]]:
+    def _divided(self, chunk: Chunk) -> Iterator[_Part]:
         """A chunk as one row for each new range that has a part of it."""
         new = chunk.keys if self.rekey is None else [self.rekey(key) for key in chunk.keys]
         ranges = operator_indexes_of_key_groups(
@@ -268,7 +284,7 @@ class _Shipped:
 
     # -- a task of the second kind
 
-    def written(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def written(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For the rows of one range: a row of `_WRITTEN`."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
@@ -276,12 +292,15 @@ class _Shipped:
             return
         index = first.column(0)[0].as_py()
         try:
-            row = self.written_range(index, chain([first], filled))
+            made = pa.RecordBatch.from_pylist(
+                [self.written_range(index, chain([first], filled))], schema=_WRITTEN_TYPES
+            )
         except HeadgateError as error:
-            row = {"range": index, "error": type(error).__name__, "text": str(error)}
-        yield pa.RecordBatch.from_pylist([row], schema=_WRITTEN_TYPES)
+            told = {"range": index, "error": type(error).__name__, "text": str(error)}
+            made = pa.RecordBatch.from_pylist([told], schema=_WRITTEN_TYPES)
+        yield made
 
-    def written_range(self, index: int, batches: Iterator[Any]) -> dict[str, Any]:
+    def written_range(self, index: int, batches: Iterator[pa.RecordBatch]) -> _Written:
         """What one new subtask has, sorted, written, and read back."""
         disk = open_disk(self.target, self.settings)
         with tempfile.TemporaryDirectory(prefix="headgate-rewrite-") as name:
@@ -303,10 +322,8 @@ class _Shipped:
             )
         return {"range": index, "handle": msgspec.msgpack.encode(keyed), "entries": found}
 
-    def _chunk(self, row: Mapping[str, Any], codecs: dict[tuple[str, bytes], SectionCodec | None]) -> Chunk:
-        if row["error"] is not None:
-            kind: type[HeadgateError] = getattr(errors, row["error"], HeadgateError)
-            raise kind(row["text"])
+    def _chunk(self, row: _Part, codecs: dict[tuple[str, bytes], SectionCodec | None]) -> Chunk:
+        refuse_told(row)
         state, count = row["state"], row["entries"]
         keys = KEY_SERIALIZER.decode_many(row["keys"], count)
         if row["removed"] and state not in TIMER_SECTIONS:
@@ -329,13 +346,13 @@ class _Watched:
     def __init__(self, values: ValueCodec) -> None:
         self._values = values
         self.advice, self.converts = values.advice, values.converts
-        self.schemas: dict[str, dict[str, Any]] = {}
+        self.schemas: dict[str, Description] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
         """See `state.stored.contract.ValueCodec`."""
         self.schemas[section.name] = section.schema
         return self._values.codec(section)
 
-    def targets(self, stored: Mapping[str, dict[str, Any]]) -> Any:
+    def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
         """See `state.stored.contract.ValueCodec`."""
         return self._values.targets(stored)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -157,7 +157,7 @@ _TESTS: Final[dict[type, str]] = {
 }
 
 
-def _condition(of_spark: Any) -> Condition | None:
+def _condition(of_spark: spark_source.Filter) -> Condition | None:
     """What a filter of Spark's means here; None where it is left to Spark."""
     if isinstance(of_spark, spark_source.IsNull):
         return Condition(of_spark.attribute, "null")
@@ -166,4 +166,6 @@ def _condition(of_spark: Any) -> Condition | None:
     if isinstance(of_spark, spark_source.In):
         return Condition(of_spark.attribute, "in", tuple(of_spark.value))
     test = _TESTS.get(type(of_spark))
-    return None if test is None else Condition(of_spark.attribute, test, (of_spark.value,))
+    if test is None:
+        return None
+    return Condition(getattr(of_spark, "attribute"), test, (getattr(of_spark, "value"),))  # noqa: B009

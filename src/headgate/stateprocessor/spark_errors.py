@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NotRequired, TypedDict
+
+from headgate.common import errors
+from headgate.common.errors import HeadgateError
 
 HEAD: Final = 6
 TAIL: Final = 24
@@ -11,6 +14,21 @@ TAIL: Final = 24
 
 _FRAME: Final = re.compile(r"\s*(at [\w.$/<>]+\(.*\)|\.\.\. \d+ more|Driver stacktrace:|JVM stacktrace:)\s*")
 _CAUSE: Final = "Caused by: "
+
+
+class ToldError(TypedDict):
+    """The columns by which a task of Spark tells an error of Headgate's: its class and its message."""
+
+    error: NotRequired[str | None]
+    text: NotRequired[str | None]
+
+
+def refuse_told(row: ToldError) -> None:
+    """Raise the error that a task has told in its row, if any."""
+    name = row.get("error")
+    if name is not None:
+        kind: type[HeadgateError] = getattr(errors, name, HeadgateError)
+        raise kind(row.get("text"))
 
 
 def told(error: BaseException) -> str:

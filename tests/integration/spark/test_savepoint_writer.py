@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headgate as hg
+from headgate.api.declared.keyed_states import declared_state
 from headgate.checkpoint.opening import open_checkpoint, verify_files
 from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import key_groups_of_keys
@@ -269,7 +270,7 @@ class _Change:
         return True
 
     def values(self, uid: str) -> Any:
-        return PlainValues() if self._rekey is None else DeclaredValues(targets_of(Visits()))
+        return PlainValues() if self._rekey is None else DeclaredValues(targets_of(declared_state(Visits())))
 
     def rekey(self, uid: str) -> Any:
         return self._rekey

@@ -57,9 +57,9 @@ class TableInfo(msgspec.Struct, frozen=True):
     name: str
     kind: str
     rows_are: str
-    schema: dict[str, Any]
-    key_schema: dict[str, Any]
-    key: dict[str, Any] | None
+    schema: Description
+    key_schema: Description
+    key: Description | None
     max_parallelism: int
     first_group: int
     last_group: int

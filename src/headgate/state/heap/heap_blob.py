@@ -9,7 +9,7 @@ section by key group, with offset, length and checksum. Nothing is decoded befor
 from __future__ import annotations
 
 import struct
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -17,6 +17,7 @@ from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError
 from headgate.common.files.durable import crc32
 from headgate.common.files.envelope import Envelope
+from headgate.serde.arrow.stored_values import Description
 from headgate.state.backend import BlobReader
 
 MAGIC: Final = b"HGKEYED\n"
@@ -49,7 +50,7 @@ class Section(msgspec.Struct, frozen=True):
     """
 
     name: str
-    schema: dict[str, Any]
+    schema: Description
     chunks: list[Chunk]
 
 
@@ -59,7 +60,7 @@ class Header(msgspec.Struct, frozen=True):
     max_parallelism: int
     first_group: int
     last_group: int
-    key_schema: dict[str, Any]
+    key_schema: Description
     sections: list[Section]
     body_length: int
 

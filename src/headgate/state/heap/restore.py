@@ -9,6 +9,7 @@ from typing import Any, Final
 from headgate.api.declared.keyed_states import StateKind
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
+from headgate.serde.arrow.stored_values import Description
 from headgate.serde.codecs.type_codec import FormSerializer, describe
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, compare
 from headgate.serde.evolution.judging_types import judge
@@ -156,7 +157,7 @@ def value_reader(section: Section, target: Target) -> Reader:
         raise StorageError(f"state {section.name!r} of the checkpoint: {error}") from None
 
 
-def value_verdict(stored: dict[str, Any], target: Target) -> Compatibility:
+def value_verdict(stored: Description, target: Target) -> Compatibility:
     """What becomes of values of a stored kind and description that :func:`value_reader` found to fit."""
     serializer = target.serializer
     current = serializer.current if isinstance(serializer, DeclaredSerializer) else serializer
@@ -185,7 +186,7 @@ def _check_map_keys(stored: dict[str, Any], current: TypeSerializer[Any]) -> Non
         raise UsageError(f"the type of its keys changed ({why}), and keys may not change; only values may")
 
 
-def _stored_values(schema: dict[str, Any]) -> dict[str, Any]:
+def _stored_values(schema: Description) -> Description:
     """The description of what a state holds under one key of the stream."""
     of = schema["of"]
     if schema["kind"] == StateKind.LIST:

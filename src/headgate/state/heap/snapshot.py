@@ -18,6 +18,7 @@ from headgate.common.files.durable import crc32
 from headgate.common.keys.keygroups import key_groups_of_keys, shortened
 from headgate.common.layered import Layers, slices_of
 from headgate.core.timers import TimersAtCut
+from headgate.serde.arrow.stored_values import Description
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.serializer import TypeSerializer
 from headgate.state.backend import EntryFilter, StateFiles, store_blob
@@ -51,7 +52,7 @@ class FrozenState:
     """
 
     name: str
-    schema: dict[str, Any]
+    schema: Description
     serializer: TypeSerializer[Any]
     layers: Layers = ()
     thaw: Callable[[], None] = _nothing
@@ -80,7 +81,7 @@ class FrozenTimers:
     """One kind of timers at the cut; the values are their timestamps."""
 
     name: str
-    schema: dict[str, Any]
+    schema: Description
     serializer: TypeSerializer[Any]
     timers: TimersAtCut
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from headgate.common.errors import StorageError, UsageError
+from headgate.serde.arrow.stored_values import Description
 from headgate.serde.codecs.singles import Singles
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Reconfigured, compare
 from headgate.serde.evolution.older_shapes import Reader
@@ -33,7 +34,7 @@ class Older(msgspec.Struct, frozen=True):
     """
 
     number: int
-    schema: dict[str, Any]
+    schema: Description
     changes: tuple[str, ...] = ()
 
 
@@ -50,7 +51,7 @@ class StoredVersions(msgspec.Struct, frozen=True):
 
 
 class _Known(NamedTuple):
-    schema: dict[str, Any]
+    schema: Description
     changes: tuple[str, ...]
     read: Reader
 
@@ -79,7 +80,7 @@ class Versions:
         self.current, self.prefix = number, bytes((number,))
 
     @classmethod
-    def restored(cls, name: str, target: Target, schema: dict[str, Any], stored: StoredVersions) -> Versions:
+    def restored(cls, name: str, target: Target, schema: Description, stored: StoredVersions) -> Versions:
         """Those of a column family with entries, under the type that the program declares.
 
         Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+from headgate.serde.arrow.stored_values import Description
 from headgate.serde.evolution.older_shapes import Reader
 from headgate.state.backend import BlobReader, NativeState
 from headgate.state.heap.heap_blob import Chunk as BlobChunk
@@ -45,7 +46,7 @@ class ValueCodec(Protocol):
         """
         ...
 
-    def targets(self, stored: Mapping[str, dict[str, Any]]) -> Mapping[str, Target]:
+    def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
         """What reads a backend's own files, of which the states and their newest types are given.
 
         Raises:
@@ -148,7 +149,7 @@ _TIMERS: Final = timers_target()
 TIMER_CODEC: Final = SectionCodec(_TIMERS.serializer.decode_many, _TIMERS, plain=True)
 
 
-def described(name: str, schema: dict[str, Any]) -> Section:
+def described(name: str, schema: Description) -> Section:
     """A section that is not empty, for who judges it by its description.
 
     Example:

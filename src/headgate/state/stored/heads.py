@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from headgate.common.errors import StorageError
 from headgate.common.keys.key_types import KEYS_READ, Shape, shapes_of
 from headgate.serde.arrow.arrow_columns import RAW
+from headgate.serde.arrow.stored_values import Description
 from headgate.state.backend import BlobReader
 from headgate.state.canonical.key_columns import KEY, KeyColumns
 from headgate.state.canonical.reader import BlobFile
@@ -47,7 +48,7 @@ class StoredSection(NamedTuple):
     """
 
     name: str
-    schema: dict[str, Any]
+    schema: Description
     entries: int | None
 
 

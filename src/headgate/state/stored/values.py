@@ -76,7 +76,7 @@ class PlainValues:
             )
         return SectionCodec(target.serializer.decode_many, target, single, plain=True)
 
-    def targets(self, stored: Mapping[str, dict[str, Any]]) -> dict[str, Target]:
+    def targets(self, stored: Mapping[str, Description]) -> dict[str, Target]:
         """See `state.stored.contract.ValueCodec`; maps come as dicts there, whatever their keys are."""
         found = {}
         for name, schema in stored.items():
@@ -118,7 +118,7 @@ class DeclaredValues:
             "or leave it behind with --allow-non-restored-state"
         )
 
-    def targets(self, stored: Mapping[str, dict[str, Any]]) -> Mapping[str, Target]:
+    def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
         """See `state.stored.contract.ValueCodec`; what is left behind has to be read past all the same."""
         found = {name: target for name, target in self._declared.items() if name not in TIMER_SECTIONS}
         if self._drop:
@@ -141,7 +141,7 @@ class KeysOnly:
         """See :class:`state.stored.contract.ValueCodec`."""
         return SectionCodec(_no_values, Target(section.schema, OpaqueValues()), plain=True)
 
-    def targets(self, stored: Mapping[str, dict[str, Any]]) -> Mapping[str, Target]:
+    def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
         """See :class:`state.stored.contract.ValueCodec`."""
         return PlainValues().targets(stored)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from headgate.checkpoint.layout import TIMERS_FOLDER, from_folder
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
 from headgate.common.ports import Disk
 from headgate.offline.words import OPERATOR_STATE, state_words
+from headgate.serde.arrow.stored_values import Description
 from headgate.state.canonical.key_columns import key_description
 from headgate.state.canonical.table_layout import TIMER_SECTIONS, TIMERS
 from headgate.state.changelog.sections import removed
@@ -75,7 +75,7 @@ def _as_option(name: str) -> str:
 
 
 def keyed_shape(
-    disk: Disk, handles: Sequence[KeyedStateHandle], option: str, told: Mapping[str, Any]
+    disk: Disk, handles: Sequence[KeyedStateHandle], option: str, told: Mapping[str, Description]
 ) -> Shape | None:
     """The columns of a keyed state, or of all timers; None: there is no such state. `told` has the
     descriptions in the metadata by name of the state.
@@ -101,7 +101,7 @@ def keyed_shape(
 
 def _stored_schemas(
     disk: Disk, handles: Sequence[KeyedStateHandle], name: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
+) -> Iterator[tuple[str, Description]]:
     """Names and types of what is stored of a state, and of its stamps, where it holds something."""
     for handle in handles:
         for table in handle.tables or ():
@@ -119,7 +119,7 @@ def _stamps_of(name: str, state: str) -> bool:
     return is_stamps(name) and name.startswith(f"{state}{STAMPS}")
 
 
-def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[str]) -> dict[str, Any] | None:
+def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[str]) -> Description | None:
     """The type of the first key that is stored of some sections; None where no column holds it."""
     for handle in handles:
         for table in handle.tables or ():
@@ -138,7 +138,7 @@ def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[s
     return None
 
 
-def _first_key(disk: Disk, handle: KeyedStateHandle, names: Sequence[str]) -> tuple[Any] | None:
+def _first_key(disk: Disk, handle: KeyedStateHandle, names: Sequence[str]) -> tuple[Hashable] | None:
     """The first key in blobs, in the base or behind it."""
     wanted = [name for state in names for name in (state, removed(state))]
     for stored in (handle.handle, *handle.log):

@@ -6,11 +6,12 @@ left out, and one that is must never drop a row that Spark would keep.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,9 @@ from headgate.common.keys.keygroups import key_groups_of_keys
 
 KEY_GROUP: Final = "key_group"
 KEY: Final = "key"
+
+
+Constant = bool | int | float | str | bytes | dt.date | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,10 @@ class Condition:
 
     column: tuple[str, ...]
     test: str
-    values: tuple[Any, ...] = ()
+    values: tuple[Constant, ...] = ()
 
 
-_COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+_COMPARISONS: Final[Mapping[str, Callable[[pa.Array, pa.Scalar], pa.BooleanArray]]] = {
     "=": pc.equal,
     "<": pc.less,
     "<=": pc.less_equal,
@@ -72,7 +76,7 @@ def understood(condition: Condition, schema: pa.Schema) -> bool:
     return wanted is not None and all(type(value) is wanted for value in condition.values)
 
 
-def _type_of(column: Sequence[str], schema: pa.Schema) -> Any:
+def _type_of(column: Sequence[str], schema: pa.Schema) -> pa.DataType | None:
     if column[0] not in schema.names:
         return None
     kind = schema.field(column[0]).type
@@ -96,7 +100,7 @@ def kept(batch: pa.RecordBatch, conditions: Sequence[Condition]) -> pa.RecordBat
     return batch.filter(reduce(pc.and_kleene, masks)) if masks else batch
 
 
-def _mask(batch: pa.RecordBatch, condition: Condition) -> Any:
+def _mask(batch: pa.RecordBatch, condition: Condition) -> pa.BooleanArray:
     array = batch.column(condition.column[0])
     if condition.column[1:]:
         array = pc.struct_field(array, list(condition.column[1:]))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from headgate.common.ports import Disk
 from headgate.offline.under_way import Described, Records, records_in_flight
 from headgate.serde.arrow.arrow_columns import ArrowColumn
-from headgate.serde.arrow.stored_values import Beyond, is_open
+from headgate.serde.arrow.stored_values import Beyond, Description, is_open
 from headgate.state.snapshots import InFlightStream
+
+R = TypeVar("R")
 
 RECORD: Final = "record"
 _CHANNEL: Final = [
@@ -32,7 +34,7 @@ _NOTHING: Final = Beyond(None)
 """In place of a record that is not of the described type: what no typed column holds."""
 
 
-def in_flight_columns(streams: Sequence[InFlightStream]) -> tuple[dict[str, Any] | None, pa.Schema]:
+def in_flight_columns(streams: Sequence[InFlightStream]) -> tuple[Description | None, pa.Schema]:
     """The description that all typed records have, if there is one, and the columns."""
     types = [stream.record_type for stream in streams if stream.record_type is not None and stream.parts]
     alike = types[:1] if all(each == types[0] for each in types) and all(map(is_open, types)) else []
@@ -40,7 +42,7 @@ def in_flight_columns(streams: Sequence[InFlightStream]) -> tuple[dict[str, Any]
     return record, _schema(record)
 
 
-def _schema(record: dict[str, Any] | None) -> pa.Schema:
+def _schema(record: Description | None) -> pa.Schema:
     typed = [] if record is None else ArrowColumn(RECORD, record).fields[:1]
     return pa.schema([*_CHANNEL, *typed, _TEXT])
 
@@ -50,7 +52,7 @@ class InFlightPiece:
     """The records of one channel."""
 
     stream: InFlightStream
-    record: dict[str, Any] | None
+    record: Description | None
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """See `reading_plan.Piece`."""
@@ -61,7 +63,7 @@ class InFlightPiece:
 
     def _batch(self, found: Records, position: int) -> pa.RecordBatch:
         stream, rows = self.stream, len(found.records)
-        nothing: list[Any] = [None] * rows
+        nothing: list[None] = [None] * rows
         same = [
             stream.receiver, stream.receiver_subtask, stream.sender, stream.sender_subtask, stream.tag,
             stream.level, stream.from_output,
@@ -82,7 +84,7 @@ class InFlightPiece:
         )
 
 
-def _text(record: Any) -> str:
+def _text(record: R) -> str:
     """A record as Python shows it, where it is in no typed column."""
-    shown = repr(record.plain if type(record) is Described else record)
+    shown = repr(record.plain if isinstance(record, Described) else record)
     return shown.encode(errors="backslashreplace").decode()

@@ -6,7 +6,7 @@ writes the tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -67,8 +67,8 @@ def _sections(shape: Shape) -> list[str]:
     return [shape.name] if shape.stamps is None else [shape.name, shape.stamps]
 
 
-def _entries(states: Mapping[str, Merged], group: int) -> tuple[list[Any], list[Any]]:
-    keys, values = list[Any](), list[Any]()
+def _entries(states: Mapping[str, Merged], group: int) -> tuple[list[Hashable], list[Any]]:
+    keys, values = list[Hashable](), list[Any]()
     for name, state in states.items():
         more_keys, more_values = state.take(group)
         domain = TIMER_SECTIONS.get(name)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -12,7 +11,7 @@ from headgate.checkpoint.data_files import read_handle
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.ports import Disk
 from headgate.serde.arrow.arrow_columns import ArrowColumn
-from headgate.serde.arrow.stored_values import is_open, open_batch
+from headgate.serde.arrow.stored_values import Description, is_open, open_batch
 from headgate.state.canonical.value_columns import MAP_KEY, POSITION, VALUE
 from headgate.state.operator_blob import read_columns
 from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle
@@ -32,7 +31,7 @@ def operator_handles(
     ]
 
 
-def operator_columns(schema: Mapping[str, Any]) -> pa.Schema:
+def operator_columns(schema: Description) -> pa.Schema:
     """The columns of an operator state."""
     if not all(map(is_open, schema["of"])):
         raise UsageError(
@@ -43,7 +42,7 @@ def operator_columns(schema: Mapping[str, Any]) -> pa.Schema:
     return pa.schema([pa.field(SUBTASK, pa.int32()), pa.field(POSITION, pa.int64()), *fields])
 
 
-def _columns(schema: Mapping[str, Any]) -> list[ArrowColumn]:
+def _columns(schema: Description) -> list[ArrowColumn]:
     names = [VALUE] if len(schema["of"]) == 1 else [MAP_KEY, VALUE]
     return [ArrowColumn(name, of) for name, of in zip(names, schema["of"], strict=True)]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from headgate.common.errors import UsageError
+from headgate.serde.arrow.stored_values import Description
 from headgate.state.canonical.table_layout import TIMER, TIMERS, VERSION, TableInfo, row_of
 from headgate.state.canonical.table_rows import TableRows
 from headgate.state.heap.snapshot import KEY_SERIALIZER
@@ -29,8 +30,8 @@ class Shape:
     """
 
     name: str
-    schema: dict[str, Any]
-    key: dict[str, Any] | None
+    schema: Description
+    key: Description | None
     stamps: str | None = None
     rows: TableRows = field(init=False, repr=False, compare=False)
     columns: pa.Schema = field(init=False, repr=False, compare=False)
@@ -41,7 +42,7 @@ class Shape:
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "columns", columns)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[Shape], tuple[str, Description, Description | None, str | None]]:
         """Arrow's makers stay at home."""
         return Shape, (self.name, self.schema, self.key, self.stamps)
 
@@ -71,7 +72,7 @@ class Shape:
         )
 
 
-def timers_shape(key: dict[str, Any] | None) -> Shape:
+def timers_shape(key: Description | None) -> Shape:
     """That of all timers of an operator."""
     return Shape(TIMERS, timers_target().schema, key)
 

@@ -6,9 +6,9 @@ from the same keys for a map. How long entries live is the program's to say; no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -16,8 +16,13 @@ from headgate.serde.arrow.stored_values import Beyond
 from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY
 from headgate.stateprocessor.reading.reading_shape import Shape
 
+K = TypeVar("K")
+V = TypeVar("V")
 
-def stamps_of(shape: Shape, keys: Sequence[Any], values: Sequence[Any], told: Mapping[Any, Any]) -> pa.Array:
+
+def stamps_of(
+    shape: Shape, keys: Sequence[Hashable], values: Sequence[Any], told: Mapping[Hashable, V]
+) -> pa.Array:
     """The column of stamps for some entries, null where none is stored; `told` has by key what is stored of
     its stamps.
     """
@@ -42,14 +47,14 @@ def _rows(rows_are: str, value: Any, stamps: Any) -> list[int | None]:
     return [stamps]
 
 
-def _plain(value: Any) -> Any:
-    return value.plain if type(value) is Beyond else value
+def _plain(value: V | Beyond) -> V:
+    return value.plain if isinstance(value, Beyond) else value
 
 
-def _pairs(entries: Any) -> list[Any]:
+def _pairs(entries: dict[K, V] | Sequence[tuple[K, V]]) -> list[tuple[K, V]]:
     return list(entries.items()) if isinstance(entries, dict) else list(entries)
 
 
-def _name(key: Any) -> Any:
+def _name(key: K) -> K | str:
     """Plain keys may be lists, which no dict takes."""
     return key if type(key) in (str, int) else repr(key)

@@ -6,11 +6,11 @@ So what is read through the data source and what `spark.read.parquet` reads of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
-_AS: Final[dict[Any, Any]] = {
+_AS: Final[dict[pa.DataType, pa.DataType]] = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
@@ -20,7 +20,7 @@ _AS: Final[dict[Any, Any]] = {
 }
 
 
-def spark_type(kind: Any) -> Any:
+def spark_type(kind: pa.DataType) -> pa.DataType:
     """The Arrow type of what Spark makes of a Parquet column of another one.
 
     Example:
@@ -63,5 +63,5 @@ def converter(columns: pa.Schema, names: Sequence[str]) -> Convert:
     return convert
 
 
-def _as(array: Any, kind: Any) -> Any:
+def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)

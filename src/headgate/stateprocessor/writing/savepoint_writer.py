@@ -7,61 +7,43 @@ savepoint as a job takes it: any job restores it, at any parallelism, on either 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import pyarrow as pa
 
 from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import check_parallelism
 from headgate.state.canonical.table_layout import TIMERS
 from headgate.stateprocessor.ranges import quoted
+from headgate.stateprocessor.writing.savepoint_contents import (
+    NewState,
+    SavepointContents,
+    WrittenSavepoint,
+)
 from headgate.stateprocessor.writing.writing_declared import (
+    Declared,
     check_keys,
     descriptor_of,
     outputs_of,
     shipped,
 )
 from headgate.stateprocessor.writing.writing_rows import Convert, KeyRows, TimerColumn
-from headgate.stateprocessor.writing.writing_tables import RowColumn
+from headgate.stateprocessor.writing.writing_run import run
 from headgate.stateprocessor.writing.writing_transforms import Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+V = TypeVar("V")
+W = TypeVar("W")
+
 DOMAINS: Final = ("event", "processing")
 _DOMAIN: Final = "__headgate_time_domain"
 
 
-@dataclass(frozen=True, slots=True)
-class NewState:
-    """Rows that become one state of an operator, or its timers.
-
-    Attributes:
-        distinct: columns beside the keys that tell rows of one key apart.
-    """
-
-    frame: DataFrame
-    keys: Sequence[str]
-    key_types: Sequence[Any]
-    outputs: Mapping[str, RowColumn]
-    distinct: Sequence[str] = ()
-
-
-class WrittenSavepoint(NamedTuple):
-    """What came of it.
-
-    Attributes:
-        uri: of the savepoint.
-        max_parallelism: its number of key groups.
-        entries: operator uid -> state -> keys that were written; timers under "timers:all".
-    """
-
-    uri: str
-    max_parallelism: int
-    entries: dict[str, dict[str, int]]
-
-
 @dataclass(frozen=True)
-class SavepointWriter:
+class SavepointWriter(SavepointContents):
     """What a savepoint is to hold; nothing is computed before :meth:`write`.
 
     Every method gives a new writer. Begin with :meth:`new` or :meth:`from_existing`.
@@ -79,14 +61,6 @@ class SavepointWriter:
         ...     writer = writer.with_operator("counts", Count, {"count": totals}, key="user", value="n")
         ...     return writer.write("/savepoints/yesterday").uri
     """
-
-    base: str | None
-    max_parallelism: int | None
-    parallelism: int | None
-    options: Sequence[str]
-    states: Mapping[tuple[str, str], NewState] = field(default_factory=dict)
-    removed: frozenset[tuple[str, str | None]] = frozenset()
-    transforms: Mapping[tuple[str, str], Transform] = field(default_factory=dict)
 
     @classmethod
     def new(
@@ -125,7 +99,7 @@ class SavepointWriter:
         frame: DataFrame,
         *,
         key: str | Sequence[str],
-        declared: Any,
+        declared: Declared,
         value: str = "value",
         convert: Convert | None = None,
         written_at: str | None = None,
@@ -159,7 +133,7 @@ class SavepointWriter:
     def with_operator(
         self,
         uid: str,
-        function: Any,
+        function: Declared,
         frames: Mapping[str, DataFrame],
         *,
         key: str | Sequence[str],
@@ -237,7 +211,13 @@ class SavepointWriter:
         return replace(self, removed=self.removed | {(uid, state)})
 
     def transform(
-        self, uid: str, state: str, function: Callable[[Any], Any], *, declared: Any, into: Any = None
+        self,
+        uid: str,
+        state: str,
+        function: Callable[[V], W],
+        *,
+        declared: Declared,
+        into: Declared | None = None,
     ) -> SavepointWriter:
         """Give every key another value: what a function makes of the present one.
 
@@ -272,8 +252,6 @@ class SavepointWriter:
             StorageError: the existing snapshot is damaged, or a storage refused.
             OperatingError: Spark failed.
         """
-        from headgate.stateprocessor.writing.writing_run import run
-
         return run(self, uri)
 
     def _needs_base(self, verb: str) -> None:
@@ -295,7 +273,7 @@ class SavepointWriter:
 
 def _columns(
     frame: DataFrame, key: str | Sequence[str], names: Sequence[str]
-) -> tuple[list[str], dict[str, Any]]:
+) -> tuple[list[str], dict[str, pa.DataType]]:
     """The key columns, and the Arrow types of these and others."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -315,7 +293,7 @@ def _columns(
     return keys, types
 
 
-def _together(before: NewState, chosen: DataFrame, key_types: Sequence[Any], uid: str) -> DataFrame:
+def _together(before: NewState, chosen: DataFrame, key_types: Sequence[pa.DataType], uid: str) -> DataFrame:
     if list(before.key_types) != list(key_types) or before.frame.columns != chosen.columns:
         raise UsageError(
             f"the timers of operator {uid!r} come from DataFrames with the columns "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -24,6 +24,8 @@ from headgate.state.snapshots import (
     StateTable,
 )
 from headgate.state.state_names import STAMPS
+
+V = TypeVar("V")
 
 
 def opened_as_tables(uri: str, work: str) -> tuple[Disk, CheckpointMetadata]:
@@ -139,7 +141,7 @@ def new_metadata(max_parallelism: int, time_ms: int, fingerprint: str) -> Checkp
     )
 
 
-def without(found: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def without(found: Mapping[str, V], names: Iterable[str]) -> dict[str, V]:
     """What is left of a mapping by uid or by state."""
     gone = list(names)
     return {name: value for name, value in found.items() if name not in gone}

@@ -7,7 +7,7 @@ is no value, a name that is no member - is refused when they come. Only UUIDs be
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from headgate.common.plain_data import (
 from headgate.serde.arrow.arrow_types import arrow_type, codec_of
 from headgate.serde.arrow.stored_values import ROWS, optional_of
 
-Fit = Callable[[Any], Any]
+Fit = Callable[[pa.Array], pa.Array]
 """An array of the DataFrame's type to one of the table's.
 
 Raises:
@@ -33,7 +33,10 @@ Raises:
 """
 
 
-def fit_of(stored: Description, given: Any, where: str) -> Fit:
+Maker = Callable[[Description, pa.DataType, str], Fit | None]
+
+
+def fit_of(stored: Description, given: pa.DataType, where: str) -> Fit:
     """How a column's values become those of a described type; `where` is the column, or a part of it, for
     messages.
 
@@ -51,7 +54,7 @@ declared int; cast the column, or give convert=, a function that makes the state
         return _judged(optional, given, where)
     inner = _judged(stored, given, where)
 
-    def fit(array: Any) -> Any:
+    def fit(array: pa.Array) -> pa.Array:
         if array.null_count:
             raise UsageError(f"column {where!r} holds null, and the declared type takes no None")
         return inner(array)
@@ -59,7 +62,7 @@ declared int; cast the column, or give convert=, a function that makes the state
     return fit
 
 
-def _judged(stored: Description, given: Any, where: str) -> Fit:
+def _judged(stored: Description, given: pa.DataType, where: str) -> Fit:
     kind = "record" if stored["kind"] in ROWS else text_in(stored, "kind")
     make = _MAKERS.get(kind)
     fit = None if codec_of(stored) is None or make is None else make(stored, given, where)
@@ -79,15 +82,15 @@ def _shown(stored: Description) -> str:
     return str(name).rpartition(".")[2] if isinstance(name, str) else str(stored["kind"])
 
 
-def _itself(array: Any) -> Any:
+def _itself(array: pa.Array) -> pa.Array:
     return array
 
 
 # -- single values
 
 
-def _cast_to(target: Any, *allowed: Callable[[Any], bool]) -> Callable[[Description, Any, str], Fit | None]:
-    def make(_: Description, given: Any, where: str) -> Fit | None:
+def _cast_to(target: pa.DataType, *allowed: Callable[[pa.DataType], bool]) -> Maker:
+    def make(_: Description, given: pa.DataType, where: str) -> Fit | None:
         if not any(check(given) for check in allowed):
             return None
         return lambda array: _cast(array, target, where)
@@ -95,39 +98,39 @@ def _cast_to(target: Any, *allowed: Callable[[Any], bool]) -> Callable[[Descript
     return make
 
 
-def _cast(array: Any, target: Any, where: str) -> Any:
+def _cast(array: pa.Array, target: pa.DataType, where: str) -> pa.Array:
     try:
         return array if array.type == target else array.cast(target)
     except pa.ArrowInvalid as error:
         raise UsageError(f"column {where!r} holds what {target} cannot: {error}") from None
 
 
-def _is_int(given: Any) -> bool:
+def _is_int(given: pa.DataType) -> bool:
     return bool(pa.types.is_integer(given)) and given != pa.uint64()
 
 
-def _is_exact_in_double(given: Any) -> bool:
+def _is_exact_in_double(given: pa.DataType) -> bool:
     return bool(pa.types.is_floating(given)) or (_is_int(given) and given.bit_width <= 32)
 
 
-def _is_text(given: Any) -> bool:
+def _is_text(given: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_string_view(given)
     )
 
 
-def _is_bytes(given: Any) -> bool:
+def _is_bytes(given: pa.DataType) -> bool:
     types = pa.types
     return bool(types.is_binary(given) or types.is_large_binary(given) or types.is_fixed_size_binary(given))
 
 
-def _moment(_: Description, given: Any, where: str) -> Fit | None:
+def _moment(_: Description, given: pa.DataType, where: str) -> Fit | None:
     """An instant is stored as the wall clock of UTC."""
     if not pa.types.is_timestamp(given):
         return None
     offset = None if given.tz is None else 0
 
-    def fit(array: Any) -> Any:
+    def fit(array: pa.Array) -> pa.Array:
         rows = len(array)
         wall = _cast(array, pa.timestamp("us", given.tz), where).view(pa.timestamp("us"))
         parts = [
@@ -146,13 +149,13 @@ def _moment(_: Description, given: Any, where: str) -> Fit | None:
 _MOMENT: Final = arrow_type({"kind": "datetime"})
 
 
-def _uuid(_: Description, given: Any, where: str) -> Fit | None:
+def _uuid(_: Description, given: pa.DataType, where: str) -> Fit | None:
     if _is_bytes(given):
         return lambda array: _cast(_cast(array, pa.binary(), where), pa.binary(16), where)
     if not _is_text(given):
         return None
 
-    def fit(array: Any) -> Any:
+    def fit(array: pa.Array) -> pa.Array:
         try:
             found = [None if text is None else UUID(text).bytes for text in array.to_pylist()]
         except ValueError as error:
@@ -162,16 +165,16 @@ def _uuid(_: Description, given: Any, where: str) -> Fit | None:
     return fit
 
 
-def _decimal(_: Description, given: Any, _where: str) -> Fit | None:
+def _decimal(_: Description, given: pa.DataType, _where: str) -> Fit | None:
     return (lambda array: array.cast(pa.string())) if pa.types.is_decimal(given) else None
 
 
-def _enum(stored: Description, given: Any, where: str) -> Fit | None:
+def _enum(stored: Description, given: pa.DataType, where: str) -> Fit | None:
     if not _is_text(given):
         return None
     names = texts_in(stored, "members")
 
-    def fit(array: Any) -> Any:
+    def fit(array: pa.Array) -> pa.Array:
         text = _cast(array, pa.string(), where)
         strange = text.filter(pc.invert(pc.is_in(text, pa.array(names, pa.string())))).drop_null()
         if len(strange):
@@ -184,7 +187,7 @@ def _enum(stored: Description, given: Any, where: str) -> Fit | None:
 # -- parts
 
 
-def _record(stored: Description, given: Any, where: str) -> Fit | None:
+def _record(stored: Description, given: pa.DataType, where: str) -> Fit | None:
     if not pa.types.is_struct(given):
         return None
     fields = named_mappings_in(stored, "fields")
@@ -197,7 +200,7 @@ def _record(stored: Description, given: Any, where: str) -> Fit | None:
     return _struct(stored, fields, [there.index(name) for name in fields], given, where)
 
 
-def _tuple(stored: Description, given: Any, where: str) -> Fit | None:
+def _tuple(stored: Description, given: pa.DataType, where: str) -> Fit | None:
     of = mappings_in(stored, "of")
     if not pa.types.is_struct(given) or given.num_fields != len(of):
         return None
@@ -206,7 +209,11 @@ def _tuple(stored: Description, given: Any, where: str) -> Fit | None:
 
 
 def _struct(
-    stored: Description, fields: Mapping[str, Description], places: Sequence[int], given: Any, where: str
+    stored: Description,
+    fields: Mapping[str, Description],
+    places: Sequence[int],
+    given: pa.DataType,
+    where: str,
 ) -> Fit:
     fits = [
         fit_of(part, given.field(place).type, f"{where}.{name}")
@@ -214,7 +221,7 @@ def _struct(
     ]
     type_ = arrow_type(stored)
 
-    def fit(array: Any) -> Any:
+    def fit(array: pa.Array) -> pa.Array:
         valid = array.is_valid() if array.null_count else None
         whole = array if valid is None else array.filter(valid)
         parts = [of_part(whole.field(place)) for place, of_part in zip(places, fits, strict=True)]
@@ -224,33 +231,33 @@ def _struct(
     return fit
 
 
-def _places(valid: Any) -> Any:
+def _places(valid: pa.BooleanArray) -> pa.Array:
     """Where each valid row is among the valid ones; null for the others."""
     counted = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
     return pc.if_else(valid, counted, pa.scalar(None, pa.int64()))
 
 
-def _list(stored: Description, given: Any, where: str) -> Fit | None:
+def _list(stored: Description, given: pa.DataType, where: str) -> Fit | None:
     if not (pa.types.is_list(given) or pa.types.is_large_list(given)):
         return None
     element = fit_of(mapping_in(stored, "of"), given.value_type, f"{where}[]")
     type_ = arrow_type(stored)
 
-    def fit(array: Any) -> Any:
+    def fit(array: pa.Array) -> pa.Array:
         mask = array.is_null() if array.null_count else None
         return pa.ListArray.from_arrays(_offsets(array), element(array.flatten()), type=type_, mask=mask)
 
     return fit
 
 
-def _map(stored: Description, given: Any, where: str) -> Fit | None:
+def _map(stored: Description, given: pa.DataType, where: str) -> Fit | None:
     if not pa.types.is_map(given):
         return None
     key = fit_of(mapping_in(stored, "key"), given.key_type, f"{where}.key")
     value = fit_of(mapping_in(stored, "value"), given.item_type, f"{where}.value")
     type_ = arrow_type(stored)
 
-    def fit(array: Any) -> Any:
+    def fit(array: pa.Array) -> pa.Array:
         keys, values = parts_of_map(array)
         mask = array.is_null() if array.null_count else None
         return pa.MapArray.from_arrays(_offsets(array), key(keys), value(values), type=type_, mask=mask)
@@ -258,14 +265,14 @@ def _map(stored: Description, given: Any, where: str) -> Fit | None:
     return fit
 
 
-def parts_of_map(array: Any) -> tuple[Any, Any]:
+def parts_of_map(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
     """The keys and the values of a map column's rows, one after the other."""
     pairs = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])))
     flat = pairs.flatten()
     return flat.field(0), flat.field(1)
 
 
-def lengths_of(array: Any) -> Any:
+def lengths_of(array: pa.Array) -> pa.Array:
     """How many parts each row of a list or map column has; none for a null."""
     if pa.types.is_map(array.type):
         array = array.cast(
@@ -274,11 +281,10 @@ def lengths_of(array: Any) -> Any:
     return pc.list_value_length(array).fill_null(0).cast(pa.int32())
 
 
-def _offsets(array: Any) -> Any:
+def _offsets(array: pa.Array) -> pa.Array:
     return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths_of(array))])
 
 
-Maker = Callable[[Description, Any, str], Fit | None]
 _NEVER_AS_IS: Final = frozenset({"record", "tuple", "list", "tuple_of", "dict", "literal"})
 """Kinds of which the same Arrow type does not tell that all values are of the declared type."""
 _MAKERS: Final[Mapping[str, Maker]] = {

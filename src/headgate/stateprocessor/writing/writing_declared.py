@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from typing import Any, Final, get_origin
+from typing import Final, get_origin
+
+import pyarrow as pa
 
 from headgate.api.checking.inference import keys_of_function
+from headgate.api.declared.declarations import Declaration
 from headgate.api.declared.keyed_states import (
     ListState,
     MapState,
@@ -17,6 +20,7 @@ from headgate.api.declared.keyed_states import (
     map_state,
     value_state,
 )
+from headgate.api.functions import RichFunction
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import clock
 from headgate.common.keys.key_types import Shape, fits, hint_words, shape_words
@@ -25,14 +29,17 @@ from headgate.state.ttl.declared import stamps_name, with_stamps
 from headgate.stateprocessor.writing.writing_rows import Convert, StampColumn, ValueColumn
 from headgate.stateprocessor.writing.writing_tables import RowColumn
 
-_HANDLES: Final[Mapping[Any, Callable[[], Any]]] = {
+Declared = RichFunction | type
+"""A function that declares a state, its class, or what the state is annotated with."""
+
+_HANDLES: Final[Mapping[Hashable, Callable[[], Declaration]]] = {
     ValueState: value_state,
     ListState: list_state,
     MapState: map_state,
 }
 
 
-def check_keys(declared: Any, uid: str, shape: Shape) -> None:
+def check_keys(declared: Declared, uid: str, shape: Shape) -> None:
     """Refuse key columns that give no keys of the type that a function declares; annotations declare none."""
     cls = declared if isinstance(declared, type) else type(declared)
     found = keys_of_function(cls)
@@ -43,7 +50,7 @@ def check_keys(declared: Any, uid: str, shape: Shape) -> None:
         )
 
 
-def descriptor_of(declared: Any, state: str) -> StateDescriptor:
+def descriptor_of(declared: Declared, state: str) -> StateDescriptor:
     """The declared state of that name.
 
     Example:
@@ -51,10 +58,9 @@ def descriptor_of(declared: Any, state: str) -> StateDescriptor:
         >>> descriptor_of(hg.MapState[str, int], "clicks").types
         (<class 'str'>, <class 'int'>)
     """
-    handle = get_origin(declared) or declared
-    if handle in _HANDLES:
-        body = {"__annotations__": {state: declared}, state: _HANDLES[handle]()}
-        declared = type("Annotated", (), body)
+    make = _HANDLES.get(get_origin(declared) or declared)
+    if make is not None:
+        declared = type("Annotated", (), {"__annotations__": {state: declared}, state: make()})
     cls = declared if isinstance(declared, type) else type(declared)
     found = declared_state(object.__new__(cls))
     if state not in found:
@@ -69,7 +75,7 @@ def descriptor_of(declared: Any, state: str) -> StateDescriptor:
 def outputs_of(
     descriptor: StateDescriptor,
     column: str,
-    types: Mapping[str, Any],
+    types: Mapping[str, pa.DataType],
     convert: Convert | None,
     written_at: str | None,
 ) -> dict[str, RowColumn]:

@@ -13,13 +13,14 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import UsageError
 from headgate.common.keys.key_types import shape_of
 from headgate.common.keys.keygroups import ALLOWED_KEYS, key_groups_of_arrow
 from headgate.serde.arrow.arrow_columns import ArrowColumn
-from headgate.serde.arrow.stored_values import open_batch
+from headgate.serde.arrow.stored_values import Description, open_batch
 from headgate.state.canonical.key_columns import KEY, key_description
 from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY, TIMER, row_of, stored_type
 from headgate.state.canonical.value_columns import MAP_KEY, VALUE, values_of
@@ -27,8 +28,11 @@ from headgate.state.targets import target_of
 from headgate.stateprocessor.writing.writing_columns import fit_of, lengths_of, parts_of_map
 
 Convert = Callable[[Any], Any]
+"""Makes a value of a state of a value of the column, as Python has it."""
+KeyPart = int | str | bytes | bool | float | dt.date
+Sizes = NDArray[np.int64]
 
-_SAMPLES: Final[Sequence[tuple[Callable[[Any], bool], Any]]] = (
+_SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], KeyPart]]] = (
     (lambda given: pa.types.is_integer(given) and given != pa.uint64(), 0),
     (lambda given: pa.types.is_string(given) or pa.types.is_large_string(given), ""),
     (lambda given: pa.types.is_binary(given) or pa.types.is_large_binary(given), b""),
@@ -43,7 +47,7 @@ _SAMPLES: Final[Sequence[tuple[Callable[[Any], bool], Any]]] = (
 class KeyRows:
     """Key columns of a DataFrame as the keys of a stream."""
 
-    def __init__(self, names: Sequence[str], types: Sequence[Any]) -> None:
+    def __init__(self, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
         self._names = list(names)
         samples = [_sample(name, given) for name, given in zip(names, types, strict=True)]
         self._one = len(samples) == 1
@@ -57,11 +61,11 @@ class KeyRows:
             fit_of(part, given, name) for part, given, name in zip(parts, types, names, strict=True)
         ]
 
-    def columns(self, batch: Any) -> list[Any]:
+    def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """The key columns of a batch."""
         return [batch.column(name) for name in self._names]
 
-    def groups(self, columns: Sequence[Any], max_parallelism: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+    def groups(self, columns: Sequence[pa.Array], max_parallelism: int) -> NDArray[np.int32]:
         """The key group of each row."""
         for name, column in zip(self._names, columns, strict=True):
             if column.null_count:
@@ -70,7 +74,7 @@ class KeyRows:
                 )
         return key_groups_of_arrow(columns[0] if self._one else list(columns), max_parallelism)
 
-    def array(self, columns: Sequence[Any]) -> Any:
+    def array(self, columns: Sequence[pa.Array]) -> pa.Array:
         """The keys as the table's column `key`."""
         fitted = [fit(column) for fit, column in zip(self._fits, columns, strict=True)]
         if self._one:
@@ -80,7 +84,7 @@ class KeyRows:
         )
 
 
-def _sample(name: str, given: Any) -> Any:
+def _sample(name: str, given: pa.DataType) -> KeyPart:
     for is_so, sample in _SAMPLES:
         if is_so(given):
             return sample
@@ -92,10 +96,10 @@ def _sample(name: str, given: Any) -> Any:
 class ValueRows(Protocol):
     """What a key has, out of a batch of the DataFrame."""
 
-    schema: dict[str, Any]
+    schema: Description
     rows_are: str
 
-    def arrays(self, batch: Any) -> tuple[Any, list[Any]]:
+    def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
         """How many rows each key takes (None: one), and the table's columns behind `namespace`."""
         ...
 
@@ -110,9 +114,9 @@ class ValueColumn:
     """
 
     state: str
-    schema: dict[str, Any]
+    schema: Description
     column: str
-    type: Any
+    type: pa.DataType
     descriptor: StateDescriptor | None = None
     convert: Convert | None = None
 
@@ -134,16 +138,16 @@ class ValueColumn:
 class _Single:
     """A value in one row."""
 
-    def __init__(self, schema: dict[str, Any], rows_are: str, column: str, given: Any) -> None:
+    def __init__(self, schema: Description, rows_are: str, column: str, given: pa.DataType) -> None:
         self.schema, self.rows_are, self._name = schema, rows_are, column
         stored = schema["of"][0]
         self._fit, self._fields = fit_of(stored, given, column), ArrowColumn(VALUE, stored).fields
 
-    def arrays(self, batch: Any) -> tuple[Any, list[Any]]:
-        return None, _beside(self._fit(batch.column(self._name)), self._fields)
+    def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
+        return None, _with_raw(self._fit(batch.column(self._name)), self._fields)
 
 
-def _beside(typed: Any, fields: Sequence[Any]) -> list[Any]:
+def _with_raw(typed: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array]:
     """A typed column, and an empty one for what would not fit into it."""
     return [typed, *(pa.nulls(len(typed), field.type) for field in fields[1:])]
 
@@ -151,7 +155,7 @@ def _beside(typed: Any, fields: Sequence[Any]) -> list[Any]:
 class _Spread:
     """A list or map: a row for each of its parts, or one without a place if it has none."""
 
-    def __init__(self, schema: dict[str, Any], rows_are: str, column: str, given: Any) -> None:
+    def __init__(self, schema: Description, rows_are: str, column: str, given: pa.DataType) -> None:
         self.schema, self.rows_are, self._name = schema, rows_are, column
         kind = "list" if rows_are == ELEMENT else "map"
         fits = pa.types.is_map(given) if kind == "map" else pa.types.is_list(given)
@@ -167,7 +171,7 @@ class _Spread:
             for stored, type_, name in zip(schema["of"], types, names, strict=True)
         ]
 
-    def arrays(self, batch: Any) -> tuple[Any, list[Any]]:
+    def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
         column = batch.column(self._name)
         if column.null_count:
             raise UsageError(f"column {self._name!r} holds null; expected an empty list or map, or no row")
@@ -181,7 +185,7 @@ class _Spread:
         arrays = [
             array.take(take)
             for (fit, fields), part in zip(self._parts, flat, strict=True)
-            for array in _beside(fit(part), fields)
+            for array in _with_raw(fit(part), fields)
         ]
         return sizes, [places, *arrays]
 
@@ -191,7 +195,7 @@ class _Converted:
 
     def __init__(
         self,
-        schema: dict[str, Any],
+        schema: Description,
         rows_are: str,
         descriptor: StateDescriptor,
         column: str,
@@ -201,7 +205,7 @@ class _Converted:
         self._serializer, self._name, self._convert = target_of(descriptor).serializer, column, convert
         self._values = values_of(rows_are, schema)
 
-    def arrays(self, batch: Any) -> tuple[Any, list[Any]]:
+    def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
         values = [self._converted(value) for value in batch.column(self._name).to_pylist()]
         serializer = self._serializer
         try:
@@ -233,10 +237,10 @@ class TimerColumn:
         column: int64 of ms since 1970, or timestamps.
     """
 
-    schema: dict[str, Any]
+    schema: Description
     domain: str
     column: str
-    type: Any
+    type: pa.DataType
 
     def rows(self) -> ValueRows:
         """How the timers come out of the column."""
@@ -248,10 +252,10 @@ class _Timers:
 
     rows_are = TIMER
 
-    def __init__(self, schema: dict[str, Any], domain: str, moments: _Moments) -> None:
+    def __init__(self, schema: Description, domain: str, moments: _Moments) -> None:
         self.schema, self._domain, self._moments = schema, domain, moments
 
-    def arrays(self, batch: Any) -> tuple[Any, list[Any]]:
+    def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
         domains = batch.column(self._domain).cast(pa.string())
         return None, [domains, self._moments.array(batch)]
 
@@ -259,14 +263,14 @@ class _Timers:
 class _Moments:
     """A column of moments as ms since 1970."""
 
-    def __init__(self, column: str, given: Any) -> None:
+    def __init__(self, column: str, given: pa.DataType) -> None:
         self._name = column
         if not (pa.types.is_integer(given) or pa.types.is_timestamp(given)):
             raise UsageError(
                 f"column {column!r} is of type {given}; expected a timestamp, or integers of ms since 1970"
             )
 
-    def array(self, batch: Any) -> Any:
+    def array(self, batch: pa.RecordBatch) -> pa.Array:
         column = batch.column(self._name)
         if column.null_count:
             raise UsageError(f"column {self._name!r} holds null; expected a moment in each row")
@@ -284,9 +288,9 @@ class StampColumn:
     """
 
     values: ValueColumn
-    schema: dict[str, Any]
+    schema: Description
     column: str | None
-    type: Any
+    type: pa.DataType
     now_ms: int
 
     def rows(self) -> ValueRows:
@@ -298,13 +302,11 @@ class StampColumn:
 class _Stamps:
     """Of the same shape as the values; all of one key are of one moment."""
 
-    def __init__(
-        self, values: ValueRows, schema: dict[str, Any], moments: _Moments | None, now_ms: int
-    ) -> None:
+    def __init__(self, values: ValueRows, schema: Description, moments: _Moments | None, now_ms: int) -> None:
         self.schema, self.rows_are = schema, row_of(schema)
         self._values, self._moments, self._now_ms = values, moments, now_ms
 
-    def arrays(self, batch: Any) -> tuple[Any, list[Any]]:
+    def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
         sizes, columns = self._values.arrays(batch)
         rows = len(batch)
         stamps = (
@@ -312,9 +314,9 @@ class _Stamps:
         )
         fields = ArrowColumn(VALUE, self.schema["of"][-1]).fields
         if sizes is None:
-            return None, _beside(pa.array(stamps, pa.int64()), fields)
+            return None, _with_raw(pa.array(stamps, pa.int64()), fields)
         places = columns[0]
         empty = places.is_null().to_numpy(zero_copy_only=False)
         repeated = pa.array(np.repeat(stamps, sizes), pa.int64(), mask=empty)
         keys = ArrowColumn(MAP_KEY, self.schema["of"][0]).fields if self.rows_are == ENTRY else []
-        return sizes, [places, *columns[1 : 1 + len(keys)], *_beside(repeated, fields)]
+        return sizes, [places, *columns[1 : 1 + len(keys)], *_with_raw(repeated, fields)]

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,13 +15,13 @@ from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.opening import referenced_ranges
 from headgate.checkpoint.storage.settings import storage_settings_in_use
 from headgate.checkpoint.storage.uris import open_disk, refuse_fleeting
-from headgate.common import errors
-from headgate.common.errors import HeadgateError, OperatingError, StorageError, UsageError
+from headgate.common.errors import OperatingError, StorageError, UsageError
 from headgate.common.files.durable import clock
 from headgate.common.format_config import fingerprint
 from headgate.common.keys.keygroups import check_parallelism, key_group_range
 from headgate.common.ports import Disk
 from headgate.offline.storages import storage_options
+from headgate.serde.arrow.stored_values import Description
 from headgate.state.canonical.table_layout import TIMERS
 from headgate.state.snapshots import (
     CheckpointMetadata,
@@ -33,7 +33,12 @@ from headgate.state.snapshots import (
 from headgate.state.state_names import is_stamps
 from headgate.state.targets import target_of
 from headgate.stateprocessor.ranges import GROUP, in_ranges
-from headgate.stateprocessor.spark_errors import told
+from headgate.stateprocessor.spark_errors import refuse_told, told
+from headgate.stateprocessor.writing.savepoint_contents import (
+    NewState,
+    SavepointContents,
+    WrittenSavepoint,
+)
 from headgate.stateprocessor.writing.writing_base import (
     Kept,
     check_there,
@@ -43,24 +48,21 @@ from headgate.stateprocessor.writing.writing_base import (
     with_tables,
     without,
 )
-from headgate.stateprocessor.writing.writing_tables import RESULT, Place, TableTask
+from headgate.stateprocessor.writing.writing_tables import RESULT, Place, TableRow, TableTask
 from headgate.stateprocessor.writing.writing_transforms import Transform, TransformTask
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame
 
-    from headgate.stateprocessor.writing.savepoint_writer import (
-        NewState,
-        SavepointWriter,
-        WrittenSavepoint,
-    )
+
+Task = Callable[[Iterator["RecordBatch"]], Iterator["RecordBatch"]]
 
 _SLOTS_EACH = 2
 """Ranges of key groups for each of Spark's slots, so that one large range does not hold up all."""
 
 
-def run(writer: SavepointWriter, uri: str) -> WrittenSavepoint:
+def run(writer: SavepointContents, uri: str) -> WrittenSavepoint:
     """See :meth:`headgate.stateprocessor.writing.savepoint_writer.SavepointWriter.write`."""
     refuse_fleeting(uri)
     with storage_options(writer.options) if writer.options else nullcontext():
@@ -77,7 +79,7 @@ def run(writer: SavepointWriter, uri: str) -> WrittenSavepoint:
 class _Writing:
     """One savepoint under way."""
 
-    def __init__(self, writer: SavepointWriter, to: Disk) -> None:
+    def __init__(self, writer: SavepointContents, to: Disk) -> None:
         self._writer, self._to = writer, to
         self._work = f".base-{secrets.token_hex(4)}"
         self._disk: Disk = to
@@ -95,8 +97,6 @@ class _Writing:
         return base
 
     def run(self) -> WrittenSavepoint:
-        from headgate.stateprocessor.writing.savepoint_writer import WrittenSavepoint
-
         made = self._with_new(self._kept())
         # Spark may have tried a task more than once, and each attempt has written a file.
         told, there = {found.file for found in referenced_ranges(made)}, set(self._to.list(""))
@@ -180,7 +180,7 @@ class _Writing:
         check_parallelism(made.max_parallelism, parallelism)
         return Place(self._to.describe(), storage_settings_in_use(), made.max_parallelism, parallelism)
 
-    def _computed(self, new: NewState, task: TableTask) -> list[dict[str, Any]]:
+    def _computed(self, new: NewState, task: TableTask) -> list[TableRow]:
         place = task.place
         rows = in_ranges(new.frame, new.keys, place.max_parallelism, place.parallelism, new.distinct)
         return self._collected(rows.drop(GROUP), task, task.uid)
@@ -204,19 +204,18 @@ class _Writing:
         made = self._adding(made, uid, place.parallelism, self._collected(spread, task, uid))
         return _typed(made, uid, {name: target_of(transform.after).schema})
 
-    def _collected(self, rows: DataFrame, task: Any, uid: str) -> list[dict[str, Any]]:
+    def _collected(self, rows: DataFrame, task: Task, uid: str) -> list[TableRow]:
         """The rows that tasks give back; a told error is raised."""
         from pyspark.errors import PySparkException
 
         try:
-            found = [row.asDict() for row in _mapped(rows, task).collect()]
+            found: list[TableRow] = [row.asDict() for row in _mapped(rows, task).collect()]  # type: ignore[misc]
         except PySparkException as error:
             raise OperatingError(
                 f"Spark could not compute the state of operator {uid!r}: {told(error)}"
             ) from error
         for row in found:
-            if row["error"] is not None:
-                raise _named(row["error"])(row["text"])
+            refuse_told(row)
         counts = self._entries.setdefault(uid, {})
         for row in found:
             if not is_stamps(row["state"]):
@@ -224,7 +223,7 @@ class _Writing:
         return found
 
     def _adding(
-        self, made: CheckpointMetadata, uid: str, parallelism: int, rows: Iterable[Mapping[str, Any]]
+        self, made: CheckpointMetadata, uid: str, parallelism: int, rows: Iterable[TableRow]
     ) -> CheckpointMetadata:
         """The metadata with new tables."""
         states = made.operators.get(uid) or [OperatorSubtaskState(uid) for _ in range(parallelism)]
@@ -246,7 +245,7 @@ class _Writing:
         )
 
 
-def _mapped(rows: DataFrame, task: Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]) -> DataFrame:
+def _mapped(rows: DataFrame, task: Task) -> DataFrame:
     """What a task makes of the rows; it gets the columns under their names, whatever these are.
 
     PySpark looks for each column by its name, as if a dot led into a struct and a backtick quoted.
@@ -277,14 +276,9 @@ def _keyed(
     return with_tables(before, [*(before.tables or ()), *tables])
 
 
-def _typed(made: CheckpointMetadata, uid: str, schemas: Mapping[str, Any]) -> CheckpointMetadata:
+def _typed(made: CheckpointMetadata, uid: str, schemas: Mapping[str, Description]) -> CheckpointMetadata:
     types = {**made.state_types, uid: {**made.state_types.get(uid, {}), **schemas}}
     return msgspec.structs.replace(made, state_types=types)
-
-
-def _named(name: str) -> type[HeadgateError]:
-    found: type[HeadgateError] = getattr(errors, name, HeadgateError)
-    return found
 
 
 def _remove(disk: Disk, names: Iterable[str]) -> None:

@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headgate.checkpoint.layout import table_name
 from headgate.checkpoint.storage.settings import StorageSettings
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.errors import HeadgateError, InternalError, UsageError
 from headgate.common.keys.keygroups import key_group_range, operator_index_for_key_group, shortened
+from headgate.serde.arrow.stored_values import Description
 from headgate.state.canonical.table_layout import TIMERS, VERSION, TableInfo, row_of
 from headgate.state.canonical.writer import TableWriter
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.rocksdb.local_files import FileParts
-from headgate.stateprocessor.writing.writing_rows import KeyRows, ValueRows
+from headgate.stateprocessor.spark_errors import ToldError
+from headgate.stateprocessor.writing.writing_rows import KeyRows, Sizes, ValueRows
 
 RESULT: Final = (
     "index int, state string, file string, length long, crc32 long, entries long, error string, text string"
@@ -48,11 +51,22 @@ _RESULT_TYPES: Final = pa.schema(
 )
 
 
+class TableRow(ToldError):
+    """What a task gives back of a table that it has written, or of a refusal."""
+
+    index: int
+    state: str
+    file: str
+    length: int
+    crc32: int
+    entries: int
+
+
 class RowColumn(Protocol):
     """Where what a key has is; see `writing_rows.ValueColumn`."""
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Description:
         """Kind and description of the serializers."""
         ...
 
@@ -88,7 +102,7 @@ class TableTask:
     uid: str
     outputs: Mapping[str, RowColumn]
     keys: Sequence[str]
-    key_types: Sequence[Any]
+    key_types: Sequence[pa.DataType]
     distinct: Sequence[str]
     place: Place
 
@@ -99,14 +113,14 @@ class TableTask:
         what = "timers" if state == TIMERS else f"state {state!r}"
         return f"{what} of operator {self.uid!r}"
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `DataFrame.mapInArrow`: gives one row for each table where there are entries, or an error."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is not None:
             yield result_of(lambda: self._written(first, filled), self.shown)
 
-    def _written(self, first: Any, rest: Iterator[Any]) -> list[dict[str, Any]]:
+    def _written(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> list[TableRow]:
         keys, place = KeyRows(self.keys, self.key_types), self.place
         groups = keys.groups(keys.columns(first), place.max_parallelism)
         index = operator_index_for_key_group(place.max_parallelism, place.parallelism, int(groups[0]))
@@ -134,14 +148,20 @@ class TableFile:
         self._path, self._stream = path, path.open("wb")
         self.writer = TableWriter(info, self._stream)
 
-    def stored(self, place: Place, uid: str, index: int, entries: int) -> dict[str, Any]:
+    def stored(self, place: Place, uid: str, index: int, entries: int) -> TableRow:
         """The table is complete: store it durably; gives what is told of it."""
         written = self.writer.finish()
         self._stream.close()
         name = place.named(uid, written.info.name, index)
         open_disk(place.uri, place.settings).create(name, FileParts(self._path))
-        told = {"index": index, "state": written.info.name, "file": name, "entries": entries}
-        return {**told, "length": written.length, "crc32": written.crc32}
+        return TableRow(
+            index=index,
+            state=written.info.name,
+            file=name,
+            length=written.length,
+            crc32=written.crc32,
+            entries=entries,
+        )
 
     def close(self) -> None:
         """Let go of it."""
@@ -150,7 +170,7 @@ class TableFile:
 
 
 def table_info_of(
-    state: str, schema: dict[str, Any], key: dict[str, Any] | None, place: Place, index: int
+    state: str, schema: Description, key: Description | None, place: Place, index: int
 ) -> TableInfo:
     """What the file of one subtask's table says of itself."""
     first, last = key_group_range(place.max_parallelism, place.parallelism, index)
@@ -168,25 +188,25 @@ def table_info_of(
     )
 
 
-def result_of(work: Any, what: str) -> Any:
+def result_of(work: Callable[[], Sequence[TableRow]], what: str) -> pa.RecordBatch:
     """What a task gives back of its work: a row of :data:`RESULT`; errors of ours are told in it.
 
     An exception would be told by Spark as pages of text, after the task was tried several times.
     """
     try:
-        rows = work()
+        return pa.RecordBatch.from_pylist(work(), schema=_RESULT_TYPES)
     except HeadgateError as error:
-        rows = [{"error": type(error).__name__, "text": f"{what}: {error}"}]
-    return pa.RecordBatch.from_pylist(rows, schema=_RESULT_TYPES)
+        told = {"error": type(error).__name__, "text": f"{what}: {error}"}
+        return pa.RecordBatch.from_pylist([told], schema=_RESULT_TYPES)
 
 
 class _Checked(NamedTuple):
     """The key columns of one batch, found in order."""
 
-    groups: Any
-    key: Any
+    groups: NDArray[np.int32]
+    key: pa.Array
 
-    def with_values(self, found: tuple[Any, list[Any]], schema: Any) -> Any:
+    def with_values(self, found: tuple[Sizes | None, list[pa.Array]], schema: pa.Schema) -> pa.RecordBatch:
         """A batch of the table: each key as often as what it has takes rows."""
         sizes, values = found
         groups, key = self
@@ -203,10 +223,10 @@ class _Order:
     def __init__(self, keys: KeyRows, place: Place, index: int, distinct: Sequence[str]) -> None:
         self._keys, self._max_parallelism = keys, place.max_parallelism
         self._range = key_group_range(place.max_parallelism, place.parallelism, index)
-        self._distinct, self._last, self._last_group = distinct, list[Any](), self._range[0]
+        self._distinct, self._last, self._last_group = distinct, list[pa.Array](), self._range[0]
         self.entries = 0
 
-    def checked(self, batch: Any) -> _Checked:
+    def checked(self, batch: pa.RecordBatch) -> _Checked:
         """The keys of a batch."""
         columns = self._keys.columns(batch)
         groups = self._keys.groups(columns, self._max_parallelism)
@@ -215,7 +235,7 @@ class _Order:
         self.entries += len(groups)
         return _Checked(groups, self._keys.array(columns))
 
-    def _check_order(self, groups: Any) -> None:
+    def _check_order(self, groups: NDArray[np.int32]) -> None:
         """What Spark has sorted by is what the program that restores will look for."""
         first, last = int(groups[0]), int(groups[-1])
         if first < self._last_group or last > self._range[1] or (np.diff(groups) < 0).any():
@@ -225,7 +245,7 @@ class _Order:
             )
         self._last_group = last
 
-    def _check_distinct(self, columns: list[Any]) -> None:
+    def _check_distinct(self, columns: list[pa.Array]) -> None:
         joined = (
             [pa.concat_arrays([last, column]) for last, column in zip(self._last, columns, strict=True)]
             if self._last
@@ -248,5 +268,5 @@ class _Order:
         )
 
 
-def _adjacent_equal(column: Any) -> Any:
+def _adjacent_equal(column: pa.Array) -> pa.BooleanArray:
     return pc.equal(column.slice(1), column.slice(0, len(column) - 1))

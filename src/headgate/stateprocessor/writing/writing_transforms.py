@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.checkpoint.storage.uris import open_disk
@@ -21,9 +24,11 @@ from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
 from headgate.state.stored.subtask_state import stored_chunks
 from headgate.state.stored.values import DeclaredValues
 from headgate.state.targets import Target, target_of
+from headgate.stateprocessor.writing.writing_rows import Convert
 from headgate.stateprocessor.writing.writing_tables import (
     Place,
     TableFile,
+    TableRow,
     result_of,
     table_info_of,
 )
@@ -33,7 +38,7 @@ from headgate.stateprocessor.writing.writing_tables import (
 class Transform:
     """What becomes of the values of one state."""
 
-    function: Callable[[Any], Any]
+    function: Convert
     before: StateDescriptor
     after: StateDescriptor
 
@@ -48,14 +53,14 @@ class TransformTask:
     tables: dict[int, tuple[tuple[int, int], StateTable]]
     place: Place
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `DataFrame.mapInArrow` over rows with the indexes of subtasks."""
         shown = f"state {self.transform.before.name!r} of operator {self.uid!r}"
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                yield result_of(lambda index=index: [self._written(index)], shown)
+                yield result_of(partial(self._written, index), shown)
 
-    def _written(self, index: int) -> dict[str, Any]:
+    def _written(self, index: int) -> list[TableRow]:
         name = self.transform.after.name
         new = target_of(self.transform.after)
         parts = self._parts(index, new)
@@ -68,7 +73,7 @@ class TransformTask:
                 for part in parts:
                     table.writer.add(part)
                     entries += len(part.keys)
-                return table.stored(self.place, self.uid, index, entries)
+                return [table.stored(self.place, self.uid, index, entries)]
             finally:
                 table.close()
 
@@ -83,7 +88,7 @@ class TransformTask:
             group = key_group(chunk.keys[0], self.place.max_parallelism)
             yield Part(group, chunk.size, chunk.keys, _plain(new, values))
 
-    def _new(self, key: Any, value: Any) -> Any:
+    def _new(self, key: Hashable, value: Any) -> Any:
         try:
             return self.transform.function(value)
         except Exception as error:  # the user's code raises whatever it likes

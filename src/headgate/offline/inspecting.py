@@ -1,0 +1,59 @@
+"""A question that only the program's classes can answer: asked here, answered where its plan is captured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, NotRequired, TypedDict, TypeVar
+
+import msgspec
+
+from headgate.api.jobs.plan_capture import Inspection, capture
+from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
+from headgate.common import errors
+from headgate.common.decoders import converter
+from headgate.common.errors import HeadgateError, InternalError
+from headgate.common.settings.config import Config
+
+T = TypeVar("T")
+
+
+class Answer(TypedDict, Generic[T]):
+    """What an inspection gives back: the answer, or the class and the message of an error."""
+
+    answer: NotRequired[T]
+    error: NotRequired[tuple[str, str]]
+
+
+def answered(config: Config, work: Callable[[], T]) -> Answer[T]:
+    """Answer in the program's process, with the settings of its storages; the answer is made plain values."""
+    try:
+        use_storage_settings(storage_settings(config))
+        made: T = msgspec.to_builtins(work())
+        return {"answer": made}
+    except HeadgateError as error:
+        return {"error": (type(error).__name__, str(error))}
+
+
+def asked(
+    kind: type[T],
+    inspector: str,
+    request: Mapping[str, Any],
+    program: str | Path,
+    arguments: Sequence[str],
+    options: Sequence[str],
+    timeout_s: float | None,
+) -> T:
+    """Have a program planned in a process of its own, and give what the inspector answers there.
+
+    Raises:
+        HeadgateError: what went wrong in that process.
+    """
+    facts = capture(program, arguments, options, timeout_s, Inspection(inspector, request))
+    found = facts.get("inspection")
+    if found is None:
+        raise InternalError(f"program {str(program)!r} was planned, but not compared; please report this")
+    if "error" in found:
+        name, message = found["error"]
+        raise getattr(errors, name, HeadgateError)(message)
+    return converter(kind)(found["answer"])
