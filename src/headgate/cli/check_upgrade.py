@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from rich import box
@@ -67,7 +67,7 @@ def check(request: UpgradeRequest, color: bool = False) -> tuple[str, int]:
         request.options,
         allow_non_restored=request.allow_non_restored,
     )
-    text = json.dumps(as_plain(report), indent=2) if request.as_json else render(report, color)
+    text = as_json(report) if request.as_json else render(report, color)
     return text, exit_code(report, request.exact)
 
 
@@ -80,10 +80,10 @@ def exit_code(report: UpgradeReport, exact: bool = False) -> ExitCode:
     return ExitCode.FINISHED
 
 
-def as_plain(report: UpgradeReport) -> dict[str, Any]:
+def as_json(report: UpgradeReport) -> str:
     """The report for machines: its fields, with the verdict on the whole."""
-    plain: dict[str, Any] = msgspec.to_builtins(report)
-    return {"verdict": report.verdict.value, "restorable": report.restorable} | plain
+    plain = {"verdict": report.verdict.value, "restorable": report.restorable} | msgspec.to_builtins(report)
+    return json.dumps(plain, indent=2)
 
 
 def render(report: UpgradeReport, color: bool = False) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -34,12 +35,12 @@ def verify_stored(
     """Read every byte that the snapshots need, and tell what is damaged or left over."""
 
     def text() -> Told:
-        from headgate.cli.checkpoint_page import verified, verified_plain, verify_with_progress
+        from headgate.cli.checkpoint_page import verified, verified_json, verify_with_progress
         from headgate.offline.storages import storage_options
 
         with storage_options(define or ()):
             report = verify_with_progress(path)
-        shown = json.dumps(verified_plain(report), indent=2) if as_json else verified(report)
+        shown = verified_json(report) if as_json else verified(report)
         return Told(shown, ExitCode.FINISHED if report.clean else ExitCode.DAMAGED)
 
     tell(text, as_json, ending_of_look)
@@ -66,7 +67,7 @@ def prune_stored(
 
     def text() -> str:
         from headgate.checkpoint.pruning import prune
-        from headgate.cli.checkpoint_page import pruned, pruned_plain
+        from headgate.cli.checkpoint_page import pruned
         from headgate.offline.storages import storage_options
 
         try:
@@ -75,6 +76,6 @@ def prune_stored(
             raise UsageError(str(error)) from None
         with storage_options(define or ()):
             found = prune(path, delete=yes, older_than_ms=age_ms, unlogged=unlogged)
-        return json.dumps(pruned_plain(found), indent=2) if as_json else pruned(found)
+        return json.dumps(asdict(found), indent=2) if as_json else pruned(found)
 
     tell(text, as_json, ending_of_look)

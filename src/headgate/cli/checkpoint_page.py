@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -28,9 +29,9 @@ def verify_with_progress(path: str) -> Report:
         )
 
 
-def verified_plain(report: Report) -> dict[str, Any]:
-    """A report as plain data."""
-    return {"clean": report.clean, **asdict(report)}
+def verified_json(report: Report) -> str:
+    """A report for machines."""
+    return json.dumps({"clean": report.clean, **asdict(report)}, indent=2)
 
 
 def verified(report: Report) -> str:
@@ -58,11 +59,6 @@ def verified(report: Report) -> str:
             "what is left over does no harm; `headgate checkpoint prune` deletes what nothing will need"
         )
     return "\n".join(lines)
-
-
-def pruned_plain(found: Pruning) -> dict[str, Any]:
-    """A pruning as plain data."""
-    return asdict(found)
 
 
 def pruned(found: Pruning) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from headgate.checkpoint.history_file import (
     CheckpointRecord,
@@ -58,7 +58,7 @@ def show(request: CheckpointsRequest, width: int, color: bool = False) -> str:
         raise UsageError(str(error)) from error
     record = _chosen(history, request)
     if request.as_json:
-        return json.dumps(_facts(history, kept, record), indent=2)
+        return _facts(history, kept, record)
     if record is None:
         return overview(history, width, color) + _others(found, kept, request)
     return detail(record, _remark(history, record, request), width, color)
@@ -128,17 +128,21 @@ def _remark(history: History, record: CheckpointRecord, request: CheckpointsRequ
     return "; ".join(remarks)
 
 
-def _facts(history: History, kept: KeptHistory, record: CheckpointRecord | None) -> dict[str, Any]:
-    facts: dict[str, Any] = {"job": history.job, "job_name": history.job_name, "file": kept.where}
+def _facts(history: History, kept: KeptHistory, record: CheckpointRecord | None) -> str:
+    facts = {"job": history.job, "job_name": history.job_name, "file": kept.where}
+    told = [
+        {
+            **plain(each),
+            "size": each.size,
+            "bytes_in_flight": each.bytes_in_flight,
+            "unaligned": each.unaligned,
+            "reason_text": each.reason_text,
+        }
+        for each in (history.records if record is None else [record])
+    ]
     if record is None:
-        return {**facts, "checkpoints": [_record_facts(each) for each in history.records]}
-    return {**facts, "checkpoint": _record_facts(record), "slowest_path": plain(slowest_path(record))}
-
-
-def _record_facts(record: CheckpointRecord) -> dict[str, Any]:
-    sums = {"size": record.size, "bytes_in_flight": record.bytes_in_flight, "unaligned": record.unaligned}
-    facts: dict[str, Any] = {**plain(record), **sums, "reason_text": record.reason_text}
-    return facts
+        return json.dumps({**facts, "checkpoints": told}, indent=2)
+    return json.dumps({**facts, "checkpoint": told[0], "slowest_path": plain(slowest_path(record))}, indent=2)
 
 
 def _others(found: list[KeptHistory], shown: KeptHistory, request: CheckpointsRequest) -> str:

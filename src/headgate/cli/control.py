@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -194,7 +194,7 @@ def query(
     tell(text, as_json, ending_of_wait)
 
 
-def key_typed(text: str) -> Any:
+def key_typed(text: str) -> Hashable:
     """The key that somebody typed: JSON, or else the text itself.
 
     Example:
@@ -204,7 +204,8 @@ def key_typed(text: str) -> Any:
     from headgate.common.keys.key_text import key_of_text
 
     try:
-        return key_of_text(text)
+        key: Hashable = key_of_text(text)
+        return key
     except UsageError as error:
         if text.lstrip()[:1] in _BEGINS_JSON:
             literal = shlex.quote(json.dumps(text, ensure_ascii=False))
@@ -217,7 +218,7 @@ def _group() -> None:
     """Take, and look after, the checkpoints of jobs."""
 
 
-def _said(line: str, as_json: bool, **facts: Any) -> str:
+def _said(line: str, as_json: bool, **facts: str | int) -> str:
     return json.dumps(facts) if as_json else line
 
 

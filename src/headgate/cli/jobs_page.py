@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from rich import box
@@ -20,6 +20,7 @@ from headgate.api.jobs.remote_job import RemoteJob
 from headgate.api.source import SourceReport
 from headgate.common.errors import HeadgateError
 from headgate.common.files.job_files import KnownJob
+from headgate.common.plain_data import Json
 
 ASKED_AT_ONCE: Final = 8
 _WIDEST: Final = 10_000
@@ -39,7 +40,7 @@ class Seen:
     status: JobStatus | None = None
     remark: str = ""
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Json]:
         """As plain values; without the secret."""
         file = self.job.file
         return {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import textwrap
-from typing import Any
+from typing import TypeVar
 
 from headgate.common.errors import ConfigError
 from headgate.common.settings.config_option import ConfigOption
 from headgate.common.settings.options import OPTIONS
+
+T = TypeVar("T")
 
 
 def page(key: str | None = None, width: int = 100) -> str:
@@ -38,11 +40,11 @@ def page(key: str | None = None, width: int = 100) -> str:
     return "\n\n".join(_short(option, width) for option in below)
 
 
-def _short(option: ConfigOption[Any], width: int) -> str:
+def _short(option: ConfigOption[T], width: int) -> str:
     return f"{option.key} = {_default(option)}\n{_wrapped(option.description, width, '    ')}"
 
 
-def _full(option: ConfigOption[Any], width: int) -> str:
+def _full(option: ConfigOption[T], width: int) -> str:
     facts = {
         "default": _default(option),
         "values": option.kind.expected,
@@ -53,7 +55,7 @@ def _full(option: ConfigOption[Any], width: int) -> str:
     return "\n".join([option.key, *lines, "", _wrapped(option.description, width, "  ")])
 
 
-def _default(option: ConfigOption[Any]) -> str:
+def _default(option: ConfigOption[T]) -> str:
     return option.kind.format(option.default)
 
 

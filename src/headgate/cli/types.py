@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, TypedDict
 
 from rich import box
 from rich.console import Console
@@ -12,6 +12,54 @@ from rich.markup import escape
 from rich.table import Table
 
 from headgate.api.jobs.plan_capture import capture
+
+
+class KeysRow(TypedDict):
+    """The keys of an operator; `type` is None where the program does not tell it, and `why` says so."""
+
+    operator: str
+    uid: str
+    type: str | None
+    why: str
+
+
+class StreamRow(TypedDict):
+    """A stream; `to` is the vertex that it leads to, None within a chain."""
+
+    operator: str
+    uid: str
+    tag: str | None
+    to: int | None
+    side: str
+    type: str
+    serializer: str
+    why: str
+    immutable: bool | None
+    in_flight: str
+
+
+class StateRow(TypedDict):
+    """A state; `refused` tells why it has no serializer, `risk` what a change of its class may do."""
+
+    operator: str
+    uid: str
+    state: str
+    kind: str
+    types: list[str]
+    serializer: list[str]
+    why: str
+    immutable: bool
+    refused: str | None
+    risk: str | None
+
+
+class TypesFacts(TypedDict):
+    """What a captured plan tells of types."""
+
+    streams: list[StreamRow]
+    states: list[StateRow]
+    keys: list[KeysRow]
+
 
 _WIDEST: Final = 1_000
 _OPERATOR_STATE: Final = ("split list", "union list", "broadcast")
@@ -46,7 +94,7 @@ def show(
     return render(facts["job"], facts["types"], color)
 
 
-def render(job: str, types: Mapping[str, Any], color: bool = False) -> str:
+def render(job: str, types: TypesFacts, color: bool = False) -> str:
     """Both tables as text."""
     streams = _table(_STREAM_COLUMNS, [_stream(row) for row in types["streams"]])
     lines = [f"job {job!r}", "", *_lines(streams, color)]
@@ -60,7 +108,7 @@ def render(job: str, types: Mapping[str, Any], color: bool = False) -> str:
     return "\n".join([*lines, "", _FOOT])
 
 
-def _keys(row: Mapping[str, Any]) -> str:
+def _keys(row: KeysRow) -> str:
     """A line on the keys of an operator.
 
     Example:
@@ -72,7 +120,7 @@ def _keys(row: Mapping[str, Any]) -> str:
     return f"keys of {_operator(row)}: {row['type']}, as {row['why']} declares"
 
 
-def _stream(row: Mapping[str, Any]) -> list[str]:
+def _stream(row: StreamRow) -> list[str]:
     tag = "" if row["tag"] is None else f" side output {row['tag']!r}"
     if row["to"] is None:
         target, stored = "within the chain", "-"
@@ -85,11 +133,11 @@ def _stream(row: Mapping[str, Any]) -> list[str]:
     return [*head, row["serializer"], escape(row["why"]), immutable, stored]
 
 
-def _operator(row: Mapping[str, Any]) -> str:
+def _operator(row: KeysRow | StreamRow | StateRow) -> str:
     return f"{row['operator']} ({row['uid']})"
 
 
-def _state(row: Mapping[str, Any]) -> list[str]:
+def _state(row: StateRow) -> list[str]:
     declared = escape(f"{row['kind']}[{', '.join(row['types'])}]")
     head = [escape(_operator(row)), escape(row["state"]), declared]
     if row["refused"]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, TypedDict
 
 import typer
 from rich import box
@@ -26,6 +26,36 @@ _CHILD: Final = (
 _ANSWER: Final = "headgate-usercode: "
 _WIDEST: Final = 1_000
 _COLORS: Final = {"user": "green", "dependency layer": "cyan", "framework": "yellow"}
+
+
+class PackageFacts(TypedDict):
+    """A package with compiled parts, and where it would run."""
+
+    package: str
+    version: str
+    runs: str
+    reason: str
+
+
+class ModuleFacts(TypedDict):
+    """A module, and whose copy of it is meant."""
+
+    module: str
+    copy: str
+    file: str | None
+    reason: str
+    native: list[PackageFacts]
+
+
+class ExplainedFacts(TypedDict):
+    """What `usercode.explaining` answers."""
+
+    modules: list[ModuleFacts]
+    native_packages: list[PackageFacts]
+    isolated: str | None
+    own_processes: bool
+    warnings: list[str]
+
 
 app = typer.Typer(help="Look at how a job's code is loaded.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -81,8 +111,8 @@ def asked(
     others: Sequence[str],
     requirements: str | None,
     settings: Mapping[str, str],
-) -> dict[str, Any]:
-    """The explanation as plain values; `usercode.explaining` says what is in it."""
+) -> ExplainedFacts:
+    """The explanation, from a process of its own."""
     request = {
         "program": program,
         "modules": list(modules),
@@ -101,14 +131,14 @@ def asked(
     lines = [line for line in ended.stdout.splitlines() if line.startswith(_ANSWER)]
     if not lines:
         raise InternalError(f"no explanation came, and the process said: {ended.stderr.strip()[-2_000:]}")
-    said: dict[str, Any] = json.loads(lines[-1].removeprefix(_ANSWER))
+    said = json.loads(lines[-1].removeprefix(_ANSWER))
     if "refused" in said:
         raise UsageError(said["refused"])
-    found: dict[str, Any] = said["explanation"]
+    found: ExplainedFacts = said["explanation"]
     return found
 
 
-def render(found: Mapping[str, Any], color: bool = False) -> str:
+def render(found: ExplainedFacts, color: bool = False) -> str:
     """The explanation for people: one row for each module."""
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     native = any(row["native"] for row in found["modules"])
@@ -128,12 +158,12 @@ def render(found: Mapping[str, Any], color: bool = False) -> str:
     return "\n".join([*lines, *([""] if notes else []), *notes])
 
 
-def _row(row: Mapping[str, Any]) -> list[str]:
+def _row(row: ModuleFacts) -> list[str]:
     copy = f"[{_COLORS[row['copy']]}]{row['copy']}[/]"
     return [escape(row["module"]), copy, escape(row["file"] or "-"), escape(row["reason"])]
 
 
-def _native(placed: Sequence[Mapping[str, str]]) -> str:
+def _native(placed: Sequence[PackageFacts]) -> str:
     return "; ".join(
         f"{one['package']} {one['version']}: {one['runs']} ({one['reason']})" for one in placed
     ) or "-"  # fmt: skip

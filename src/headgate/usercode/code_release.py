@@ -9,12 +9,22 @@ from typing import Any, Final, Protocol
 from headgate.common.errors import UsageError
 from headgate.common.process.children import at_exit
 
+Hook = Callable[[], Any]
+"""Called without arguments; what it gives is dropped."""
+
 
 class HookOwner(Protocol):
     """An isolated namespace, or what is left of one that has closed and takes no hooks."""
 
-    release_hooks: dict[str, Callable[[], Any]]
-    closed: bool
+    @property
+    def release_hooks(self) -> dict[str, Hook]:
+        """The hooks by their names."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes none any more."""
+        ...
 
 
 _lock: Final = threading.Lock()
@@ -30,7 +40,7 @@ def ask_for_owner(owner: Callable[[], HookOwner | None]) -> None:
     _owner = owner
 
 
-def register(name: str, hook: Callable[[], Any]) -> None:
+def register(name: str, hook: Hook) -> None:
     """See `headgate.register_release_hook`."""
     owner = None if _owner is None else _owner()
     if owner is None:
@@ -39,6 +49,6 @@ def register(name: str, hook: Callable[[], Any]) -> None:
                 _of_process.add(name)
                 at_exit(hook)
         return
-    if getattr(owner, "closed", True):
+    if owner.closed:
         raise UsageError(f"release hook {name!r} came after its job has ended; register it in open()")
     owner.release_hooks.setdefault(name, hook)

@@ -20,9 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from headgate.common.errors import UsageError
+from headgate.common.plain_data import Json
 from headgate.common.process.search_path import framework_path
 from headgate.common.settings.config import Config
 from headgate.common.settings.loader_options import (
@@ -94,7 +95,7 @@ class Explanation:
     alone: bool = False
     isolated: str | None = None
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Json]:
         """As plain values."""
         return {
             "modules": [
@@ -114,7 +115,7 @@ class Explanation:
         }
 
 
-def _placed(placement: Placement) -> dict[str, str]:
+def _placed(placement: Placement) -> dict[str, Json]:
     return {
         "package": placement.name,
         "version": placement.version,
@@ -271,7 +272,17 @@ def _no_namespaces() -> str | None:
     return None
 
 
-def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
+class Question(TypedDict):
+    """What is asked; `requirements` is a file, or None."""
+
+    program: str
+    modules: list[str]
+    others: list[str]
+    requirements: str | None
+    settings: dict[str, str]
+
+
+def answer(asked: Question) -> dict[str, Json]:
     """The explanation as plain values, for `program`, `modules`, `others`, `requirements` (a file, or None)
     and `settings`.
     """
@@ -294,9 +305,9 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
         return replace(found, isolated=isolated, warnings=(*found.warnings, why), alone=True).facts()
 
 
-def _why_isolated(asked: Mapping[str, Any], chosen: object) -> str | None:
+def _why_isolated(asked: Question, chosen: str) -> str | None:
     """What `headgate run` would say of the same program and packages."""
-    told = {USER_CODE_APART.key: chosen}
+    told: dict[str, str | tuple[str, ...]] = {USER_CODE_APART.key: chosen}
     if asked["others"]:
         told[USER_CODE_PATH.key] = tuple(asked["others"])
     if asked["requirements"] is not None:
@@ -306,7 +317,7 @@ def _why_isolated(asked: Mapping[str, Any], chosen: object) -> str | None:
 
 def child_main() -> None:
     """What a child process runs: a request on the standard input, one line with the answer on the output."""
-    said: dict[str, Any]
+    said: dict[str, Json]
     try:
         said = {"explanation": answer(json.load(sys.stdin))}
     except UsageError as error:

@@ -12,12 +12,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import PathFinder, all_suffixes
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headgate.common.errors import ConfigError
 from headgate.common.process.search_path import framework_path
 from headgate.common.settings.config import Config
-from headgate.common.settings.config_option import ConfigOption
 from headgate.common.settings.loader_options import (
     USER_CODE_APART,
     USER_CODE_PATH,
@@ -33,9 +32,6 @@ FRAMEWORK_MODULES: Final = frozenset([
 """Packages that Headgate imports where they are installed: a program's module would be taken for them."""
 
 
-BROUGHT_BY: Final[tuple[ConfigOption[Any], ...]] = (USER_CODE_PATH, USER_CODE_REQUIREMENTS)
-
-
 def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
     """Why a program is isolated; None where it is plain.
 
@@ -43,7 +39,8 @@ def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
     this process has run, or runs, another program.
     """
     asked = config.get(USER_CODE_APART)
-    brings = [option.key for option in BROUGHT_BY if config.get(option)]
+    brings = [USER_CODE_PATH.key] if config.get(USER_CODE_PATH) else []
+    brings += [USER_CODE_REQUIREMENTS.key] if config.get(USER_CODE_REQUIREMENTS) else []
     if asked is Isolation.NEVER:
         if brings:
             raise ConfigError(

@@ -13,12 +13,12 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headgate.common.files.durable import clock
 from headgate.usercode.exhaustion import LoaderBounds
 from headgate.usercode.namespaces.leaks import LeakReport, examine
-from headgate.usercode.namespaces.loader import Namespace
+from headgate.usercode.namespaces.loader import Namespace, Token
 
 BUILTINS: Final = "builtins"
 """Not counted: a namespace's builtins live as long as any one function of it, and hold no module."""
@@ -28,7 +28,7 @@ _log = logging.getLogger("headgate.usercode")
 
 @dataclass(slots=True)
 class _Left:
-    tokens: Mapping[str, weakref.ref[Any]]
+    tokens: Mapping[str, weakref.ref[Token]]
     grown: int
     closed_s: float = 0.0
     report: Callable[[], LeakReport] | None = None

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from headgate.common.errors import TerminatedError
+
+Handler = Callable[[int, FrameType | None], Any] | int | None
+"""What `signal.signal` gives and takes; None where C code has set a handler."""
 
 
 class Terminated(TerminatedError):
@@ -31,7 +34,7 @@ def ending_cleanly() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before: dict[signal.Signals, Any] = {}
+    before: dict[signal.Signals, Handler] = {}
     if _is_default(signal.getsignal(signal.SIGINT)):
         # PySpark's own handler would first cancel every Spark job, the gang among them.
         before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -62,7 +65,7 @@ def deferring_interrupts() -> Iterator[None]:
             raise KeyboardInterrupt
         came.append(number)
 
-    before: dict[signal.Signals, Any] = {}
+    before: dict[signal.Signals, Handler] = {}
     if _is_default(signal.getsignal(signal.SIGINT)):
         before[signal.SIGINT] = signal.signal(signal.SIGINT, remember)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -82,6 +85,6 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
 
 
-def _is_default(handler: Any) -> bool:
+def _is_default(handler: Handler) -> bool:
     pyspark = str(getattr(handler, "__module__", "")).startswith("pyspark.")
     return handler is signal.default_int_handler or pyspark

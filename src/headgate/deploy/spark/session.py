@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.common.errors import OperatingError, UsageError
 from headgate.common.process.children import at_exit
@@ -63,7 +63,7 @@ _opening: Final = threading.Lock()
 """Held while Spark is opened: jobs may begin at the same time."""
 
 
-def acquire(given: Any, name: str, config: Config, slots: int) -> SparkContext:
+def acquire(given: SparkSession | None, name: str, config: Config, slots: int) -> SparkContext:
     """The Spark to run a job in; a local one that is opened here has at least `slots` task slots."""
     with _opening:
         found = _acquired(given, name, config, slots)
@@ -71,7 +71,7 @@ def acquire(given: Any, name: str, config: Config, slots: int) -> SparkContext:
     return found
 
 
-def _acquired(given: Any, name: str, config: Config, slots: int) -> SparkContext:
+def _acquired(given: SparkSession | None, name: str, config: Config, slots: int) -> SparkContext:
     global _own
     refuse_connect(given)
     context: SparkContext | None = _active() if given is None else given.sparkContext
@@ -110,7 +110,7 @@ def session(slots: int = 3, name: str = "headgate") -> SparkSession:
     return sql_session(None)
 
 
-def sql_session(given: Any) -> SparkSession:
+def sql_session(given: SparkSession | None) -> SparkSession:
     """The program's session, or the one on top of the Spark that runs already."""
     from pyspark.sql import SparkSession
 
@@ -129,7 +129,7 @@ def lend() -> None:
         _own.lent = True
 
 
-def refuse_connect(given: Any) -> None:
+def refuse_connect(given: SparkSession | None) -> None:
     """Refuse Spark Connect, in the program's session and in the environment."""
     if given is not None and type(given).__module__.startswith("pyspark.sql.connect"):
         what = "the session given to the Environment is one of Spark Connect"

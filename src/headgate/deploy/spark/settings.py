@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -112,7 +112,7 @@ CHILD_FIRST: Final = ("spark.driver.userClassPathFirst", "spark.executor.userCla
 """Have the JVMs of Spark look into the user's jars before their own."""
 
 
-def session_settings(name: str, master: str, submitted: Mapping[str, str], log_file: str) -> dict[str, Any]:
+def session_settings(name: str, master: str, submitted: Mapping[str, str], log_file: str) -> dict[str, str]:
     """The settings of a new session; what was submitted wins. `log_file` holds :data:`LOGGING` while the JVM
     starts.
     """

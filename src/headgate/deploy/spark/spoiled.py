@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final
+from typing import Final, Protocol
 
 from headgate.common.errors import OperatingError
 from headgate.common.process.children import hide_open_sockets
@@ -19,6 +19,12 @@ from headgate.common.process.limits import changes, limits_of, put_back
 
 SPARKS_OWN: Final = "PYSPARK_EXECUTOR_MEMORY_MB"
 """Where this is set, Spark itself limits the memory of each worker."""
+
+
+class MessageReceiver(Protocol):
+    """Spark's reader of what the JVM sends to a worker."""
+
+    get_finish_signal_from_stream: Callable[[], None]
 
 
 @contextmanager
@@ -77,9 +83,9 @@ def retire() -> bool:
     return True
 
 
-def _receiver(frame: FrameType | None) -> Any:
+def _receiver(frame: FrameType | None) -> MessageReceiver | None:
     while frame is not None:
-        found = frame.f_locals.get("message_receiver")
+        found: MessageReceiver | None = frame.f_locals.get("message_receiver")
         if hasattr(found, "get_finish_signal_from_stream"):
             return found
         frame = frame.f_back

@@ -10,10 +10,10 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from headgate.api.jobs.executor_contract import JobControl, JobSpec, JobStatus
@@ -40,7 +40,7 @@ def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
     """The sources and sinks of the job that need a session, also those wrapped by others; by uid or place."""
     found: dict[str, DataFrameConnector] = {}
     for node in job.nodes:
-        outer: Any = getattr(node, "source", None) or getattr(node, "sink", None)
+        outer = getattr(node, "source", None) or getattr(node, "sink", None)
         inner = () if outer is None else (outer, *getattr(outer, "__dict__", {}).values())
         for part in inner:
             if isinstance(part, DataFrameConnector):
@@ -92,12 +92,12 @@ class Inputs:
     def make_ready(self, job_id: str, restored: RestorePoint | None) -> None:
         """Stage what no snapshot has staged already. This driver leads the job, and no worker runs yet."""
         self._folder, self._restored = self._root / FOLDER / quote(job_id, safe=""), restored
-        positions: Mapping[str, Any] = {}
+        known: Collection[str] = ()
         if restored is not None:
             check_positions(restored.checkpoint, self._sources)
-            positions = restored.checkpoint.enumerators
+            known = restored.checkpoint.enumerators
         for uid, source in self._sources.items():
-            if uid not in positions:
+            if uid not in known:
                 folder = self._folder / quote(uid, safe="") / secrets.token_hex(8)
                 self._staged.append(folder)
                 source.prepare(sql_session(self._job.spark), str(folder))

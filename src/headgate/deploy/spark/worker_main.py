@@ -51,7 +51,7 @@ def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callabl
     return headgate_worker
 
 
-def gang_body(worker: WorkerSpec, gang: int, several_hosts: bool) -> Body:
+def gang_body(worker: WorkerSpec, gang: int, several_hosts: bool) -> Body[int, int]:
     """The same for a job with code of its own, which is opened before this is called."""
     payload = pickle.dumps(worker)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import types
-from typing import Any
+from collections.abc import Hashable
+from typing import NoReturn
 
 from headgate.usercode.errors import ClosedUserCodeLoaderError
 from headgate.usercode.namespaces import context
@@ -17,39 +18,50 @@ class ClosedNamespace:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    closed = True
+    handle = None
+
     @property
-    def path(self) -> Any:
+    def release_hooks(self) -> NoReturn:
+        """See `code_release.HookOwner`."""
+        self.refuse("a release hook")
+
+    @property
+    def threads(self) -> NoReturn:
+        """See `context.View`."""
+        self.refuse("a thread")
+
+    @property
+    def path(self) -> NoReturn:
         """See `context.View`."""
         self.refuse("sys.path")
 
     @property
-    def meta_path(self) -> Any:
+    def meta_path(self) -> NoReturn:
         """See `context.View`."""
         self.refuse("sys.meta_path")
 
-    def home(self, name: str) -> dict[str, Any] | None:
-        """See `context.View`."""
-        self.refuse(f"module {name!r}")
-        return None
-
-    def store(self, name: str, module: Any) -> None:
+    def home(self, name: Hashable) -> NoReturn:
         """See `context.View`."""
         self.refuse(f"module {name!r}")
 
-    def forget(self, name: str) -> None:
+    def store(self, name: str, module: types.ModuleType) -> NoReturn:
         """See `context.View`."""
         self.refuse(f"module {name!r}")
 
-    def clear(self) -> None:
+    def forget(self, name: str) -> NoReturn:
+        """See `context.View`."""
+        self.refuse(f"module {name!r}")
+
+    def clear(self) -> NoReturn:
         """See `context.View`."""
         self.refuse("sys.modules")
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> NoReturn:
         """See `context.View`."""
         self.refuse("sys.modules")
-        return {}
 
-    def refuse(self, what: str) -> None:
+    def refuse(self, what: str) -> NoReturn:
         """Say who asked for what."""
         thread, place = threading.current_thread().name, _place_of_user_code()
         raise ClosedUserCodeLoaderError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
 from typing import Any, TypeVar
 
 from headgate.usercode.namespaces import crossing, pickling
@@ -22,15 +23,14 @@ class NamespaceCode:
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
         """A function called in the namespace: once for a batch, never for a record."""
-        found: T = self.namespace.call(function, *args)
-        return found
+        return self.namespace.call(function, *args)
 
     @property
     def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
         """See the protocol."""
         return crossing.leaving(self.namespace, self._data_plane)
 
-    def pickler(self) -> Any:
+    def pickler(self) -> ModuleType:
         """The namespace's own copy of cloudpickle."""
         return pickling.pickler_of(self.namespace)
 

@@ -7,11 +7,13 @@ its builtins carry the namespace's mark. The framework pins its own loops to its
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, Protocol
 
+from headgate.usercode.code_release import HookOwner
 from headgate.usercode.namespaces.interpreter import builtins_of_caller, builtins_on_stack
 from headgate.usercode.namespaces.kept import restore_containers
 
@@ -19,17 +21,44 @@ MARK: Final = "__headgate_namespace__"
 """In the builtins of a namespace: its handle."""
 
 
-class View(Protocol):
+if TYPE_CHECKING:
+    import threading
+    from weakref import WeakSet
+
+    from _typeshed.importlib import MetaPathFinderProtocol as MetaPathFinder
+
+Modules = dict[str, ModuleType]
+"""A table of modules; a program may enter what is no module, which is handed out as it is."""
+
+
+class View(HookOwner, Protocol):
     """What `sys.modules` and the like ask a namespace for; a closed one refuses."""
 
-    path: Any
-    meta_path: Any
+    @property
+    def handle(self) -> Handle | None:
+        """What contexts hold of it; None after its end."""
+        ...
 
-    def home(self, name: str) -> dict[str, Any] | None:
+    @property
+    def threads(self) -> WeakSet[threading.Thread]:
+        """The threads that its code has started."""
+        ...
+
+    @property
+    def path(self) -> list[str]:
+        """Its `sys.path`."""
+        ...
+
+    @property
+    def meta_path(self) -> list[MetaPathFinder]:
+        """Its `sys.meta_path`."""
+        ...
+
+    def home(self, name: Hashable) -> Modules | None:
         """The table that a module of this name lies in; None is the framework's."""
         ...
 
-    def store(self, name: str, module: Any) -> None:
+    def store(self, name: str, module: ModuleType) -> None:
         """Enter a module, for this namespace alone."""
         ...
 
@@ -41,7 +70,7 @@ class View(Protocol):
         """Take all out of the namespace's own table."""
         ...
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> Modules:
         """All modules that this namespace sees."""
         ...
 
@@ -54,7 +83,7 @@ class Handle:
 
     __slots__ = ("namespace",)
 
-    def __init__(self, namespace: Any) -> None:
+    def __init__(self, namespace: View | None) -> None:
         self.namespace = namespace
 
 
@@ -68,7 +97,7 @@ _open: set[int] = set()
 """Isolated namespaces that were opened and not closed: without any, no stack is walked."""
 
 
-def current() -> Any:
+def current() -> View | None:
     """The namespace (or what a closed one has left) whose code runs; None is the framework."""
     handle = handle_of_context()
     if handle is not None:
@@ -76,9 +105,9 @@ def current() -> Any:
     return _by_stack() if _open else None
 
 
-def _by_stack() -> Any:
+def _by_stack() -> View | None:
     for found in builtins_on_stack(2):
-        handle = found.get(MARK)
+        handle: Handle | None = found.get(MARK)
         if handle is not None:
             return handle.namespace
     return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Protocol
 
-from headgate.usercode.namespaces.context import Handle
+from headgate.usercode.namespaces.context import Handle, Modules
 from headgate.usercode.namespaces.places import Places
 from headgate.usercode.resolution import Decision
 
@@ -12,8 +13,8 @@ from headgate.usercode.resolution import Decision
 class Importing(Protocol):
     """A namespace, for the import statements of its code."""
 
-    modules: dict[str, Any]
-    foreign: dict[str, Any]
+    modules: Modules
+    foreign: Modules
     handle: Handle
 
     def remember(self, name: str) -> None:
@@ -36,7 +37,7 @@ class Searched(Importing, Protocol):
         """Whose copy of a module a name means."""
         ...
 
-    def store(self, name: str, module: Any) -> None:
+    def store(self, name: str, module: ModuleType) -> None:
         """Enter a module, for this namespace alone."""
         ...
 

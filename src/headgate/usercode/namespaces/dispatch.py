@@ -6,16 +6,22 @@ The containers stay what they are for the framework: their own storage is its vi
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from headgate.usercode.namespaces.context import current, handle_of_context
+from headgate.usercode.namespaces.context import Modules, current, handle_of_context
 from headgate.usercode.namespaces.kept import restore_containers
+
+if TYPE_CHECKING:
+    from _collections_abc import dict_items, dict_keys, dict_values
+
+V = TypeVar("V")
 
 _MISSING: Final = object()
 
 
-class ModuleTable(dict[str, Any]):
+class ModuleTable(Modules):
     """`sys.modules`.
 
     What code of a namespace enters under a name of the framework's is the namespace's alone, and what it
@@ -24,14 +30,13 @@ class ModuleTable(dict[str, Any]):
 
     __slots__ = ("__weakref__",)
 
-    def _home(self, name: Any) -> dict[str, Any] | None:
+    def _home(self, name: Hashable) -> Modules | None:
         restore_containers()
         handle = handle_of_context()
         namespace = current() if handle is None else handle.namespace
-        found: dict[str, Any] | None = None if namespace is None else namespace.home(name)
-        return found
+        return None if namespace is None else namespace.home(name)
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> ModuleType:
         home = self._home(name)
         return dict.__getitem__(self, name) if home is None else home[name]
 
@@ -39,7 +44,7 @@ class ModuleTable(dict[str, Any]):
         home = self._home(name)
         return dict.__contains__(self, name) if home is None else name in home
 
-    def __setitem__(self, name: str, module: Any) -> None:
+    def __setitem__(self, name: str, module: ModuleType) -> None:
         namespace = current()
         if namespace is None:
             dict.__setitem__(self, name, module)
@@ -53,7 +58,7 @@ class ModuleTable(dict[str, Any]):
     def __delitem__(self, name: str) -> None:
         namespace = current()
         home = None if namespace is None else namespace.home(name)
-        if home is not None:
+        if namespace is not None and home is not None:
             del home[name]
             namespace.forget(name)
         elif namespace is None or _by_import(sys._getframe(1).f_globals):
@@ -70,7 +75,7 @@ class ModuleTable(dict[str, Any]):
         """As a dict's."""
         namespace = current()
         home = None if namespace is None else namespace.home(name)
-        if home is not None:
+        if namespace is not None and home is not None:
             module = home.pop(name, default)
             namespace.forget(name)
         elif namespace is None or _by_import(sys._getframe(1).f_globals):
@@ -102,20 +107,20 @@ class ModuleTable(dict[str, Any]):
         for name, module in dict(*others, **more).items():
             self[name] = module
 
-    def copy(self) -> dict[str, Any]:
+    def copy(self) -> Modules:
         """What the running code sees, as a plain dict."""
         namespace = current()
         return dict(dict.items(self)) if namespace is None else namespace.view()
 
-    def keys(self) -> Any:
+    def keys(self) -> dict_keys[str, ModuleType]:
         """As a dict's, of a copy: imports go on meanwhile."""
         return self.copy().keys()
 
-    def values(self) -> Any:
+    def values(self) -> dict_values[str, ModuleType]:
         """As a dict's, of a copy."""
         return self.copy().values()
 
-    def items(self) -> Any:
+    def items(self) -> dict_items[str, ModuleType]:
         """As a dict's, of a copy."""
         return self.copy().items()
 
@@ -125,21 +130,28 @@ class ModuleTable(dict[str, Any]):
     def __len__(self) -> int:
         return dict.__len__(self) if current() is None else len(self.copy())
 
-    def replace(self, modules: Mapping[str, Any]) -> None:
+    def replace(self, modules: Mapping[str, ModuleType]) -> None:
         """What `sys.modules = modules` means: all of them are entered, and this stays the table."""
         self.update(modules)
 
-    def of_framework(self) -> dict[str, Any]:
+    def of_framework(self) -> Modules:
         """The framework's modules, whoever asks: a copy."""
         return dict(dict.items(self))
 
 
-def _by_import(calling: Mapping[str, Any]) -> bool:
+def framework_table() -> ModuleTable:
+    """The table of modules in `sys`, once this process is prepared for namespaces."""
+    table = sys.modules
+    assert isinstance(table, ModuleTable), "install() has put it there"
+    return table
+
+
+def _by_import(calling: Mapping[str, V]) -> bool:
     """Whether Python's import is at work, which enters and removes modules wherever they belong."""
     return str(calling.get("__name__")).startswith("importlib._bootstrap")
 
 
-class DispatchingList(list[Any]):
+class DispatchingList(list[V], Generic[V]):
     """`sys.path` or `sys.meta_path`.
 
     Args:
@@ -147,11 +159,11 @@ class DispatchingList(list[Any]):
         attribute: where a namespace has its own.
     """
 
-    def __init__(self, framework: Iterable[Any], attribute: str) -> None:
+    def __init__(self, framework: Iterable[V], attribute: str) -> None:
         super().__init__(framework)
         self._attribute = attribute
 
-    def replace(self, entries: Iterable[Any]) -> None:
+    def replace(self, entries: Iterable[V]) -> None:
         """What `sys.path = entries` means: they come first in the running code's path.
 
         What was there comes after them: whoever has kept this list to put it back has kept the list that is
@@ -160,14 +172,14 @@ class DispatchingList(list[Any]):
         wanted = list(entries)
         self[:] = [*wanted, *(entry for entry in self if entry not in wanted)]
 
-    def of_framework(self) -> list[Any]:
+    def of_framework(self) -> list[V]:
         """What the framework has in it, whoever asks: a copy."""
         return list.copy(self)
 
-    def __radd__(self, other: Iterable[Any]) -> list[Any]:
+    def __radd__(self, other: Iterable[V]) -> list[V]:
         return [*other, *self]
 
-    def __iadd__(self, other: Iterable[Any]) -> Any:  # type: ignore[misc]
+    def __iadd__(self, other: Iterable[V]) -> DispatchingList[V]:  # type: ignore[misc,override]
         self.extend(other)
         return self
 
@@ -182,7 +194,7 @@ _METHODS: Final = (
 def _dispatched(name: str) -> Callable[..., Any]:
     of_list = getattr(list, name)
 
-    def method(self: DispatchingList, *args: Any, **kwargs: Any) -> Any:
+    def method(self: DispatchingList[V], *args: Any, **kwargs: Any) -> Any:
         namespace = current()
         if namespace is None:
             return of_list(self, *args, **kwargs)

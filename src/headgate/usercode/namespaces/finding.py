@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
 from importlib.metadata import Distribution, DistributionFinder
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
-from headgate.usercode.namespaces.context import FRAMEWORK, Handle, enter, leave
+from headgate.usercode.namespaces.context import FRAMEWORK, Handle, Modules, enter, leave
 from headgate.usercode.namespaces.contracts import Searched
+from headgate.usercode.namespaces.dispatch import ModuleTable, framework_table
 from headgate.usercode.namespaces.interpreter import find_spec
 from headgate.usercode.patterns import ParentFirst
 from headgate.usercode.resolution import Origin
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 _ABSENT = object()
 
@@ -26,7 +30,9 @@ class NamespaceFinder:
     def __init__(self, namespace: Searched, patterns: ParentFirst) -> None:
         self._namespace, self._patterns = weakref.ref(namespace), patterns
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """As every finder's."""
         namespace = self._namespace()
         if namespace is None:
@@ -70,10 +76,10 @@ def _within(context: DistributionFinder.Context, path: list[str]) -> Distributio
     return DistributionFinder.Context(name=context.name, path=path)
 
 
-def _path_of_package(name: str, modules: dict[str, Any] | None) -> Callable[[], Any]:
+def _path_of_package(name: str, modules: Modules | None) -> Callable[[], Sequence[str] | None]:
     """Gives the path below which a module is to be found, once the right view is on."""
 
-    def path() -> Any:
+    def path() -> Sequence[str] | None:
         package, _, _ = name.rpartition(".")
         if not package:
             return None
@@ -83,7 +89,7 @@ def _path_of_package(name: str, modules: dict[str, Any] | None) -> Callable[[], 
     return path
 
 
-def _in_view_of(handle: Handle, name: str, path: Callable[[], Any]) -> ModuleSpec | None:
+def _in_view_of(handle: Handle, name: str, path: Callable[[], Sequence[str] | None]) -> ModuleSpec | None:
     token = enter(handle)
     try:
         spec: ModuleSpec | None = find_spec(name, path())
@@ -100,7 +106,7 @@ class _LoaderAround:
     def __init__(self, spec: ModuleSpec) -> None:
         self._spec, self._loader = spec, spec.loader
 
-    def _hand_back(self, module: Any) -> None:
+    def _hand_back(self, module: ModuleType) -> None:
         self._spec.loader = self._loader
         with contextlib.suppress(AttributeError):  # an object that has put itself in the module's place
             module.__loader__ = self._loader
@@ -119,7 +125,7 @@ class InViewOf(_LoaderAround):
         super().__init__(spec)
         self._handle = handle
 
-    def create_module(self, spec: ModuleSpec) -> Any:
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """As every loader's."""
         create = getattr(self._loader, "create_module", None)
         token = enter(self._handle)
@@ -128,7 +134,7 @@ class InViewOf(_LoaderAround):
         finally:
             leave(token)
 
-    def exec_module(self, module: Any) -> None:
+    def exec_module(self, module: ModuleType) -> None:
         """As every loader's."""
         self._hand_back(module)
         token = enter(self._handle)
@@ -148,17 +154,17 @@ class ExtensionGuard(_LoaderAround):
         super().__init__(spec)
         self._namespace = weakref.ref(namespace)
 
-    def create_module(self, spec: ModuleSpec) -> Any:
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """As every loader's."""
-        return self._guarded(self._loader.create_module, spec)  # type: ignore[union-attr]
+        return self._guarded(self._loader.create_module, spec)  # type: ignore[union-attr,no-any-return]
 
-    def exec_module(self, module: Any) -> None:
+    def exec_module(self, module: ModuleType) -> None:
         """As every loader's."""
         self._hand_back(module)
         self._guarded(self._loader.exec_module, module)  # type: ignore[union-attr]
 
-    def _guarded(self, step: Callable[[Any], Any], argument: Any) -> Any:
-        table: Any = sys.modules
+    def _guarded(self, step: Callable[[A], R], argument: A) -> R:
+        table = framework_table()
         before = table.of_framework()
         try:
             return step(argument)
@@ -168,7 +174,7 @@ class ExtensionGuard(_LoaderAround):
                 _take_back(table, before, namespace)
 
 
-def _take_back(table: Any, before: dict[str, Any], namespace: Searched) -> None:
+def _take_back(table: ModuleTable, before: Modules, namespace: Searched) -> None:
     for name, module in table.of_framework().items():
         if before.get(name, _ABSENT) is module or namespace.decide(name).origin is not Origin.CHILD:
             continue

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from types import ModuleType
 
 from headgate.usercode.namespaces.context import (
     FRAMEWORK,
     Handle,
+    Modules,
     any_open,
     enter,
     handle_of_caller,
@@ -17,10 +18,8 @@ from headgate.usercode.namespaces.context import (
     leave,
 )
 from headgate.usercode.namespaces.contracts import Importing
-from headgate.usercode.namespaces.interpreter import import_by_name
+from headgate.usercode.namespaces.interpreter import Import, Names, import_by_name
 from headgate.usercode.namespaces.kept import restore_containers
-
-Import = Callable[..., Any]
 
 
 def import_of_namespace(namespace: Importing) -> Import:
@@ -33,8 +32,12 @@ def import_of_namespace(namespace: Importing) -> Import:
     reference = weakref.ref(namespace)
 
     def imported(
-        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
-    ) -> Any:
+        name: str,
+        globals: Names = None,
+        locals: Names = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
         if level == 0:
             found = modules.get(name)
             if found is None:
@@ -56,7 +59,9 @@ def import_of_namespace(namespace: Importing) -> Import:
     return imported
 
 
-def _at_once(name: str, found: Any, fromlist: Any, modules: dict[str, Any], foreign: dict[str, Any]) -> Any:
+def _at_once(
+    name: str, found: ModuleType, fromlist: Sequence[str] | None, modules: Modules, foreign: Modules
+) -> ModuleType | None:
     """What the statement binds, where nothing is left to import; None when something is."""
     if getattr(getattr(found, "__spec__", None), "_initializing", False):
         return None
@@ -77,8 +82,12 @@ def import_of_framework(before: Import) -> Import:
     """
 
     def imported(
-        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
-    ) -> Any:
+        name: str,
+        globals: Names = None,
+        locals: Names = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
         handle: Handle | None = handle_of_context()
         if handle is FRAMEWORK or (handle is None and not any_open()):
             return before(name, globals, locals, fromlist, level)
@@ -94,11 +103,11 @@ def import_of_framework(before: Import) -> Import:
     return imported
 
 
-def import_module_of_caller() -> Import:
+def import_module_of_caller() -> Callable[..., ModuleType]:
     """`importlib.import_module` that means the calling function's namespace where no context says another."""
     before = importlib.import_module
 
-    def import_module(name: str, package: str | None = None) -> Any:
+    def import_module(name: str, package: str | None = None) -> ModuleType:
         handle = handle_of_caller(1) if handle_of_context() is None else None
         if handle is None:
             return before(name, package)

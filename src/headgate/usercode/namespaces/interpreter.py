@@ -17,11 +17,31 @@ import importlib._bootstrap as _bootstrap
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from headgate.usercode.errors import NoIsolationError
+
+Names = Mapping[str, Any] | None
+"""The globals or locals of code that imports; C code gives none."""
+
+
+class Import(Protocol):
+    """The function `__import__`, with the parameters that `import` statements give it."""
+
+    def __call__(
+        self,
+        name: str,
+        globals: Names = None,  # noqa: A002 - called by name
+        locals: Names = None,  # noqa: A002 - called by name
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """Import a module; gives what the statement binds."""
+        ...
+
 
 SWITCHES: Final = ("HEADGATE_NAMESPACES", "HEADGATE_REALMS")
 """The variable of the environment that forbids namespaces, and its name of before."""
@@ -31,9 +51,9 @@ STATE_BYTES: Final = 16_384
 FRAMES_MAX: Final = 16
 """How far up the stack the owner of running code is looked for."""
 
-import_by_name: Final[Callable[..., Any]] = _bootstrap.__import__
+import_by_name: Final[Import] = _bootstrap.__import__
 """`__import__` in Python, which goes through `sys.modules` as it is."""
-find_spec: Final[Callable[..., Any]] = _bootstrap._find_spec  # type: ignore[attr-defined]
+find_spec: Final[Callable[..., ModuleSpec | None]] = _bootstrap._find_spec  # type: ignore[attr-defined]
 """Asks each finder of `sys.meta_path`, without a look into `sys.modules`."""
 
 _kept: list[dict[str, ModuleType]] = []
@@ -127,17 +147,17 @@ def _no_isolation(why: str) -> str:
     return f"user code cannot be isolated within one process on this interpreter ({version}): {why}"
 
 
-def replace_import(make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def replace_import(make: Callable[[Import], Import]) -> None:
     """Have the framework's `import` statements call what `make` makes of the function that is there."""
     builtins.__import__ = make(builtins.__import__)
 
 
-def wrap_thread_start(started: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def wrap_thread_start(started: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
     """Have `started` wrap what every new thread runs, in the thread that starts it."""
     name = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
     start = getattr(threading, name, _thread.start_new_thread)
 
-    def start_wrapped(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def start_wrapped(run: Callable[..., None], *args: Any, **kwargs: Any) -> Any:
         return start(started(run), *args, **kwargs)
 
     setattr(threading, name, start_wrapped)

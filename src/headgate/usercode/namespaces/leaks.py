@@ -15,9 +15,13 @@ import types
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from headgate.usercode.namespaces.dispatch import framework_table
 from headgate.usercode.namespaces.loader import TOKEN, Namespace
+
+H = TypeVar("H")
+T = TypeVar("T")
 
 HOLDERS_MAX: Final = 8
 OBJECTS_MAX: Final = 800_000
@@ -120,7 +124,7 @@ class _Search:
         self._own = {id(self._reached), id(self._queue), id(self._kept), id(self), id(self.__dict__)}
         self._own |= {id(namespace), id(namespace.__dict__)}
 
-    def root(self, thing: Any, name: str) -> None:
+    def root(self, thing: T, name: str) -> None:
         """A place to begin at."""
         self._reach(thing, None, name)
 
@@ -138,7 +142,7 @@ class _Search:
             for referent in gc.get_referents(thing):
                 self._reach(referent, thing, _name_in(thing, referent))
 
-    def _reach(self, thing: Any, source: Any, name: str) -> None:
+    def _reach(self, thing: T, source: H, name: str) -> None:
         if id(thing) in self._reached or id(thing) in self._own:
             return
         if not gc.is_tracked(thing) and not isinstance(thing, types.FunctionType):
@@ -165,8 +169,8 @@ class _Search:
 
 def _holders(namespace: Namespace) -> Iterator[str]:
     search = _Search(namespace)
-    table: Any = sys.modules
-    for name, module in table.of_framework().items():
+    table: dict[str, Any] = framework_table().of_framework()
+    for name, module in table.items():
         if isinstance(module, types.ModuleType) and TOKEN not in module.__dict__:
             search.root(module.__dict__, name)
     for frame in _frames():
@@ -187,18 +191,18 @@ def _frames() -> Iterator[types.FrameType]:
             frame = frame.f_back
 
 
-def _name_in(holder: Any, thing: Any) -> str:
+def _name_in(holder: Any, thing: T) -> str:
     if type(holder) is dict:
         return next((f"[{_key(key)}]" for key, value in holder.items() if value is thing), "")
     return ""
 
 
-def _key(key: Any) -> str:
+def _key(key: T) -> str:
     """A key, where it can be shown without running anybody's code."""
     return repr(key) if type(key) in (str, int, bytes, bool) else type(key).__name__
 
 
-def _described(thing: Any) -> str:
+def _described(thing: T) -> str:
     if isinstance(thing, types.FunctionType):
         return f"(function {thing.__module__}.{thing.__qualname__})"
     if isinstance(thing, types.FrameType):

@@ -14,17 +14,19 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from headgate.common.process.search_path import framework_path
 from headgate.common.settings.loader_options import ResolveOrder
+from headgate.usercode.code_release import Hook
 from headgate.usercode.namespaces import context
 from headgate.usercode.namespaces.closed import ClosedNamespace
-from headgate.usercode.namespaces.context import enter, leave
+from headgate.usercode.namespaces.context import Modules, enter, leave
+from headgate.usercode.namespaces.dispatch import framework_table
 from headgate.usercode.namespaces.finding import NamespaceFinder
 from headgate.usercode.namespaces.imports import import_of_namespace
 from headgate.usercode.namespaces.kept import restore_containers
@@ -33,6 +35,14 @@ from headgate.usercode.namespaces.places import Places
 from headgate.usercode.namespaces.process_setup import install
 from headgate.usercode.patterns import ParentFirst, parent_first
 from headgate.usercode.resolution import Decision, Origin, Resolver
+
+if TYPE_CHECKING:
+    from _typeshed.importlib import MetaPathFinderProtocol as MetaPathFinder
+
+P = ParamSpec("P")
+R = TypeVar("R")
+AtExit = tuple[Callable[..., Any], Hook]
+"""What was registered with a namespace's `atexit`: a function, and its call with the arguments given then."""
 
 TOKEN: Final = "__headgate_token__"  # noqa: S105 - the name of a global
 """In the globals of every module of a namespace: what its weak reference outlives, holds the namespace."""
@@ -96,20 +106,20 @@ class Namespace:
         self.name, self.layer = name, layer
         self.settings = NamespaceSettings() if settings is None else settings
         self.artifacts = frozenset(paths)
-        self.modules: dict[str, Any] = {}
-        self.foreign: dict[str, Any] = {}
-        self._homes: dict[str, dict[str, Any] | None] = {}
+        self.modules: Modules = {}
+        self.foreign: Modules = {}
+        self._homes: dict[Hashable, Modules | None] = {}
         self.handle = context.Handle(self)
         self.path = _searched(paths, framework_path())
-        self.meta_path: list[Any] = [NamespaceFinder(self, self.settings.patterns)]
+        self.meta_path: list[MetaPathFinder] = [NamespaceFinder(self, self.settings.patterns)]
         self.places = Places(self.modules, self._path_of_user, layer)
         self._resolver = Resolver(
             self.settings.patterns, self.settings.order, self.places, self.settings.identical
         )
         self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self.classes: weakref.WeakSet[type] = weakref.WeakSet()
-        self.at_exit: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []
-        self.release_hooks: dict[str, Callable[[], Any]] = {}
+        self.at_exit: list[AtExit] = []
+        self.release_hooks: dict[str, Hook] = {}
         self.tokens: dict[str, weakref.ref[Token]] = {}
         self.builtins = self._builtins()
         self._special_modules()
@@ -121,7 +131,7 @@ class Namespace:
 
     # -- what the dispatching containers ask
 
-    def home(self, name: str) -> dict[str, Any] | None:
+    def home(self, name: Hashable) -> Modules | None:
         """See `context.View`; an import asks this some twenty times for each module."""
         try:
             return self._homes[name]
@@ -129,7 +139,7 @@ class Namespace:
             home = self._homes[name] = self._home(name)
             return home
 
-    def _home(self, name: object) -> dict[str, Any] | None:
+    def _home(self, name: Hashable) -> Modules | None:
         if not isinstance(name, str):
             return None  # nothing is imported by it
         if name in self.modules:
@@ -141,14 +151,14 @@ class Namespace:
             return self.layer.modules
         return self.modules
 
-    def store(self, name: str, module: Any) -> None:
+    def store(self, name: str, module: types.ModuleType) -> None:
         """See `context.View`."""
         home = self.home(name)
         if home is not None and home is not self.modules:
             assert self.layer is not None
             self.layer.store(name, module)
             return
-        if isinstance(module, types.ModuleType) and not _is_frameworks(module):
+        if _is_of_user(module):
             self._adopt(name, module)
         self.modules[name] = module
         self._homes[name] = self.modules
@@ -164,10 +174,13 @@ class Namespace:
         self.modules.clear()
         self._homes.clear()
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> Modules:
         """See `context.View`."""
-        table: Any = sys.modules
-        seen = {name: module for name, module in table.of_framework().items() if self.home(name) is None}
+        seen = {
+            name: module
+            for name, module in framework_table().of_framework().items()
+            if self.home(name) is None
+        }
         if self.layer is not None:
             for name, module in list(self.layer.modules.items()):
                 if self.home(name) is self.layer.modules:
@@ -193,7 +206,7 @@ class Namespace:
 
     def remember(self, name: str) -> None:
         """A module that is not this namespace's was imported: the next statement finds it in one look."""
-        table: Any = sys.modules
+        table = sys.modules
         for part in {name, name.partition(".")[0]}:
             home = self.home(part)
             if home is self.modules:
@@ -202,7 +215,7 @@ class Namespace:
             if found is not None:
                 self.foreign[part] = found
 
-    def load_private(self, name: str, file: str) -> Any:
+    def load_private(self, name: str, file: str) -> types.ModuleType:
         """Load a file of the framework's again as this namespace's code, under a name that no package has."""
         self._must_be_open(f"module {name!r}")
         spec = importlib.util.spec_from_file_location(name, file)
@@ -234,7 +247,7 @@ class Namespace:
         finally:
             context.leave(token)
 
-    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """What `function` gives, called in this namespace."""
         if self.closed:
             self._must_be_open("a call")
@@ -244,11 +257,11 @@ class Namespace:
         finally:
             leave(token)
 
-    def import_module(self, name: str) -> Any:
+    def import_module(self, name: str) -> types.ModuleType:
         """A module as this namespace's code would import it."""
         return self.call(importlib.import_module, name)
 
-    def run_main(self, file: Path) -> Any:
+    def run_main(self, file: Path) -> types.ModuleType:
         """Run a program as this namespace's `__main__`; gives the module."""
         main = self.modules["__main__"]
         main.__file__ = str(file)
@@ -279,9 +292,8 @@ class Namespace:
     def run_at_exit(self) -> None:
         """Call what was registered with this namespace's `atexit`, last one first; print what they raise."""
         while self.at_exit:
-            function, args, kwargs = self.at_exit.pop()
             try:
-                self.call(function, *args, **kwargs)
+                self.call(self.at_exit.pop()[1])
             except Exception:
                 sys.excepthook(*sys.exc_info())
 
@@ -316,10 +328,11 @@ class Namespace:
             self.tokens[name] = weakref.ref(token)
 
 
-def _is_frameworks(module: types.ModuleType) -> bool:
-    """Whether it is one of the framework's, under whatever name user code enters it."""
-    table: dict[object, Any] = sys.modules  # type: ignore[assignment]
-    return dict.get(table, getattr(module, "__name__", None)) is module
+def _is_of_user(module: R) -> bool:
+    """Whether it is a module and none of the framework's, under whatever name user code enters it."""
+    if not isinstance(module, types.ModuleType):
+        return False
+    return dict.get(sys.modules, str(getattr(module, "__name__", None))) is not module
 
 
 def _searched(artifacts: Sequence[str], of_framework: Sequence[str]) -> list[str]:
@@ -335,7 +348,7 @@ def _searched(artifacts: Sequence[str], of_framework: Sequence[str]) -> list[str
 def _noting_classes(classes: weakref.WeakSet[type]) -> Callable[..., Any]:
     build = builtins.__build_class__
 
-    def built(body: Any, name: str, *bases: Any, **kwargs: Any) -> Any:
+    def built(body: Callable[[], Any], name: str, *bases: Any, **kwargs: Any) -> Any:
         made = build(body, name, *bases, **kwargs)
         if isinstance(made, type):
             classes.add(made)
@@ -347,15 +360,15 @@ def _noting_classes(classes: weakref.WeakSet[type]) -> Callable[..., Any]:
     return built
 
 
-def _atexit(registered: list[Any]) -> types.ModuleType:
+def _atexit(registered: list[AtExit]) -> types.ModuleType:
     """Make the `atexit` of a namespace, for its end; Spark's workers never come to the end of Python."""
     module = types.ModuleType("atexit", "Functions to be called at the end of this job's code.")
 
-    def register(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
-        registered.append((function, args, kwargs))
+    def register(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Callable[P, R]:
+        registered.append((function, lambda: function(*args, **kwargs)))
         return function
 
-    def unregister(function: Callable[..., Any]) -> None:
+    def unregister(function: Hook) -> None:
         registered[:] = [entry for entry in registered if entry[0] != function]
 
     module.__dict__.update(

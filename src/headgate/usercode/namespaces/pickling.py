@@ -8,17 +8,20 @@ would get the framework's builtins, and its imports would mean the framework's m
 from __future__ import annotations
 
 import importlib.util
-from typing import Any, Final
+from types import ModuleType
+from typing import Any, Final, TypeVar
 
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.namespaces.context import pinned_to_framework
 from headgate.usercode.namespaces.loader import Namespace
 
+T = TypeVar("T")
+
 PICKLER: Final = "_headgate_pickler"
 _SOURCE: Final = "cloudpickle.cloudpickle"
 
 
-def dumps(namespace: Namespace, thing: Any) -> bytes:
+def dumps(namespace: Namespace, thing: T) -> bytes:
     """Something of a namespace's; what is defined in its `__main__` travels by value."""
     payload: bytes = namespace.call(pickler_of(namespace).dumps, thing)
     return payload
@@ -36,7 +39,7 @@ def loads(namespace: Namespace, payload: bytes) -> Any:
         ) from error
 
 
-def pickler_of(namespace: Namespace) -> Any:
+def pickler_of(namespace: Namespace) -> ModuleType:
     """The namespace's copy of cloudpickle, loaded when it is first asked for."""
     loaded = namespace.modules.get(PICKLER)
     if loaded is None:

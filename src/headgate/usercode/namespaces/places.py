@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol
 
 from headgate.usercode.namespaces.context import pinned_to_framework
 from headgate.usercode.resolution import Origin
@@ -40,7 +40,7 @@ class Places:
     """Implements `resolution.Surroundings` over modules that are loaded and files that are there."""
 
     def __init__(
-        self, modules: dict[str, Any], path: Callable[[], Sequence[str]], layer: Layer | None
+        self, modules: dict[str, ModuleType], path: Callable[[], Sequence[str]], layer: Layer | None
     ) -> None:
         self._modules, self._path, self._layer = modules, path, layer
 

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 from headgate.usercode import code_release as release
 from headgate.usercode.namespaces import context, interpreter
@@ -15,6 +15,9 @@ from headgate.usercode.namespaces.dispatch import DispatchingList, ModuleTable
 from headgate.usercode.namespaces.imports import import_module_of_caller, import_of_framework
 from headgate.usercode.namespaces.kept import keep_in_sys
 from headgate.usercode.resolution import STANDARD_LIBRARY
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _lock = threading.Lock()
 _BETWEEN = frozenset({__name__, interpreter.__name__})
@@ -48,19 +51,19 @@ def is_installed() -> bool:
     return _installed
 
 
-def _inheriting(run: Callable[..., Any]) -> Callable[..., Any]:
+def _inheriting(run: Callable[P, R]) -> Callable[P, R]:
     """Have a thread begin in the namespace of the code that starts it, if that is user code."""
     namespace = context.current()
     if namespace is None or not _is_started_by_user_code():
         return run
-    handle = getattr(namespace, "handle", None)
+    handle = namespace.handle
     if handle is None:
         return run
     thread = getattr(run, "__self__", None)
     if isinstance(thread, threading.Thread):
         namespace.threads.add(thread)
 
-    def run_in_namespace(*args: Any, **kwargs: Any) -> Any:
+    def run_in_namespace(*args: P.args, **kwargs: P.kwargs) -> R:
         context.enter(handle)
         return run(*args, **kwargs)
 

@@ -17,10 +17,13 @@ import typing
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, TypeVar
 
+from headgate.usercode.namespaces.dispatch import framework_table
 from headgate.usercode.namespaces.loader import TOKEN, Namespace
 from headgate.usercode.resolution import STANDARD_LIBRARY
+
+T = TypeVar("T")
 
 NOT_LOOKED_AT: Final = frozenset({"sys", "builtins"})
 """Their attributes are the interpreter's own; hooks in `sys` are reverted one by one."""
@@ -31,7 +34,7 @@ class StandardLibrary:
     """The attributes of standard modules as they are when a namespace opens."""
 
     def __init__(self) -> None:
-        table: Any = sys.modules
+        table = sys.modules
         everything = getattr(table, "of_framework", table.copy)()
         self._before = {
             name: dict(module.__dict__)
@@ -83,7 +86,7 @@ def made_in(namespace: Namespace, function: types.FunctionType) -> bool:
     return getattr(function, "__builtins__", None) is namespace.builtins
 
 
-def owned(namespace: Namespace, thing: Any) -> bool:
+def owned(namespace: Namespace, thing: T) -> bool:
     """Whether a function, method or class, or an instance of one, was made by a namespace's code."""
     function = getattr(thing, "__func__", thing)
     while hasattr(function, "func"):  # functools.partial
@@ -96,14 +99,14 @@ def owned(namespace: Namespace, thing: Any) -> bool:
     return any(base in namespace.classes for base in kind.__mro__)
 
 
-def _is_patch(namespace: Namespace, module: str, value: Any) -> bool:
+def _is_patch(namespace: Namespace, module: str, value: T) -> bool:
     if isinstance(value, types.FunctionType):
         return made_in(namespace, value)
     return isinstance(value, type) and value in namespace.classes and value.__module__ != module
 
 
 def _overloads(namespace: Namespace, found: Counter[str]) -> None:
-    registry: Any = getattr(typing, "_overload_registry", {})
+    registry = getattr(typing, "_overload_registry", {})
     for module in list(registry):
         for name, functions in list(registry[module].items()):
             for line, function in list(functions.items()):
@@ -128,7 +131,7 @@ def _typing_caches(namespace: Namespace) -> None:
 
 
 def _finalizers(namespace: Namespace, found: Counter[str]) -> None:
-    registry: dict[Any, Any] = getattr(weakref.finalize, "_registry", {})
+    registry = getattr(weakref.finalize, "_registry", {})
     for finalizer, info in list(registry.items()):
         if owned(namespace, info.func):
             finalizer.detach()
@@ -165,7 +168,7 @@ def _logging(namespace: Namespace, found: Counter[str]) -> None:
 
 
 def _exit_finalizers(namespace: Namespace, found: Counter[str]) -> None:
-    registry: dict[Any, Any] = getattr(multiprocessing.util, "_finalizer_registry", {})
+    registry = getattr(multiprocessing.util, "_finalizer_registry", {})
     for key, finalizer in list(registry.items()):
         if owned(namespace, getattr(finalizer, "_callback", None)):
             del registry[key]
@@ -189,7 +192,7 @@ def _files(namespace: Namespace, found: Counter[str]) -> None:
 
 def _strays(namespace: Namespace, found: Counter[str]) -> None:
     """Modules that C code has entered into the framework's table."""
-    table: Any = sys.modules
+    table = framework_table()
     for name, module in table.of_framework().items():
         token = getattr(module, "__dict__", {}).get(TOKEN)
         mine = namespace.tokens.get(name)

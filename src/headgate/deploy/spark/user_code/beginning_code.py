@@ -35,7 +35,9 @@ def begun(
     return shipped
 
 
-def workers_with(code: ShippedCode, rows: RDDBarrier[int], context: SparkContext, body: Body) -> RDD[int]:
+def workers_with(
+    code: ShippedCode, rows: RDDBarrier[int], context: SparkContext, body: Body[int, int]
+) -> RDD[int]:
     """The tasks of a gang: each opens the code and runs the body with it."""
     function = task_function(code, jobs_of(context).live(), body)
     return in_workers_of(rows.mapPartitions(function), code)

@@ -7,13 +7,13 @@ enough; what it says is put in place by the job's own task (`own_process`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headgate.common.errors import InternalError
 from headgate.deploy.spark.user_code.orders import ShippedCode
 
 if TYPE_CHECKING:
-    from pyspark import RDD
+    from pyspark import RDD, SparkContext
 
 VARIABLE: Final = "HEADGATE_USER_ENVIRONMENT"
 T = TypeVar("T")
@@ -26,7 +26,7 @@ class OtherEnvironment:
     wrap at the same time, and these would run among the job's packages.
     """
 
-    def __init__(self, context: Any, variables: dict[str, str]) -> None:
+    def __init__(self, context: SparkContext, variables: dict[str, str]) -> None:
         self._context = context
         self.environment = {**context.environment, **variables}
 
@@ -44,5 +44,6 @@ def in_workers_of(rdd: RDD[T], code: ShippedCode) -> RDD[T]:
         raise InternalError(
             f"the function of {rdd} was wrapped before its workers were chosen, for job {code.job!r}"
         )
-    rdd.ctx = cast("Any", OtherEnvironment(rdd.ctx, {VARIABLE: code.environment.key}))
+    other = OtherEnvironment(rdd.ctx, {VARIABLE: code.environment.key})
+    rdd.ctx = other  # type: ignore[assignment] # all that Spark asks of it
     return rdd
