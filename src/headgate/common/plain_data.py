@@ -7,16 +7,21 @@ another type raises `TypeError`, which every reader of stored data turns into an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-"""What decoding JSON text gives."""
+if TYPE_CHECKING:
+    Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+    Plain: TypeAlias = "bool | int | float | str | bytes | Sequence[Plain] | Mapping[str, Plain] | None"
+    Description: TypeAlias = Mapping[str, Plain]
+else:  # msgspec looks at the annotations of what it decodes, and knows no type that contains itself
+    Json = Plain = Any
+    Description = Mapping[str, Any]
 
-Plain: TypeAlias = "bool | int | float | str | bytes | Sequence[Plain] | Mapping[str, Plain] | None"
-"""What MessagePack holds without a schema; every `Json` is such a value."""
+"""`Json` is what decoding JSON text gives; `Plain` what MessagePack holds without a schema.
 
-Description: TypeAlias = Mapping[str, Plain]
-"""What a serializer stores about the values it writes: "kind", "version" and the parameters of the kind."""
+A `Description` is what a serializer stores about the values it writes: "kind", "version" and the parameters
+of the kind.
+"""
 
 
 def text_in(data: Mapping[str, Plain], name: str) -> str:

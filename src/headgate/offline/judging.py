@@ -21,6 +21,7 @@ from headgate.checkpoint.storage.settings import storage_settings
 from headgate.checkpoint.storage.uris import disks_with
 from headgate.common.errors import UsageError
 from headgate.common.ids import JobId
+from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
 from headgate.common.settings.config import Config
 from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
@@ -48,7 +49,6 @@ from headgate.runtime.driver.start_checks import checks, with_stored_groups
 from headgate.runtime.job.job_settings import job_settings
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.worker.in_flight.stored_parts import check_records
-from headgate.serde.arrow.stored_values import Description
 from headgate.serde.compatibility import Incompatible
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata, InFlightStream, OperatorStateHandle

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.keys.key_types import DeclaredKeys, Shape, first_misfit, hint_words, shape_words
+from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
 from headgate.offline.report import Item, Verdict, gravest
 from headgate.offline.trial import NOT_TRIED, keyed_refusals, not_tried
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.restore.restored_keys import told_shapes
-from headgate.serde.arrow.stored_values import Description
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.snapshots import CheckpointMetadata

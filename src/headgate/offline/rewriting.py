@@ -23,11 +23,11 @@ from headgate.checkpoint.storage.uris import open_disk, refuse_fleeting
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.keys.keygroups import MAX_PARALLELISM_LIMIT
+from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
 from headgate.offline.sorting import Rekey, Sorter
 from headgate.offline.writing import FORMATS, NATIVE, StateWriter, count_entries
 from headgate.restore.in_flight_shares import records_of
-from headgate.serde.arrow.stored_values import Description
 from headgate.state.snapshots import (
     CheckpointMetadata,
     FileRange,

@@ -7,11 +7,11 @@ from typing import NotRequired, TypedDict
 
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.stored_files import DiskFiles
+from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
 from headgate.offline.storages import storage_options
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.restore.in_flight_shares import old_parallelism, records_of
-from headgate.serde.arrow.stored_values import Description
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 from headgate.state.state_names import is_stamps

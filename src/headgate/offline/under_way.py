@@ -9,12 +9,12 @@ import numpy as np
 
 from headgate.checkpoint.data_files import read_handle
 from headgate.common.errors import StorageError
+from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.worker.in_flight.stored_parts import KeyGroups, decode_elements
-from headgate.serde.arrow.stored_values import Description
 from headgate.serde.serializer import Buffer
 from headgate.state.snapshots import InFlightStream
 from headgate.state.stored.values import PlainSerializer

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headgate.serde.arrow.stored_values import Description
+from collections.abc import Sequence
+
+from headgate.common.plain_data import Description, mapping_in, mappings_in, text_in
 
 OPERATOR_STATE = {"split": "split list", "union": "union list", "broadcast": "broadcast"}
 
@@ -15,20 +17,23 @@ def type_words(stored: Description) -> str:
         >>> type_words(serializer_for(dict[str, list[int | None]]).describe())
         'dict[str, list[int | None]]'
     """
-    kind = str(stored["kind"])
+    kind = text_in(stored, "kind")
     match kind:
         case "union":
-            return " | ".join(map(type_words, stored["of"]))
+            return " | ".join(map(type_words, mappings_in(stored, "of")))
         case "literal":
-            return f"Literal[{', '.join(map(str, stored['values']))}]"
+            values = stored["values"]
+            assert isinstance(values, Sequence), "a list, as it was written"
+            return f"Literal[{', '.join(map(str, values))}]"
         case "tuple":
-            return f"tuple[{', '.join(map(type_words, stored['of']))}]"
+            return f"tuple[{', '.join(map(type_words, mappings_in(stored, 'of')))}]"
         case "tuple_of":
-            return f"tuple[{type_words(stored['of'])}, ...]"
+            return f"tuple[{type_words(mapping_in(stored, 'of'))}, ...]"
         case "list" | "set" | "frozenset":
-            return f"{kind}[{type_words(stored['of'])}]"
+            return f"{kind}[{type_words(mapping_in(stored, 'of'))}]"
         case "dict":
-            return f"dict[{type_words(stored['key'])}, {type_words(stored['value'])}]"
+            key, value = mapping_in(stored, "key"), mapping_in(stored, "value")
+            return f"dict[{type_words(key)}, {type_words(value)}]"
         case "any":
             return "Any"
         case "none":
@@ -46,5 +51,5 @@ def state_words(schema: Description) -> str:
         >>> state_words({"kind": "map", "of": of})
         'map[str, int]'
     """
-    kind = OPERATOR_STATE.get(schema["kind"], schema["kind"])
-    return f"{kind}[{', '.join(map(type_words, schema['of']))}]"
+    kind = text_in(schema, "kind")
+    return f"{OPERATOR_STATE.get(kind, kind)}[{', '.join(map(type_words, mappings_in(schema, 'of')))}]"

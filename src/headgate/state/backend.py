@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from headgate.common.plain_data import Description
 from headgate.core.timers import TimerQueue
-from headgate.serde.arrow.stored_values import Description
 from headgate.state.snapshots import Inline, KeyedStateHandle, NativeFiles
 from headgate.state.snapshots import StateHandle as StoredHandle
 

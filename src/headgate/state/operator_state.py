@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from headgate.api.declared.operator_state import BROADCAST, OperatorStateDescriptor
 from headgate.common.errors import HeadgateError, InternalError, StorageError, UsageError
-from headgate.serde.arrow.stored_values import Description
+from headgate.common.plain_data import Description
 from headgate.serde.compatibility import Compatibility, combined
 from headgate.serde.evolution.judging_types import judge
 from headgate.serde.evolution.older_shapes import Reader

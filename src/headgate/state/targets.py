@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.common.errors import UsageError
-from headgate.serde.arrow.stored_values import Description
+from headgate.common.plain_data import Description, Plain
 from headgate.serde.codecs.containers import dict_form, sequence_form
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.codecs.type_codec import FormSerializer
@@ -120,7 +120,7 @@ def target_of(descriptor: StateDescriptor) -> Target:
     if descriptor.kind not in _HINTS:
         raise UsageError(f"{what} has kind {descriptor.kind!r}; expected one of {', '.join(_HINTS)}")
     parts = part_serializers(descriptor.types, descriptor.serializers, what)
-    schema = {"kind": descriptor.kind, "of": [part.describe() for part in parts]}
+    schema: dict[str, Plain] = {"kind": descriptor.kind, "of": [part.describe() for part in parts]}
     if all(given is None for given in descriptor.serializers):
         return Target(schema, serializer_for(_HINTS[descriptor.kind](descriptor.types), what))
     if all(isinstance(part, FormSerializer | DynamicSerializer) for part in parts):

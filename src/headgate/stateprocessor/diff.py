@@ -20,13 +20,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
+from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
 from headgate.offline.sorting import Sorter
 from headgate.offline.storages import storage_options
 from headgate.offline.words import state_words
 from headgate.serde.arrow.arrow_columns import ArrowColumn
 from headgate.serde.arrow.arrow_types import codec_of
-from headgate.serde.arrow.stored_values import Beyond, Description
+from headgate.serde.arrow.stored_values import Beyond
 from headgate.state.canonical.table_layout import BYTES, TIMER_SECTIONS, row_of, stored_type
 from headgate.state.heap.heap_blob import Section
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle

@@ -29,13 +29,13 @@ from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, StorageError
 from headgate.common.keys.keygroups import key_groups_of_keys, operator_indexes_of_key_groups
+from headgate.common.plain_data import Description
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.offline.migrating import MigrationRequest, inspector
 from headgate.offline.rewriting import KeyedWork, KeyedWritten
 from headgate.offline.sorting import Rekey, Sorter
 from headgate.offline.writing import StateWriter, count_entries
-from headgate.serde.arrow.stored_values import Description
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.heap.heap_blob import Section
 from headgate.state.heap.snapshot import KEY_SERIALIZER

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.files.durable import crc32
+from headgate.common.plain_data import mappings_in, text_in
 from headgate.serde.arrow.stored_values import open_batch
 from headgate.serde.compatibility import AsIs, compare
 from headgate.state.backend import BlobReader
@@ -126,7 +127,7 @@ def _write(
     info = TableInfo(
         format=VERSION,
         name=section.name,
-        kind=section.schema["kind"],
+        kind=text_in(section.schema, "kind"),
         rows_are=row_of(section.schema),
         schema=section.schema,
         key_schema=header.key_schema,
@@ -285,7 +286,7 @@ def _timer_parts(blob: BlobReader, body: int, sections: list[Section]) -> Iterat
         section = in_order[place]
         keys, values = _batches(blob, body, section, chunk)
         domain = TIMER_SECTIONS[section.name]
-        timestamps = open_batch(section.schema["of"][0], values, chunk.count)
+        timestamps = open_batch(mappings_in(section.schema, "of")[0], values, chunk.count)
         yield Part(group, chunk.length, keys, [(domain, timestamp) for timestamp in timestamps])
 
 

@@ -17,7 +17,7 @@ from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError
 from headgate.common.files.durable import crc32
 from headgate.common.files.envelope import Envelope
-from headgate.serde.arrow.stored_values import Description
+from headgate.common.plain_data import Description
 from headgate.state.backend import BlobReader
 
 MAGIC: Final = b"HGKEYED\n"

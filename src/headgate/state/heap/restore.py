@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from headgate.api.declared.keyed_states import StateKind
 from headgate.common.errors import InternalError, StorageError, UsageError
+from headgate.common.plain_data import Description, mappings_in, text_in
 from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
-from headgate.serde.arrow.stored_values import Description
 from headgate.serde.codecs.type_codec import FormSerializer, describe
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, compare
 from headgate.serde.evolution.judging_types import judge
@@ -143,9 +143,9 @@ def value_reader(section: Section, target: Target) -> Reader:
     try:
         with stored_description():
             if stored["kind"] != current["kind"]:
-                raise UsageError(f"kind was {stored['kind']} and is {current['kind']}")
+                raise UsageError(f"kind was {text_in(stored, 'kind')} and is {text_in(current, 'kind')}")
             if stored["kind"] == StateKind.MAP:
-                _check_map_keys(stored["of"][0], target.serializer)
+                _check_map_keys(mappings_in(stored, "of")[0], target.serializer)
             return stored_reader(_stored_values(stored), target.serializer)
     except UsageError as error:
         raise UsageError(
@@ -175,7 +175,7 @@ def _follow(section: Section, target: Target | None) -> None:
             value_reader(section, target)
 
 
-def _check_map_keys(stored: dict[str, Any], current: TypeSerializer[Any]) -> None:
+def _check_map_keys(stored: Description, current: TypeSerializer[Any]) -> None:
     key = map_key_serializer(current)
     if key is None:
         assert isinstance(current, FormSerializer)
@@ -188,7 +188,7 @@ def _check_map_keys(stored: dict[str, Any], current: TypeSerializer[Any]) -> Non
 
 def _stored_values(schema: Description) -> Description:
     """The description of what a state holds under one key of the stream."""
-    of = schema["of"]
+    of = mappings_in(schema, "of")
     if schema["kind"] == StateKind.LIST:
         return describe("list", of=of[0])
     return describe("dict", key=of[0], value=of[1]) if schema["kind"] == StateKind.MAP else of[0]

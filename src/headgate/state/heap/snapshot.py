@@ -17,8 +17,8 @@ from headgate.common.errors import InternalError, UsageError
 from headgate.common.files.durable import crc32
 from headgate.common.keys.keygroups import key_groups_of_keys, shortened
 from headgate.common.layered import Layers, slices_of
+from headgate.common.plain_data import Description
 from headgate.core.timers import TimersAtCut
-from headgate.serde.arrow.stored_values import Description
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.serializer import TypeSerializer
 from headgate.state.backend import EntryFilter, StateFiles, store_blob

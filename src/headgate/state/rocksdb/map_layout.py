@@ -16,6 +16,7 @@ from uuid import UUID
 
 from headgate.api.declared.keyed_states import StateKind
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.plain_data import mappings_in
 from headgate.serde.codecs.dynamic import encode_tagged
 from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.serde.composites import MapSerializer
@@ -249,7 +250,8 @@ def behind(stored: bytes) -> bytes:
 
 def has_entries_apart(target: Target) -> bool:
     """Whether a state is a map whose keys have one form each, so that bytes tell its entries apart."""
-    return target.schema["kind"] == StateKind.MAP and _one_form_each(target.schema["of"][0])
+    schema = target.schema
+    return schema["kind"] == StateKind.MAP and _one_form_each(mappings_in(schema, "of")[0])
 
 
 def _one_form_each(description: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.arrow.stored_values import Description
+from headgate.common.plain_data import Description
 from headgate.serde.codecs.singles import Singles
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Reconfigured, compare
 from headgate.serde.evolution.older_shapes import Reader

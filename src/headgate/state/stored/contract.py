@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from headgate.serde.arrow.stored_values import Description
+from headgate.common.plain_data import Description
 from headgate.serde.evolution.older_shapes import Reader
 from headgate.state.backend import BlobReader, NativeState
 from headgate.state.heap.heap_blob import Chunk as BlobChunk

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from headgate.common.errors import StorageError
 from headgate.common.keys.key_types import KEYS_READ, Shape, shapes_of
+from headgate.common.plain_data import Description
 from headgate.serde.arrow.arrow_columns import RAW
-from headgate.serde.arrow.stored_values import Description
 from headgate.state.backend import BlobReader
 from headgate.state.canonical.key_columns import KEY, KeyColumns
 from headgate.state.canonical.reader import BlobFile

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from headgate.common.errors import UsageError
-from headgate.serde.arrow.stored_values import Description
+from headgate.common.plain_data import Description
 from headgate.serde.compatibility import Compatibility, Incompatible
 from headgate.state.heap.heap_blob import Section
 from headgate.state.heap.restore import value_reader, value_verdict

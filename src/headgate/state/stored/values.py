@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.common.errors import UsageError
-from headgate.common.plain_data import Description
+from headgate.common.plain_data import Description, mappings_in
 from headgate.serde.arrow.stored_values import (
     Beyond,
     close_batch,
@@ -86,7 +86,7 @@ class PlainValues:
                     f"its values apart; {self.advice}"
                 )
             if row_of(schema) == ENTRY:
-                found[name] = Target(schema, PlainMaps(*schema["of"]))
+                found[name] = Target(schema, PlainMaps(*mappings_in(schema, "of")))
             elif name not in TIMER_SECTIONS:
                 found[name] = Target(schema, PlainSerializer(stored_type(schema)))
         return found

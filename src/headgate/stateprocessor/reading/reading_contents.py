@@ -7,9 +7,9 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from headgate.checkpoint.layout import TIMERS_FOLDER, from_folder
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
+from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
 from headgate.offline.words import OPERATOR_STATE, state_words
-from headgate.serde.arrow.stored_values import Description
 from headgate.state.canonical.key_columns import key_description
 from headgate.state.canonical.table_layout import TIMER_SECTIONS, TIMERS
 from headgate.state.changelog.sections import removed

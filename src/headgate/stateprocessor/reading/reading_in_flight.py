@@ -8,10 +8,11 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
+from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
 from headgate.offline.under_way import Described, Records, records_in_flight
 from headgate.serde.arrow.arrow_columns import ArrowColumn
-from headgate.serde.arrow.stored_values import Beyond, Description, is_open
+from headgate.serde.arrow.stored_values import Beyond, is_open
 from headgate.state.snapshots import InFlightStream
 
 R = TypeVar("R")

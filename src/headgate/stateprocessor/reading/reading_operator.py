@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from headgate.checkpoint.data_files import read_handle
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.plain_data import Description, mappings_in
 from headgate.common.ports import Disk
 from headgate.serde.arrow.arrow_columns import ArrowColumn
-from headgate.serde.arrow.stored_values import Description, is_open, open_batch
+from headgate.serde.arrow.stored_values import is_open, open_batch
 from headgate.state.canonical.value_columns import MAP_KEY, POSITION, VALUE
 from headgate.state.operator_blob import read_columns
 from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle
@@ -33,7 +34,7 @@ def operator_handles(
 
 def operator_columns(schema: Description) -> pa.Schema:
     """The columns of an operator state."""
-    if not all(map(is_open, schema["of"])):
+    if not all(map(is_open, mappings_in(schema, "of"))):
         raise UsageError(
             "this operator state was written by a serializer of the program's own, which alone can take its "
             "elements apart; read it in the program"
@@ -43,8 +44,9 @@ def operator_columns(schema: Description) -> pa.Schema:
 
 
 def _columns(schema: Description) -> list[ArrowColumn]:
-    names = [VALUE] if len(schema["of"]) == 1 else [MAP_KEY, VALUE]
-    return [ArrowColumn(name, of) for name, of in zip(names, schema["of"], strict=True)]
+    parts = mappings_in(schema, "of")
+    names = [VALUE] if len(parts) == 1 else [MAP_KEY, VALUE]
+    return [ArrowColumn(name, of) for name, of in zip(names, parts, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.common.errors import UsageError
-from headgate.serde.arrow.stored_values import Description
+from headgate.common.plain_data import Description, text_in
 from headgate.state.canonical.table_layout import TIMER, TIMERS, VERSION, TableInfo, row_of
 from headgate.state.canonical.table_rows import TableRows
 from headgate.state.heap.snapshot import KEY_SERIALIZER
@@ -61,7 +61,7 @@ class Shape:
         return TableInfo(
             format=VERSION,
             name=self.name,
-            kind=self.schema["kind"],
+            kind=text_in(self.schema, "kind"),
             rows_are=self.rows_are,
             schema=self.schema,
             key_schema=KEY_SERIALIZER.describe(),

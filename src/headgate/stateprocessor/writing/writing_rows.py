@@ -19,8 +19,9 @@ from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import UsageError
 from headgate.common.keys.key_types import shape_of
 from headgate.common.keys.keygroups import ALLOWED_KEYS, key_groups_of_arrow
+from headgate.common.plain_data import Description, mappings_in
 from headgate.serde.arrow.arrow_columns import ArrowColumn
-from headgate.serde.arrow.stored_values import Description, open_batch
+from headgate.serde.arrow.stored_values import open_batch
 from headgate.state.canonical.key_columns import KEY, key_description
 from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY, TIMER, row_of, stored_type
 from headgate.state.canonical.value_columns import MAP_KEY, VALUE, values_of
@@ -140,7 +141,7 @@ class _Single:
 
     def __init__(self, schema: Description, rows_are: str, column: str, given: pa.DataType) -> None:
         self.schema, self.rows_are, self._name = schema, rows_are, column
-        stored = schema["of"][0]
+        stored = mappings_in(schema, "of")[0]
         self._fit, self._fields = fit_of(stored, given, column), ArrowColumn(VALUE, stored).fields
 
     def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
@@ -168,7 +169,7 @@ class _Spread:
         names = [MAP_KEY, VALUE] if kind == "map" else [VALUE]
         self._parts = [
             (fit_of(stored, type_, f"{column}.{name}"), ArrowColumn(name, stored).fields)
-            for stored, type_, name in zip(schema["of"], types, names, strict=True)
+            for stored, type_, name in zip(mappings_in(schema, "of"), types, names, strict=True)
         ]
 
     def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
@@ -312,11 +313,12 @@ class _Stamps:
         stamps = (
             np.full(rows, self._now_ms) if self._moments is None else self._moments.array(batch).to_numpy()
         )
-        fields = ArrowColumn(VALUE, self.schema["of"][-1]).fields
+        parts = mappings_in(self.schema, "of")
+        fields = ArrowColumn(VALUE, parts[-1]).fields
         if sizes is None:
             return None, _with_raw(pa.array(stamps, pa.int64()), fields)
         places = columns[0]
         empty = places.is_null().to_numpy(zero_copy_only=False)
         repeated = pa.array(np.repeat(stamps, sizes), pa.int64(), mask=empty)
-        keys = ArrowColumn(MAP_KEY, self.schema["of"][0]).fields if self.rows_are == ENTRY else []
+        keys = ArrowColumn(MAP_KEY, parts[0]).fields if self.rows_are == ENTRY else []
         return sizes, [places, *columns[1 : 1 + len(keys)], *_with_raw(repeated, fields)]

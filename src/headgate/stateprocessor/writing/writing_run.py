@@ -19,9 +19,9 @@ from headgate.common.errors import OperatingError, StorageError, UsageError
 from headgate.common.files.durable import clock
 from headgate.common.format_config import fingerprint
 from headgate.common.keys.keygroups import check_parallelism, key_group_range
+from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
 from headgate.offline.storages import storage_options
-from headgate.serde.arrow.stored_values import Description
 from headgate.state.canonical.table_layout import TIMERS
 from headgate.state.snapshots import (
     CheckpointMetadata,

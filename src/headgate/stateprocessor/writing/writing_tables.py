@@ -25,7 +25,7 @@ from headgate.checkpoint.storage.settings import StorageSettings
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.errors import HeadgateError, InternalError, UsageError
 from headgate.common.keys.keygroups import key_group_range, operator_index_for_key_group, shortened
-from headgate.serde.arrow.stored_values import Description
+from headgate.common.plain_data import Description, text_in
 from headgate.state.canonical.table_layout import TIMERS, VERSION, TableInfo, row_of
 from headgate.state.canonical.writer import TableWriter
 from headgate.state.heap.snapshot import KEY_SERIALIZER
@@ -177,7 +177,7 @@ def table_info_of(
     return TableInfo(
         format=VERSION,
         name=state,
-        kind=schema["kind"],
+        kind=text_in(schema, "kind"),
         rows_are=row_of(schema),
         schema=schema,
         key_schema=KEY_SERIALIZER.describe(),

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from headgate.common.errors import UsageError
+from headgate.common.plain_data import mappings_in
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.serializer import TypeSerializer
@@ -122,7 +123,7 @@ class SerializerUpgradeSuite(ABC):
         backend.store()
         blob = b"".join(bytes(part) for part in backend.snapshot_sync().write())
         sections = {section.name: section for section in read_header(BytesBlob(blob))[0].sections}
-        described = sections[STATE].schema["of"][-1]
+        described = mappings_in(sections[STATE].schema, "of")[-1]
         judged = judge(described, self.serializer())
         assert not isinstance(judged, AfterMigration | Incompatible), (
             f"a {kind} state that was restored is stored in a format that the present serializer does not "

@@ -8,6 +8,7 @@ import pytest
 
 from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import UsageError
+from headgate.common.plain_data import mappings_in
 from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes
 from headgate.state.heap.heap_blob import BytesBlob, read_header
 from headgate.state.snapshots import KeyedStateHandle
@@ -142,8 +143,10 @@ def _version_of(backend: Any, kind: str) -> int:
     """The version in which a whole snapshot stores the state."""
     blob = b"".join(bytes(part) for part in backend.snapshot_sync().write())
     (section,) = [one for one in read_header(BytesBlob(blob))[0].sections if one.name == kind]
-    (part,) = [part for part in section.schema["of"] if part["kind"] == "custom"]
-    snapshot: Any = snapshot_from_bytes(part["snapshot"])
+    (part,) = [part for part in mappings_in(section.schema, "of") if part["kind"] == "custom"]
+    stored = part["snapshot"]
+    assert isinstance(stored, bytes)
+    snapshot: Any = snapshot_from_bytes(stored)
     return int(snapshot.serializer.version)
 
 
