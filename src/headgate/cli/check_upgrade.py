@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
-from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from headgate.cli.exit_codes import ExitCode
+from headgate.cli.tables import lines, table
 from headgate.offline.report import Item, OperatorReport, UpgradeReport, Verdict
 from headgate.offline.upgrade import check_upgrade
 
-_WIDEST: Final = 1_000
 _COLORS: Final = {
     Verdict.AS_IS: "green",
     Verdict.RECONFIGURED: "green",
@@ -89,17 +87,17 @@ def as_json(report: UpgradeReport) -> str:
 def render(report: UpgradeReport, color: bool = False) -> str:
     """The report as text."""
     form = "" if report.format is None else f", {report.format}"
-    lines = [
+    shown = [
         f"{report.kind} {report.checkpoint} of job {report.job!r}{form}: {report.snapshot}",
         f"program {report.program}",
         _compared("key groups", report.max_parallelism_stored, report.max_parallelism),
         "",
-        *_lines(_table(report.operators), color),
+        *lines(_table(report.operators), color),
         "",
     ]
-    lines += [one.suggestion for one in report.operators if one.suggestion]
-    lines += [f"refused: {why}" for why in report.refusals]
-    return "\n".join([*lines, NOT_READ, _end(report)])
+    shown += [one.suggestion for one in report.operators if one.suggestion]
+    shown += [f"refused: {why}" for why in report.refusals]
+    return "\n".join([*shown, NOT_READ, _end(report)])
 
 
 def _end(report: UpgradeReport) -> str:
@@ -123,23 +121,14 @@ WHY_WIDTH: Final = 48
 
 
 def _table(operators: Sequence[OperatorReport]) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-    for name in (
-        "operator",
-        "subtasks",
-        "what",
-        "name",
-        "in the snapshot",
-        "in the program",
-        "verdict",
-    ):
-        table.add_column(name, no_wrap=True)
-    table.add_column("why", max_width=WHY_WIDTH)
+    names = ("operator", "subtasks", "what", "name", "in the snapshot", "in the program", "verdict")
+    made = table(names)
+    made.add_column("why", max_width=WHY_WIDTH)
     for operator in operators:
         for place, item in enumerate(operator.items):
             head = _head(operator) if place == 0 else ("", "")
-            table.add_row(*head, *_row(item))
-    return table
+            made.add_row(*head, *_row(item))
+    return made
 
 
 def _head(operator: OperatorReport) -> tuple[str, str]:
@@ -152,11 +141,3 @@ def _row(item: Item) -> tuple[str, ...]:
     stored, declared = escape(item.stored or "-"), escape(item.declared or "-")
     verdict = f"[{_COLORS[item.verdict]}]{item.verdict.value}[/]"
     return item.part, escape(item.name), stored, declared, verdict, escape(item.why or "")
-
-
-def _lines(table: Table, color: bool) -> list[str]:
-    """Tables keep their width, because a type cut off is worse than a wide line."""
-    console = Console(width=_WIDEST, force_terminal=color, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    return [line.rstrip() for line in captured.get().splitlines()]

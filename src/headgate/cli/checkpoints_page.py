@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final
 
-from rich import box
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
@@ -21,6 +19,7 @@ from headgate.checkpoint.history_file import (
     slowest_path,
     span,
 )
+from headgate.cli.tables import lines, moment, table
 
 _STYLES: Final = {
     CheckpointStatus.COMPLETED: "green",
@@ -38,22 +37,21 @@ _FIGURES: Final = (
     "written",
 )
 _ALWAYS: Final = ("acknowledged", "start delay", "alignment", "sync", "async")
-_WIDEST: Final = 1_000
 _SHOWN_MS: Final = 0.05
 """Parts of a hop that took less are left out."""
 
 
 def overview(history: History, width: int, color: bool = False) -> str:
     """A line for each checkpoint, newest first."""
-    table = _table(
+    made = table(
         ["id", "kind", "status", "triggered (UTC)", ">took", ">state", ">in flight", "unaligned", "slowest"]
     )
     for record in reversed(history.records):
-        table.add_row(
+        made.add_row(
             str(record.checkpoint),
             record.kind,
             f"[{_STYLES[record.status]}]{record.status.value}[/]",
-            _time(record.trigger_ms),
+            moment(record.trigger_ms),
             span(record.duration_ms),
             amount(record.size),
             amount(record.bytes_in_flight),
@@ -61,7 +59,7 @@ def overview(history: History, width: int, color: bool = False) -> str:
             escape(_slowest(record)),
         )
     title = f"job {history.job_name!r} ({history.job}): {len(history.records)} checkpoints"
-    return _text([escape(title), table], width, color)
+    return _text([escape(title), made], width, color)
 
 
 def detail(record: CheckpointRecord, remark: str, width: int, color: bool = False) -> str:
@@ -82,7 +80,7 @@ def foot(path: SlowestPath) -> list[RenderableType]:
 def _head(record: CheckpointRecord, remark: str) -> list[RenderableType]:
     status = f"[{_STYLES[record.status]}]{record.status.value}[/]"
     facts = [
-        f"{record.kind}, attempt {record.attempt}, triggered {_time(record.trigger_ms)} UTC",
+        f"{record.kind}, attempt {record.attempt}, triggered {moment(record.trigger_ms)} UTC",
         f"took {span(record.duration_ms)}",
         f"state {amount(record.size)}",
         f"in flight {amount(record.bytes_in_flight)}",
@@ -103,16 +101,16 @@ def _subtasks(record: CheckpointRecord, path: SlowestPath) -> Table:
         for name in _FIGURES
         if name in _ALWAYS or any(row[name] not in ("0 ms", "0 B") for row in figures.values())
     ]
-    table = _table(["", "subtask", *(f">{name}" for name in shown), ""])
+    made = table(["", "subtask", *(f">{name}" for name in shown), ""])
     on_path = {(hop.vertex, hop.subtask) for hop in path.hops}
     for task in sorted({*figures, *record.missing}):
         mark, label = "*" if task in on_path else "", escape(record.topology.label(task))
         seen = record.subtask(task)
         if seen is None:
-            table.add_row(mark, label, *["-"] * len(shown), "[red]not acknowledged[/]")
+            made.add_row(mark, label, *["-"] * len(shown), "[red]not acknowledged[/]")
         else:
-            table.add_row(mark, label, *(figures[task][name] for name in shown), _notes(seen))
-    return table
+            made.add_row(mark, label, *(figures[task][name] for name in shown), _notes(seen))
+    return made
 
 
 def _figures(seen: SubtaskRecord) -> dict[str, str]:
@@ -157,26 +155,9 @@ def _hop(hop: Hop, first: bool) -> str:
     return f"{hop.label} ({told or 'at once'})"
 
 
-def _table(columns: list[str]) -> Table:
-    """A plain table; a column whose name begins with ``>`` holds figures."""
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-    for name in columns:
-        table.add_column(name.lstrip(">"), justify="right" if name[:1] == ">" else "left", no_wrap=True)
-    return table
-
-
 def _text(parts: list[RenderableType], width: int, color: bool) -> str:
     """Sentences are wrapped; tables keep their width, because a figure cut off is worse than a wide line."""
-    lines: list[str] = []
+    shown: list[str] = []
     for part in parts:
-        table = isinstance(part, Table)
-        console = Console(width=_WIDEST if table else width, force_terminal=color, highlight=False)
-        with console.capture() as captured:
-            console.print(part)
-        block = [line.rstrip() for line in captured.get().splitlines()]
-        lines += ["", *block, ""] if table else block
-    return "\n".join(lines).rstrip()
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        shown += ["", *lines(part, color), ""] if isinstance(part, Table) else lines(part, color, width)
+    return "\n".join(shown).rstrip()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
@@ -17,6 +17,12 @@ from headgate.cli.exit_codes import ending_of_wait
 from headgate.cli.savepoint_formats import SavepointFormat
 from headgate.cli.telling import tell
 from headgate.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from headgate.api.jobs.remote_job import RemoteJob
+
+Answer = tuple[str, dict[str, str | int]]
+"""What a person is told, and what a machine gets besides the job's id."""
 
 Job = Annotated[str, typer.Argument(metavar="JOB", help="Its name, its id, or the beginning of its id.")]
 Directory = Annotated[
@@ -78,15 +84,11 @@ def status(job: Job, as_json: Json = False) -> None:
 def cancel(job: Job, timeout: Timeout = None, as_json: Json = False) -> None:
     """End a job now; its last checkpoint is kept unless the job says otherwise."""
 
-    def text() -> str:
-        from headgate.api.jobs.remote_job import connect
+    def request(found: RemoteJob) -> Answer:
+        state = found.cancelled(timeout)
+        return f"job {found.name!r} is {state}", {"state": state}
 
-        found = connect(job)
-        with _awaiting(f"waiting for the end of job {found.name!r}"):
-            state = found.cancelled(timeout)
-        return _said(f"job {found.name!r} is {state}", as_json, job_id=found.job_id, state=state)
-
-    tell(text, as_json, ending_of_wait)
+    _ask(job, "waiting for the end of job {}", as_json, request)
 
 
 def stop(
@@ -101,16 +103,11 @@ def stop(
 ) -> None:
     """End a job with a savepoint; its output up to there is committed."""
 
-    def text() -> str:
-        from headgate.api.jobs.remote_job import connect
+    def request(found: RemoteJob) -> Answer:
+        uri = found.stop(savepoint_dir, format.value, drain, timeout)
+        return f"job {found.name!r} has stopped with savepoint {uri}", {"savepoint": uri}
 
-        found = connect(job)
-        with _awaiting(f"waiting for the savepoint that ends job {found.name!r}"):
-            uri = found.stop(savepoint_dir, format.value, drain, timeout)
-        line = f"job {found.name!r} has stopped with savepoint {uri}"
-        return _said(line, as_json, job_id=found.job_id, savepoint=uri)
-
-    tell(text, as_json, ending_of_wait)
+    _ask(job, "waiting for the savepoint that ends job {}", as_json, request)
 
 
 def create_savepoint(
@@ -122,30 +119,22 @@ def create_savepoint(
 ) -> None:
     """Take a savepoint of a running job, which goes on."""
 
-    def text() -> str:
-        from headgate.api.jobs.remote_job import connect
+    def request(found: RemoteJob) -> Answer:
+        uri = found.savepoint(savepoint_dir, format.value, timeout)
+        return f"savepoint {uri}", {"savepoint": uri}
 
-        found = connect(job)
-        with _awaiting(f"waiting for a savepoint of job {found.name!r}"):
-            uri = found.savepoint(savepoint_dir, format.value, timeout)
-        return _said(f"savepoint {uri}", as_json, job_id=found.job_id, savepoint=uri)
-
-    tell(text, as_json, ending_of_wait)
+    _ask(job, "waiting for a savepoint of job {}", as_json, request)
 
 
 @checkpoint_app.command("create")
 def create_checkpoint(job: Job, timeout: Timeout = None, as_json: Json = False) -> None:
     """Take a checkpoint of a running job now."""
 
-    def text() -> str:
-        from headgate.api.jobs.remote_job import connect
+    def request(found: RemoteJob) -> Answer:
+        uri = found.checkpoint(timeout)
+        return f"checkpoint {uri}", {"checkpoint": uri}
 
-        found = connect(job)
-        with _awaiting(f"waiting for a checkpoint of job {found.name!r}"):
-            uri = found.checkpoint(timeout)
-        return _said(f"checkpoint {uri}", as_json, job_id=found.job_id, checkpoint=uri)
-
-    tell(text, as_json, ending_of_wait)
+    _ask(job, "waiting for a checkpoint of job {}", as_json, request)
 
 
 def rescale(
@@ -159,16 +148,11 @@ def rescale(
 ) -> None:
     """Have a job go on at another parallelism."""
 
-    def text() -> str:
-        from headgate.api.jobs.remote_job import connect
+    def request(found: RemoteJob) -> Answer:
+        found.rescale(parallelism, from_last, timeout)
+        return f"job {found.name!r} runs at parallelism {parallelism}", {"parallelism": parallelism}
 
-        found = connect(job)
-        with _awaiting(f"waiting until job {found.name!r} runs at parallelism {parallelism}"):
-            found.rescale(parallelism, from_last, timeout)
-        line = f"job {found.name!r} runs at parallelism {parallelism}"
-        return _said(line, as_json, job_id=found.job_id, parallelism=parallelism)
-
-    tell(text, as_json, ending_of_wait)
+    _ask(job, f"waiting until job {{}} runs at parallelism {parallelism}", as_json, request)
 
 
 def query(
@@ -218,8 +202,18 @@ def _group() -> None:
     """Take, and look after, the checkpoints of jobs."""
 
 
-def _said(line: str, as_json: bool, **facts: str | int) -> str:
-    return json.dumps(facts) if as_json else line
+def _ask(job: str, waiting: str, as_json: bool, request: Callable[[RemoteJob], Answer]) -> None:
+    """Have a job do something, and tell what came of it; `{}` in what is shown meanwhile is its name."""
+
+    def text() -> str:
+        from headgate.api.jobs.remote_job import connect
+
+        found = connect(job)
+        with _awaiting(waiting.format(repr(found.name))):
+            line, facts = request(found)
+        return json.dumps({"job_id": found.job_id, **facts}) if as_json else line
+
+    tell(text, as_json, ending_of_wait)
 
 
 @contextmanager

@@ -6,24 +6,20 @@ import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
-from rich import box
-from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.table import Table
 
 from headgate.api.jobs.executor_contract import JobStatus, StuckCall
 from headgate.api.jobs.remote_job import RemoteJob
 from headgate.api.source import SourceReport
+from headgate.cli.tables import lines, moment, table
 from headgate.common.errors import HeadgateError
 from headgate.common.files.job_files import KnownJob
 from headgate.common.plain_data import Json
 
 ASKED_AT_ONCE: Final = 8
-_WIDEST: Final = 10_000
 _STYLES: Final = {"running": "green", "finished": "green", "failed": "red", "failing": "red", "gone": "red"}
 
 
@@ -81,7 +77,7 @@ def listed(jobs: Sequence[Seen], color: bool = False) -> str:
     """The table of all."""
     if not jobs:
         return "no job of yours is running"
-    table = _table(["job", "name", "state", "since (UTC)", ">parallelism", ">restarts", ">checkpoints", ""])
+    made = table(["job", "name", "state", "since (UTC)", ">parallelism", ">restarts", ">checkpoints", ""])
     for seen in jobs:
         status, file = seen.status, seen.job.file
         figures = (
@@ -89,15 +85,15 @@ def listed(jobs: Sequence[Seen], color: bool = False) -> str:
             if status is None
             else (str(status.parallelism), str(status.restarts), str(status.checkpoints_completed))
         )
-        table.add_row(
+        made.add_row(
             escape(file.job_id),
             escape(file.name),
             _state(seen.state),
-            _time(file.started_ms),
+            moment(file.started_ms),
             *figures,
             escape(seen.remark),
         )
-    return _text([table], color)
+    return "\n".join(lines(made, color)).rstrip()
 
 
 def shown(status: JobStatus, color: bool = False) -> str:
@@ -106,10 +102,10 @@ def shown(status: JobStatus, color: bool = False) -> str:
     latest = "none yet" if status.latest_checkpoint is None else f"the last is {status.latest_checkpoint}"
     if status.latest_duration_ms is not None:
         latest += f", took {status.latest_duration_ms} ms"
-    lines: list[RenderableType] = [
+    told = [
         (
             f"job {escape(repr(status.name))} ({escape(status.job_id)}) is {_state(status.state)} "
-            f"since {_time(status.started_ms)} UTC"
+            f"since {moment(status.started_ms)} UTC"
         ),
         (
             f"attempt {status.attempt}, {status.restarts} restarts, parallelism {status.parallelism} "
@@ -121,15 +117,15 @@ def shown(status: JobStatus, color: bool = False) -> str:
         ),
     ]
     remarks = {"last failure": status.last_failure, "last failed checkpoint": status.last_checkpoint_failure}
-    lines += [f"{name}: {escape(text)}" for name, text in remarks.items() if text]
+    told += [f"{name}: {escape(text)}" for name, text in remarks.items() if text]
     if status.repeating is not None:
-        lines.append(f"[yellow]{escape(status.repeating.text)}[/]")
-    lines += [f"{name.replace('_', ' ')}: {escape(address)}" for name, address in status.links.items()]
-    lines += [_epochs(uid, report) for uid, report in status.sources.items()]
-    lines += [_stuck(call) for call in status.stuck]
-    table = _table(["operators", "uids", ">parallelism", ">records in", ">records out", ">busy", "watermark"])
+        told.append(f"[yellow]{escape(status.repeating.text)}[/]")
+    told += [f"{name.replace('_', ' ')}: {escape(address)}" for name, address in status.links.items()]
+    told += [_epochs(uid, report) for uid, report in status.sources.items()]
+    told += [_stuck(call) for call in status.stuck]
+    made = table(["operators", "uids", ">parallelism", ">records in", ">records out", ">busy", "watermark"])
     for vertex in status.vertices:
-        table.add_row(
+        made.add_row(
             escape(vertex.name),
             escape(", ".join(vertex.uids)),
             str(vertex.parallelism),
@@ -138,7 +134,7 @@ def shown(status: JobStatus, color: bool = False) -> str:
             f"{vertex.busy_ms / 1000:.1f} s",
             "-" if vertex.watermark is None else _watermark(vertex.watermark),
         )
-    return _text([*lines, table], color)
+    return "\n".join([*(line for part in told for line in lines(part, color)), *lines(made, color)]).rstrip()
 
 
 def _epochs(uid: str, report: SourceReport) -> str:
@@ -163,27 +159,8 @@ def _state(state: str) -> str:
     return f"[{style}]{escape(state)}[/]"
 
 
-def _table(columns: list[str]) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-    for name in columns:
-        table.add_column(name.lstrip(">"), justify="right" if name[:1] == ">" else "left", no_wrap=True)
-    return table
-
-
-def _text(parts: list[RenderableType], color: bool) -> str:
-    console = Console(width=_WIDEST, force_terminal=color, highlight=False)
-    with console.capture() as captured:
-        for part in parts:
-            console.print(part)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
 def _watermark(ms: int) -> str:
     try:
-        return _time(ms)
+        return moment(ms)
     except (ValueError, OverflowError, OSError):
         return str(ms)  # the end of event time is no date

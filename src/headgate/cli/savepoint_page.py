@@ -5,20 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable, Sequence
-from typing import Final
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
+from headgate.cli.tables import lines, table
 from headgate.offline.deleting import Deleted
 from headgate.offline.rewriting import Progress as Told
 from headgate.offline.rewriting import Rewritten
 from headgate.offline.snapshot_pages import OperatorFacts, SnapshotFacts
-
-_WIDEST: Final = 1_000
 
 
 def render(facts: SnapshotFacts, color: bool = False) -> str:
@@ -26,14 +23,14 @@ def render(facts: SnapshotFacts, color: bool = False) -> str:
     moment = dt.datetime.fromtimestamp(facts["time_ms"] / 1000, dt.UTC).isoformat(" ", "seconds")
     form = "" if facts["format"] is None else f" ({facts['format']})"
     what = f"{facts['kind']}{form} {facts['checkpoint']}"
-    lines = [
+    shown = [
         f"{what} of job {facts['job_name']!r} ({facts['job']}), drawn {moment}",
         f"{facts['max_parallelism']} key groups, {facts['size']:,} bytes of state: {facts['uri']}",
     ]
-    lines += [f"made from {facts['origin']}"] if facts["origin"] else []
-    lines += ["", *_lines(_table(facts["operators"]), color)]
-    lines += [f"in flight to {uid!r}: {count:,} records" for uid, count in facts["in_flight"].items()]
-    return "\n".join(lines)
+    shown += [f"made from {facts['origin']}"] if facts["origin"] else []
+    shown += ["", *lines(_table(facts["operators"]), color)]
+    shown += [f"in flight to {uid!r}: {count:,} records" for uid, count in facts["in_flight"].items()]
+    return "\n".join(shown)
 
 
 def described(facts: SnapshotFacts, color: bool = False) -> str:
@@ -53,9 +50,7 @@ def described(facts: SnapshotFacts, color: bool = False) -> str:
 
 
 def _table(operators: Sequence[OperatorFacts]) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-    for name in ("operator", "subtasks", "bytes", "state", "type", "entries"):
-        table.add_column(name, no_wrap=True, justify="right" if name in ("bytes", "entries") else "left")
+    made = table(["operator", "subtasks", ">bytes", "state", "type", ">entries"])
     for operator in operators:
         rows = [(state["name"], state["type"], state["entries"]) for state in operator["states"]]
         rows += [(name, "list", count) for name, count in operator["lists"].items()]
@@ -68,15 +63,8 @@ def _table(operators: Sequence[OperatorFacts]) -> Table:
         head = (escape(operator["uid"]), "-" if subtasks is None else str(subtasks), f"{operator['size']:,}")
         for place, (name, type_, entries) in enumerate(rows or [("-", "-", None)]):
             shown = "-" if entries is None else f"{entries:,}"
-            table.add_row(*(head if place == 0 else ("", "", "")), escape(name), escape(type_), shown)
-    return table
-
-
-def _lines(table: Table, color: bool) -> list[str]:
-    console = Console(width=_WIDEST, force_terminal=color, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    return [line.rstrip() for line in captured.get().splitlines()]
+            made.add_row(*(head if place == 0 else ("", "", "")), escape(name), escape(type_), shown)
+    return made
 
 
 def rewritten(made: Rewritten, as_json: bool = False) -> str:

@@ -6,12 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Final, TypedDict
 
-from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from headgate.api.jobs.plan_capture import capture
+from headgate.cli.tables import lines, table
 
 
 class KeysRow(TypedDict):
@@ -61,7 +60,6 @@ class TypesFacts(TypedDict):
     keys: list[KeysRow]
 
 
-_WIDEST: Final = 1_000
 _OPERATOR_STATE: Final = ("split list", "union list", "broadcast")
 _STREAM_COLUMNS: Final = (
     "stream",
@@ -97,15 +95,15 @@ def show(
 def render(job: str, types: TypesFacts, color: bool = False) -> str:
     """Both tables as text."""
     streams = _table(_STREAM_COLUMNS, [_stream(row) for row in types["streams"]])
-    lines = [f"job {job!r}", "", *_lines(streams, color)]
+    shown = [f"job {job!r}", "", *lines(streams, color)]
     if types["states"]:
         states = _table(_STATE_COLUMNS, [_state(row) for row in types["states"]])
-        lines += ["", *_lines(states, color)]
-        lines += [f"refused: {row['refused']}" for row in types["states"] if row["refused"]]
-        lines += [f"risk: state {row['state']!r} is {row['risk']}" for row in types["states"] if row["risk"]]
+        shown += ["", *lines(states, color)]
+        shown += [f"refused: {row['refused']}" for row in types["states"] if row["refused"]]
+        shown += [f"risk: state {row['state']!r} is {row['risk']}" for row in types["states"] if row["risk"]]
     if types["keys"]:
-        lines += ["", *map(_keys, types["keys"])]
-    return "\n".join([*lines, "", _FOOT])
+        shown += ["", *map(_keys, types["keys"])]
+    return "\n".join([*shown, "", _FOOT])
 
 
 def _keys(row: KeysRow) -> str:
@@ -149,17 +147,7 @@ def _state(row: StateRow) -> list[str]:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-    for name in columns:
-        table.add_column(name, no_wrap=True)
+    made = table(columns)
     for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _lines(table: Table, color: bool) -> list[str]:
-    """Tables keep their width, because a type cut off is worse than a wide line."""
-    console = Console(width=_WIDEST, force_terminal=color, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    return [line.rstrip() for line in captured.get().splitlines()]
+        made.add_row(*row)
+    return made

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Annotated, Final, TypedDict
 
 import typer
-from rich import box
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from headgate.cli.tables import lines, table
 from headgate.cli.telling import tell
 from headgate.common.errors import ConfigError, InternalError, UsageError
 
@@ -24,7 +22,6 @@ _CHILD: Final = (
     "from headgate.usercode.explaining import child_main; child_main()"
 )
 _ANSWER: Final = "headgate-usercode: "
-_WIDEST: Final = 1_000
 _COLORS: Final = {"user": "green", "dependency layer": "cyan", "framework": "yellow"}
 
 
@@ -140,22 +137,16 @@ def asked(
 
 def render(found: ExplainedFacts, color: bool = False) -> str:
     """The explanation for people: one row for each module."""
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     native = any(row["native"] for row in found["modules"])
-    for name in ("module", "copy", "file", "why", *(["compiled parts run"] if native else [])):
-        table.add_column(name, no_wrap=True)
+    made = table(["module", "copy", "file", "why", *(["compiled parts run"] if native else [])])
     for row in found["modules"]:
-        table.add_row(*_row(row), *([escape(_native(row["native"]))] if native else []))
-    console = Console(width=_WIDEST, force_terminal=color, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    lines = [line.rstrip() for line in captured.get().splitlines()]
+        made.add_row(*_row(row), *([escape(_native(row["native"]))] if native else []))
     notes = [f"warning: {warning}" for warning in found["warnings"]]
     if found["isolated"]:
         notes.insert(0, f"the program is isolated: {found['isolated']}")
     if found["own_processes"]:
         notes.insert(0, "the job needs worker processes of its own")
-    return "\n".join([*lines, *([""] if notes else []), *notes])
+    return "\n".join([*lines(made, color), *([""] if notes else []), *notes])
 
 
 def _row(row: ModuleFacts) -> list[str]:

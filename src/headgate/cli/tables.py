@@ -1,0 +1,34 @@
+"""Tables on the terminal: they keep their width, as a type or figure cut off is worse than a wide line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+_WIDEST: Final = 10_000
+
+
+def table(columns: Iterable[str]) -> Table:
+    """A plain table; a column whose name begins with ``>`` holds figures."""
+    made = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for name in columns:
+        made.add_column(name.lstrip(">"), justify="right" if name[:1] == ">" else "left", no_wrap=True)
+    return made
+
+
+def lines(part: RenderableType, color: bool, width: int = _WIDEST) -> list[str]:
+    """What the terminal shows of a table or a text with markup, line by line."""
+    console = Console(width=width, force_terminal=color, highlight=False)
+    with console.capture() as captured:
+        console.print(part)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def moment(ms: int) -> str:
+    """A time in UTC, to the second."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
