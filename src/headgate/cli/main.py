@@ -269,12 +269,7 @@ def _looked_at(
 ) -> RunRequest:
     """A program whose plan is asked for."""
     return RunRequest(
-        program,
-        arguments or (),
-        define or (),
-        parallelism,
-        brings=brings or (),
-        requirements=requirements,
+        program, arguments or (), define or (), parallelism, brings=brings or (), requirements=requirements
     )
 
 

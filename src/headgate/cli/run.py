@@ -91,11 +91,7 @@ def run(request: RunRequest) -> int:
 def _run(request: RunRequest, writer: LineWriter | None) -> Ending:
     try:
         settings = assignments(request)
-        with (
-            _signals_cancel(),
-            _logging(request.as_json),
-            launch.launched(settings, request.restore_from),
-        ):
+        with _signals_cancel(), _logging(request.as_json), launch.launched(settings, request.restore_from):
             launch.run_alone(request.program, request.arguments)
     except BaseException as error:
         ending = ending_of(error)

@@ -28,8 +28,7 @@ Target = Annotated[
 ]
 Groups = Annotated[int, typer.Option("--max-parallelism", min=1, help="The new number of key groups.")]
 Format = Annotated[
-    SavepointFormat | None,
-    typer.Option("--format", help="Parquet tables, or blobs; else as it was."),
+    SavepointFormat | None, typer.Option("--format", help="Parquet tables, or blobs; else as it was.")
 ]
 Define = Annotated[
     list[str] | None,
@@ -78,8 +77,7 @@ def reslice_(
     target: Target,
     max_parallelism: Groups,
     program: Annotated[
-        str | None,
-        typer.Argument(metavar="JOB.PY", help="The program, where only it can take values apart."),
+        str | None, typer.Argument(metavar="JOB.PY", help="The program, where only it can take values apart.")
     ] = None,
     arguments: Arguments = None,
     define: Define = None,
@@ -166,8 +164,7 @@ def migrate_(
 def delete_(
     savepoint: Annotated[str, typer.Argument(metavar="SAVEPOINT", help="Its folder, a path or URI.")],
     program: Annotated[
-        str | None,
-        typer.Argument(metavar="JOB.PY", help="The program whose sinks let go of what it held."),
+        str | None, typer.Argument(metavar="JOB.PY", help="The program whose sinks let go of what it held.")
     ] = None,
     arguments: Arguments = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,

@@ -79,11 +79,7 @@ _FOOT: Final = (
 
 
 def show(
-    program: str,
-    arguments: Sequence[str],
-    options: Sequence[str],
-    as_json: bool = False,
-    color: bool = False,
+    program: str, arguments: Sequence[str], options: Sequence[str], as_json: bool = False, color: bool = False
 ) -> str:
     """What the command prints; the job is planned in a process of its own and not started."""
     facts = capture(program, arguments, options)

@@ -9,7 +9,7 @@ import json
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, TypedDict
@@ -28,7 +28,15 @@ from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode,
 from headgate.graph.physical import PhysicalPlan
 from headgate.offline.inspecting import Answer, answered, asked
 from headgate.offline.keyed_verdicts import targets_of
-from headgate.offline.rewriting import KeyedEngine, Progress, Rewritten, StateTypes, rewrite
+from headgate.offline.rewriting import (
+    Change,
+    KeyedEngine,
+    Progress,
+    Rewritten,
+    StateTypes,
+    WriteState,
+    rewrite,
+)
 from headgate.offline.sorting import Rekey
 from headgate.offline.storages import absolute, refuse_unreadable, storage_options
 from headgate.restore.assignment import SPLITS, WRITER, publishes, unclaimed_state
@@ -36,12 +44,7 @@ from headgate.restore.in_flight_shares import check_receivers
 from headgate.restore.split_watermarks import MARKS
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.operator_state import OperatorStateBackend
-from headgate.state.snapshots import (
-    CheckpointMetadata,
-    OperatorStateHandle,
-    OperatorSubtaskState,
-    StateHandle,
-)
+from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle, OperatorSubtaskState
 from headgate.state.stored.values import DeclaredValues
 
 _INSPECTOR: Final = "headgate.offline.migrating:inspect"
@@ -229,8 +232,8 @@ def _named(function: Rekey, name: str) -> Rekey:
     return new_key
 
 
-class Migration:
-    """Implements `rewriting.Change` with what a program declares."""
+class Migration(Change):
+    """A rewriting to what a program declares."""
 
     def __init__(
         self,
@@ -286,11 +289,7 @@ class Migration:
         return self._rekey.get(uid)
 
     def operator_state(
-        self,
-        uid: str,
-        state: OperatorSubtaskState,
-        disk: Disk,
-        write: Callable[[Iterable[bytes]], StateHandle],
+        self, uid: str, state: OperatorSubtaskState, disk: Disk, write: WriteState
     ) -> list[OperatorStateHandle] | None:
         """See `rewriting.Change`; each subtask's is restored and stored again as a job would."""
         declared = declared_operator_state(getattr(self._nodes[uid], "function", None))

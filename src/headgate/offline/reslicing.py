@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from headgate.common.ports import Disk
 from headgate.offline.migrating import migrate
-from headgate.offline.rewriting import Progress, Rewritten, StateTypes, rewrite
+from headgate.offline.rewriting import Change, Progress, Rewritten, rewrite
 from headgate.offline.storages import storage_options
-from headgate.state.snapshots import OperatorStateHandle, OperatorSubtaskState, StateHandle
 from headgate.state.stored.values import PlainValues
 
 
@@ -63,35 +61,9 @@ def reslice(
         return rewrite(snapshot, target, _Resliced(max_parallelism), form, progress)
 
 
-class _Resliced:
-    """See `rewriting.Change`."""
-
+class _Resliced(Change):
     def __init__(self, max_parallelism: int) -> None:
-        self.max_parallelism: int | None = max_parallelism
-
-    def keeps(self, uid: str) -> bool:
-        return True
-
-    def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
-        return state
-
-    def splits(self, uid: str) -> bool:
-        return True
+        self.max_parallelism = max_parallelism
 
     def values(self, uid: str) -> PlainValues:
         return PlainValues()
-
-    def rekey(self, uid: str) -> None:
-        """Keys stay."""
-
-    def operator_state(
-        self,
-        uid: str,
-        state: OperatorSubtaskState,
-        disk: Disk,
-        write: Callable[[Iterable[bytes]], StateHandle],
-    ) -> list[OperatorStateHandle] | None:
-        return None
-
-    def state_types(self, uid: str, stored: StateTypes) -> StateTypes:
-        return stored

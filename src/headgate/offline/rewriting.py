@@ -7,6 +7,7 @@ The source is only read. The metadata is written last, so a target without it wa
 from __future__ import annotations
 
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -42,52 +43,49 @@ from headgate.state.stored.subtask_state import stored_chunks
 
 Progress = Callable[[str, int, int], None]
 """Called now and then: what is done, bytes or files of it, and of how many."""
+WriteState = Callable[[Iterable[bytes]], StateHandle]
 StateTypes = dict[str, Description]
 """Name of a state -> kind and description of its serializers, of one operator."""
 
 
-class Change(Protocol):
-    """What a rewriting makes of each operator.
+class Change(ABC):
+    """What a rewriting makes of each operator; as it stands here, everything stays as it is.
 
     Attributes:
         max_parallelism: the new number of key groups; None: as it was.
     """
 
-    max_parallelism: int | None
+    max_parallelism: int | None = None
+
+    @abstractmethod
+    def values(self, uid: str) -> ValueCodec:
+        """How the values of an operator's keyed state pass."""
 
     def keeps(self, uid: str) -> bool:
         """Whether an operator's state is in the new savepoint."""
-        ...
+        return True
 
     def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
         """What of a kept operator's state in one subtask is in the new savepoint."""
-        ...
+        return state
 
     def splits(self, uid: str) -> bool:
-        """Whether what a source's enumerator has is."""
-        ...
-
-    def values(self, uid: str) -> ValueCodec:
-        """How the values of its keyed state pass."""
-        ...
+        """Whether the state of a source's enumerator is in the new savepoint."""
+        return True
 
     def rekey(self, uid: str) -> Rekey | None:
-        """Its new keys; None: they stay."""
-        ...
+        """The new keys of an operator; None: they stay."""
+        return None
 
     def operator_state(
-        self,
-        uid: str,
-        state: OperatorSubtaskState,
-        disk: Disk,
-        write: Callable[[Iterable[bytes]], StateHandle],
+        self, uid: str, state: OperatorSubtaskState, disk: Disk, write: WriteState
     ) -> list[OperatorStateHandle] | None:
-        """Its operator state of one subtask, written anew; None: as it is."""
-        ...
+        """The operator state of one subtask, written anew; None: it is copied."""
+        return None
 
     def state_types(self, uid: str, stored: StateTypes) -> StateTypes:
-        """The types of its state from now on."""
-        ...
+        """The types of an operator's state from now on."""
+        return stored
 
 
 class Rewritten(NamedTuple):
@@ -345,7 +343,7 @@ class _Rewriting:
         self._names.append(name)
         return self._data.write(name, parts)
 
-    def _copied(self, handle: StateHandle, write: Callable[[Iterable[bytes]], StateHandle]) -> StateHandle:
+    def _copied(self, handle: StateHandle, write: WriteState) -> StateHandle:
         return write(verified_pieces(self._disk, handle)) if isinstance(handle, FileRange) else handle
 
     def _stream(self, stream: InFlightStream) -> InFlightStream:

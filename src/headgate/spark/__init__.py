@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headgate.common.refusals.calls import told
 
 if TYPE_CHECKING:
-    from headgate.connectors.dataframe.writers import (
-        EpochWriter,
-        SparkEpoch,
-        delta,
-        iceberg,
-        jdbc,
-        parquet,
-    )
+    from headgate.connectors.dataframe.writers import EpochWriter, SparkEpoch, delta, iceberg, jdbc, parquet
     from headgate.deploy.spark.session import session
     from headgate.stateprocessor.source import register
     from headgate.stateprocessor.writing.savepoint_writer import SavepointWriter

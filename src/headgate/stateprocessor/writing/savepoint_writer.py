@@ -16,11 +16,7 @@ from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import check_parallelism
 from headgate.state.canonical.table_layout import TIMERS
 from headgate.stateprocessor.ranges import quoted
-from headgate.stateprocessor.writing.savepoint_contents import (
-    NewState,
-    SavepointContents,
-    WrittenSavepoint,
-)
+from headgate.stateprocessor.writing.savepoint_contents import NewState, SavepointContents, WrittenSavepoint
 from headgate.stateprocessor.writing.writing_declared import (
     Declared,
     check_keys,

@@ -195,12 +195,7 @@ class _Converted:
     """Values that a function of the user makes, through the state's own serializer."""
 
     def __init__(
-        self,
-        schema: Description,
-        rows_are: str,
-        descriptor: StateDescriptor,
-        column: str,
-        convert: Convert,
+        self, schema: Description, rows_are: str, descriptor: StateDescriptor, column: str, convert: Convert
     ) -> None:
         self.schema, self.rows_are, self._state = schema, rows_are, descriptor.name
         self._serializer, self._name, self._convert = target_of(descriptor).serializer, column, convert

@@ -34,11 +34,7 @@ from headgate.state.state_names import is_stamps
 from headgate.state.targets import target_of
 from headgate.stateprocessor.ranges import GROUP, in_ranges
 from headgate.stateprocessor.spark_errors import refuse_told, told
-from headgate.stateprocessor.writing.savepoint_contents import (
-    NewState,
-    SavepointContents,
-    WrittenSavepoint,
-)
+from headgate.stateprocessor.writing.savepoint_contents import NewState, SavepointContents, WrittenSavepoint
 from headgate.stateprocessor.writing.writing_base import (
     Kept,
     check_there,
@@ -233,8 +229,7 @@ class _Writing:
             tables.setdefault(row["index"], []).append(table)
         changed = [
             msgspec.structs.replace(
-                state,
-                keyed=_keyed(state, tables.get(index, []), made.max_parallelism, parallelism, index),
+                state, keyed=_keyed(state, tables.get(index, []), made.max_parallelism, parallelism, index)
             )
             for index, state in enumerate(states)
         ]
@@ -259,11 +254,7 @@ def _mapped(rows: DataFrame, task: Task) -> DataFrame:
 
 
 def _keyed(
-    state: OperatorSubtaskState,
-    tables: list[StateTable],
-    max_parallelism: int,
-    parallelism: int,
-    index: int,
+    state: OperatorSubtaskState, tables: list[StateTable], max_parallelism: int, parallelism: int, index: int
 ) -> KeyedStateHandle:
     groups = key_group_range(max_parallelism, parallelism, index)
     before = state.keyed or KeyedStateHandle(*groups, Inline(b""), 0, tables=[])

@@ -65,16 +65,7 @@ class StandardLibrary:
 def purge(namespace: Namespace, library: StandardLibrary) -> Counter[str]:
     """Release what registries of this process hold of a namespace that has closed; counts it by registry."""
     found: Counter[str] = Counter()
-    for purged in (
-        _overloads,
-        _finalizers,
-        _pickling,
-        _logging,
-        _exit_finalizers,
-        _hooks,
-        _files,
-        _strays,
-    ):
+    for purged in (_overloads, _finalizers, _pickling, _logging, _exit_finalizers, _hooks, _files, _strays):
         purged(namespace, found)
     found += library.restore(namespace)
     _typing_caches(namespace)

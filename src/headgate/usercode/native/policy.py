@@ -148,12 +148,7 @@ def _place(
     return Placement(one.name, one.version, Place.LAYER, "nothing of it clashes with what is loaded")
 
 
-def _conflict(
-    one: Installed,
-    ours: Installed | None,
-    group: ParentFirst,
-    taken: Libraries,
-) -> str | None:
+def _conflict(one: Installed, ours: Installed | None, group: ParentFirst, taken: Libraries) -> str | None:
     if ours is not None and any(group.match(module) for module in one.modules):
         return f"its objects meet those of the framework's {ours.version}"
     for name, file in one.libraries():

@@ -170,14 +170,7 @@ def _environment(
 
 def _linked(one: Installed, home: Artifact) -> Linked:
     return Linked(
-        one.name,
-        one.version,
-        one.contents,
-        home.digest,
-        home.inside,
-        one.entries,
-        one.modules,
-        one.is_native,
+        one.name, one.version, one.contents, home.digest, home.inside, one.entries, one.modules, one.is_native
     )
 
 
