@@ -37,7 +37,6 @@ from headgate.offline.rewriting import (
     WriteState,
     rewrite,
 )
-from headgate.offline.sorting import Rekey
 from headgate.offline.storages import absolute, refuse_unreadable, storage_options
 from headgate.restore.assignment import SPLITS, WRITER, publishes, unclaimed_state
 from headgate.restore.in_flight_shares import check_receivers
@@ -45,6 +44,7 @@ from headgate.restore.split_watermarks import MARKS
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle, OperatorSubtaskState
+from headgate.state.stored.regroup import Rekey
 from headgate.state.stored.values import DeclaredValues
 
 _INSPECTOR: Final = "headgate.offline.migrating:inspect"

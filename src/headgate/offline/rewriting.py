@@ -26,7 +26,6 @@ from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.keys.keygroups import MAX_PARALLELISM_LIMIT
 from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
-from headgate.offline.sorting import Rekey, Sorter
 from headgate.offline.writing import FORMATS, NATIVE, StateWriter, count_entries
 from headgate.restore.in_flight_shares import records_of
 from headgate.state.snapshots import (
@@ -39,6 +38,7 @@ from headgate.state.snapshots import (
     StateHandle,
 )
 from headgate.state.stored.contract import ValueCodec
+from headgate.state.stored.regroup import Rekey, Sorter
 from headgate.state.stored.subtask_state import stored_chunks
 
 Progress = Callable[[str, int, int], None]

@@ -18,12 +18,12 @@ from headgate.common.files.durable import crc32
 from headgate.common.keys.key_types import Shape, shapes_of, stored_shapes
 from headgate.common.keys.keygroups import key_groups_of_keys
 from headgate.common.ports import Disk
-from headgate.offline.sorting import Sorter
 from headgate.state.canonical.writer import write_tables
 from headgate.state.heap import heap_blob as stored
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.rocksdb.local_files import FileParts, Spool
 from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
+from headgate.state.stored.regroup import Sorter
 from headgate.state.stored.subtask_state import stored_chunks
 from headgate.state.stored.values import KeysOnly
 

@@ -22,7 +22,6 @@ from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
 from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
-from headgate.offline.sorting import Sorter
 from headgate.offline.storages import storage_options
 from headgate.offline.words import state_words
 from headgate.serde.arrow.arrow_columns import ArrowColumn
@@ -33,6 +32,7 @@ from headgate.state.heap.heap_blob import Section
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
 from headgate.state.state_names import is_stamps
 from headgate.state.stored.contract import SectionCodec
+from headgate.state.stored.regroup import Sorter
 from headgate.state.stored.subtask_state import stored_chunks
 from headgate.state.stored.values import PlainValues
 

@@ -34,13 +34,13 @@ from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.offline.migrating import MigrationRequest, inspector
 from headgate.offline.rewriting import KeyedWork, KeyedWritten
-from headgate.offline.sorting import Rekey, Sorter
 from headgate.offline.writing import StateWriter, count_entries
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.heap.heap_blob import Section
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.snapshots import CheckpointMetadata, FileRange, KeyedStateHandle
 from headgate.state.stored.contract import TIMER_CODEC, Chunk, SectionCodec, ValueCodec, described
+from headgate.state.stored.regroup import Rekey, Sorter
 from headgate.state.stored.subtask_state import stored_chunks
 from headgate.state.stored.values import spilled, unspilled
 from headgate.state.targets import Target

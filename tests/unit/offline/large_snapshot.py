@@ -16,11 +16,11 @@ from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.format_config import fingerprint
 from headgate.offline.reslicing import reslice
-from headgate.offline.sorting import Sorter
 from headgate.offline.writing import StateWriter
 from headgate.serde.resolve import serializer_for
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 from headgate.state.stored.contract import Chunk, SectionCodec
+from headgate.state.stored.regroup import Sorter
 from headgate.state.targets import Target
 
 GROUPS, PARALLELISM, PORTION, BYTES_EACH = 128, 2, 10_000, 120

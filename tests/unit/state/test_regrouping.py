@@ -8,10 +8,10 @@ import pytest
 
 from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import key_group
-from headgate.offline import sorting
-from headgate.offline.sorting import Sorter
 from headgate.serde.resolve import serializer_for
+from headgate.state.stored import regroup
 from headgate.state.stored.contract import TIMER_CODEC, Chunk, SectionCodec
+from headgate.state.stored.regroup import Sorter
 from headgate.state.targets import Target
 
 NUMBERS = serializer_for(int)
@@ -40,7 +40,7 @@ def test_the_order_does_not_depend_on_the_buckets(
     bucket_bytes: int, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ascending key groups, each key in its own; later values win; removed keys are gone."""
-    monkeypatch.setattr(sorting, "BUCKET_BYTES", bucket_bytes)
+    monkeypatch.setattr(regroup, "BUCKET_BYTES", bucket_bytes)
     sorter = Sorter(tmp_path, GROUPS, 3, size)
     sorter.add(put(list(range(100)), [0] * 100))
     sorter.add(Chunk("n", None, True, list(range(50, 100)), [], 0))
@@ -57,7 +57,7 @@ def test_timers_fire_in_the_order_of_time(
     bucket_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Within a key group by timestamp; one that was deleted is gone, another one of the same key is not."""
-    monkeypatch.setattr(sorting, "BUCKET_BYTES", bucket_bytes)
+    monkeypatch.setattr(regroup, "BUCKET_BYTES", bucket_bytes)
     sorter = Sorter(tmp_path, 1, 1, 0)
     timers = "timers:event"
     sorter.add(Chunk(timers, TIMER_CODEC, False, [1, 2, 1], [30, 10, 20], 0))
@@ -70,7 +70,7 @@ def test_keys_that_become_one_are_found_across_states(
     bucket_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where each old key has another state: both would be mixed under the new key."""
-    monkeypatch.setattr(sorting, "BUCKET_BYTES", bucket_bytes)
+    monkeypatch.setattr(regroup, "BUCKET_BYTES", bucket_bytes)
     sorter = Sorter(tmp_path, GROUPS, 1, 0, lambda key: key // 10)
     sorter.add(put([10], [1]))
     sorter.add(Chunk("m", FORM, False, [10], [1], 0))
