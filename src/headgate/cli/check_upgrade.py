@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headgate.cli.exit_codes import ExitCode
-from headgate.cli.tables import lines, table
+from headgate.cli.terminal_tables import lines, table
 from headgate.offline.report import Item, OperatorReport, UpgradeReport, Verdict
 from headgate.offline.upgrade import check_upgrade
 

@@ -19,7 +19,7 @@ from headgate.checkpoint.history_file import (
     slowest_path,
     span,
 )
-from headgate.cli.tables import lines, moment, table
+from headgate.cli.terminal_tables import lines, moment, table
 
 _STYLES: Final = {
     CheckpointStatus.COMPLETED: "green",

@@ -14,7 +14,7 @@ from rich.markup import escape
 from headgate.api.jobs.executor_contract import JobStatus, StuckCall
 from headgate.api.jobs.remote_job import RemoteJob
 from headgate.api.source import SourceReport
-from headgate.cli.tables import lines, moment, table
+from headgate.cli.terminal_tables import lines, moment, table
 from headgate.common.errors import HeadgateError
 from headgate.common.files.job_files import KnownJob
 from headgate.common.plain_data import Json

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from headgate.cli.tables import lines, table
+from headgate.cli.terminal_tables import lines, table
 from headgate.offline.deleting import Deleted
 from headgate.offline.rewriting import Progress as Told
 from headgate.offline.rewriting import Rewritten

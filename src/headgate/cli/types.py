@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headgate.api.jobs.plan_capture import capture
-from headgate.cli.tables import lines, table
+from headgate.cli.terminal_tables import lines, table
 
 
 class KeysRow(TypedDict):

@@ -12,8 +12,8 @@ from typing import Annotated, Final, TypedDict
 import typer
 from rich.markup import escape
 
-from headgate.cli.tables import lines, table
 from headgate.cli.telling import tell
+from headgate.cli.terminal_tables import lines, table
 from headgate.common.errors import ConfigError, InternalError, UsageError
 
 # In a process of its own: to see whether the framework has a part of a package, Python imports the package.
