@@ -6,7 +6,9 @@ PY := .venv/bin/python
 
 # make test ends when its tests end; TEST_LIMIT_S=300 ends it after that many seconds.
 # Extra arguments: make test ARGS='-k snapshot', make bench ARGS=--smoke, make demo HEADGATE_DEMO_ARGS=--fast
+# make proof SECTION=searches, or at-length, upgrades, faults, fuzz, simulation
 ARGS ?=
+SECTION ?=
 SEEDS ?= 300
 TEST_LIMIT_S ?= 0
 HEADGATE_DEMO_ARGS ?=
@@ -48,7 +50,7 @@ check: setup ## Lint, format, types, and the rules about the source itself
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m pytest -q tests/architecture -n 2
+	$(PY) -m pytest -q tests/architecture -n 2 $(ARGS)
 
 format: setup ## Let the tools mend what they can
 	$(PY) -m ruff check --fix .
@@ -57,10 +59,9 @@ format: setup ## Let the tools mend what they can
 bench: java setup ## Throughput; prints a table and writes JSON (ARGS=--smoke for a short run)
 	@$(PY) -m bench $(ARGS)
 
-proof: java setup ## The full counts of faults and seeds; writes docs/proof/ (ARGS=--smoke for a short run)
-	@$(if $(ARGS),,$(MAKE) --no-print-directory test-at-length)
-	@$(if $(ARGS),,$(PY) -m proof upgrades --pairs 5000 --record docs/proof)
-	@$(PY) -m proof $(ARGS)
+# Without SECTION, ARGS are those of `python -m proof`, which carries out what they say; without either, all sections.
+proof: java setup ## The full counts, section by section; SECTION=faults for one of them, ARGS=--smoke for a short run
+	@$(PY) -m proof $(if $(SECTION),sections $(SECTION),$(if $(ARGS),,sections)) $(ARGS)
 
 types-matrix: java setup ## Every kind of type a program defines, everywhere, in every use; writes docs/types.md
 	@$(PY) -m proof.types $(ARGS)

@@ -1,7 +1,8 @@
 """Exactly once, proved with real processes: python -m proof [--smoke] [--seed N] [--only abcdefghi].
 
 Then everything that decodes stored bytes is fuzzed, alone with python -m proof fuzz, and the simulator goes
-on with its seeds. Upgrades are judged and restored by python -m proof upgrades.
+on with its seeds, alone with python -m proof simulation. Upgrades are judged and restored by python -m proof
+upgrades. All of it in sections, each with a record of its own, is python -m proof sections.
 
 Jobs run on local Spark (files, event time, shuffle by key, state and timers, exactly-once files)
 while workers and drivers are killed and stopped, code raises, and disks refuse, with checkpoints
@@ -31,12 +32,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from proof import checks, fuzz, plans, simulation, upgrades
+from proof import checks, fuzz, plans, sections, simulation, upgrades
 from proof.border import Border, BorderRun
 from proof.drivers import Chain, ChainRun
 from proof.faults import SPARK_KILLS_S
 from proof.job import Answer, Place, write_input
-from proof.record import FOLDER, ROOT, FaultResult, RunResult, summary, write_record
+from proof.record import FOLDER, ROOT, FaultResult, RunResult, record_of, summary, write_json, write_record
 from proof.relays import Relay, RelayRun
 from proof.runs import Run
 from proof.strikes import FOLDER_VARIABLE, Strikes
@@ -55,12 +56,20 @@ class Proof:
         seed: decides everything that chance decides.
         smoke: which form it is.
         record: folder for the record; None writes none.
+        details: file that gets the same; None: none does.
     """
 
     def __init__(
-        self, root: Path, runs: Sequence[plans.AnyPlan], seed: int, smoke: bool, record: Path | None
+        self,
+        root: Path,
+        runs: Sequence[plans.AnyPlan],
+        seed: int,
+        smoke: bool,
+        record: Path | None,
+        details: Path | None = None,
     ) -> None:
         self._root, self._plans, self._seed, self._smoke, self._record = root, runs, seed, smoke, record
+        self._details = details
         self._began = time.monotonic()
         self._temporary = root / "tmp"
         self.results: list[RunResult] = []
@@ -173,10 +182,11 @@ class Proof:
         CONSOLE.print(_table(self.results))
         CONSOLE.print(_modes(self.results))
         CONSOLE.print(f"{took_s:.0f} s")
+        content = record_of(self.results, self._seed, self._smoke, took_s, self.fuzzing, self.simulation)
         if self._record is not None:
-            found = self.fuzzing, self.simulation
-            path = write_record(self.results, self._seed, self._smoke, took_s, self._record, *found)
-            CONSOLE.print(f"record in {path}", soft_wrap=True)
+            CONSOLE.print(f"record in {write_record(content, self._record)}", soft_wrap=True)
+        if self._details is not None:
+            write_json(content, self._details)
         for run in broken:  # again, and last: what reports this keeps the end of the output
             CONSOLE.print("\n".join(f"VIOLATION {run.name}: {text}" for text in run.wrong), markup=False)
         if broken:
@@ -234,6 +244,10 @@ def main(arguments: Sequence[str]) -> int:
         return fuzz.main(arguments[1:])
     if arguments[:1] == ["upgrades"]:
         return upgrades.main(arguments[1:])
+    if arguments[:1] == ["simulation"]:
+        return simulation.main(arguments[1:])
+    if arguments[:1] == ["sections"]:
+        return sections.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m proof", description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="each fault once, in a few minutes")
     parser.add_argument("--seed", type=int, help="of an earlier proof; by default a new one")
@@ -245,6 +259,7 @@ def main(arguments: Sequence[str]) -> int:
         "--simulation-minutes", type=float, default=simulation.MINUTES, help="of new seeds, in a whole proof"
     )
     parser.add_argument("--record", type=Path, help="folder for the record; a partial proof leaves none")
+    parser.add_argument("--results", type=Path, help="file for the same content, of any form")
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
     runs = (plans.smoke if options.smoke else plans.full)(seed, options.only)
@@ -254,7 +269,8 @@ def main(arguments: Sequence[str]) -> int:
     CONSOLE.print(f"seed {seed}, {len(runs)} runs")
     part = bool(options.only or options.run)
     whole = not (options.smoke or part)
-    proof = Proof(root, runs, seed, options.smoke, options.record or (FOLDER if whole else None))
+    folder = options.record or (FOLDER if whole else None)
+    proof = Proof(root, runs, seed, options.smoke, folder, options.results)
     try:
         proof.carry_out()
         proof.end_spark()

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from proof.fuzz_child import HANGS_S, LEDGER, Ledger, describe, folder_name
 from proof.fuzz_target import Target
-from proof.record import ROOT
+from proof.record import ROOT, write_json
 
 MINUTES = 10.0
 SMOKE_S = 0.3
@@ -278,8 +278,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--smoke", action="store_true", help="seconds only")
     parser.add_argument("--seed", type=int, help="by default a new one")
     parser.add_argument("--only", default="", help="part of a target's name")
+    parser.add_argument("--results", type=Path, help="file for the summary")
     options = parser.parse_args(arguments)
     console = Console(highlight=False)
     seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
     processes = smoke(options.only) if options.smoke else whole(options.minutes, options.only)
-    return int(carry_out(processes, seed, console)["findings"] > 0)
+    found = carry_out(processes, seed, console)
+    if options.results is not None:
+        write_json(found, options.results)
+    return int(found["findings"] > 0)

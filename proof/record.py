@@ -154,26 +154,13 @@ def commit() -> tuple[str, bool]:
     return git("rev-parse", "--short", "HEAD") or "unknown", bool(git("status", "--porcelain"))
 
 
-def write_record(
-    runs: Sequence[RunResult],
-    seed: int,
-    smoke: bool,
-    took_s: float,
-    folder: Path,
-    fuzzing: dict[str, Any] | None = None,
-    simulation: dict[str, Any] | None = None,
-) -> Path:
-    """Write the JSON record; gives its name."""
+def origin() -> dict[str, Any]:
+    """What every record says of itself: when, of which commit, on what machine, with which versions."""
     head, changed = commit()
-    now = datetime.datetime.now(datetime.UTC)
-    content = {
-        "what": "exactly once under faults of real processes",
-        "time": now.isoformat(timespec="seconds"),
+    return {
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": head,
         "uncommitted_changes": changed,
-        "seed": seed,
-        "smoke": smoke,
-        "duration_s": round(took_s, 1),
         "machine": {
             "system": platform.platform(),
             "processor": platform.machine(),
@@ -181,12 +168,39 @@ def write_record(
             "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         },
         "versions": {"python": platform.python_version(), **{name: version(name) for name in VERSIONS}},
+    }
+
+
+def record_of(
+    runs: Sequence[RunResult],
+    seed: int,
+    smoke: bool,
+    took_s: float,
+    fuzzing: dict[str, Any] | None = None,
+    simulation: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Everything that is kept of a proof."""
+    return {
+        "what": "exactly once under faults of real processes",
+        **origin(),
+        "seed": seed,
+        "smoke": smoke,
+        "duration_s": round(took_s, 1),
         "summary": summary(runs),
         "fuzzing": fuzzing,
         "simulation": simulation,
         "runs": [asdict(run) for run in runs],
     }
+
+
+def write_record(content: dict[str, Any], folder: Path) -> Path:
+    """Write the record into a file of the day and the commit; gives its name."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{now:%Y-%m-%d}-{head}.json"
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    path = folder / f"{content['time'][:10]}-{content['commit']}.json"
+    write_json(content, path)
     return path
+
+
+def write_json(content: dict[str, Any], path: Path) -> None:
+    """Write a record."""
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -5,15 +5,17 @@ One proof does not have the time for all of them. It goes on where the last one 
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from proof.record import FOLDER, ROOT
+from proof.record import FOLDER, ROOT, write_json
 
 SEEDS = 20_000
 SMOKE_SEEDS = 20
@@ -39,6 +41,22 @@ def carry_out(smoke: bool, minutes: float, console: Console, ledger: Path = LEDG
     crashes = _simulated(["--exhaustive", "driver-crash", "--every", "20" if smoke else "1"], console)
     failed = figures.get("all_failed", figures["failed"])
     return figures | {"driver_crashes": crashes, "findings": len(failed) + (" 0 violations" not in crashes)}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Simulate until all seeds are done, or the time is over; 0 when all are done and nothing was found."""
+    parser = argparse.ArgumentParser(prog="python -m proof simulation", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="after which no new seed is begun")
+    parser.add_argument("--smoke", action="store_true", help="a few seeds, which are written nowhere")
+    parser.add_argument("--results", type=Path, help="file for the figures")
+    options = parser.parse_args(arguments)
+    figures = carry_out(options.smoke, options.minutes, Console(highlight=False))
+    if options.results is not None:
+        write_json(figures, options.results)
+    left = 0 if options.smoke else SEEDS - figures["all_seeds"]
+    if left > 0:
+        print(f"{left:,} seeds are left for another time")
+    return int(figures["findings"] > 0 or left > 0)
 
 
 def _simulated(arguments: list[str], console: Console) -> str:

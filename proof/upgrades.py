@@ -27,7 +27,7 @@ from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import HeadgateError
 from headgate.offline import judging
 from headgate.offline.report import Verdict
-from proof.record import FOLDER, commit
+from proof.record import FOLDER, commit, write_json
 from proof.upgrade_kinds import KINDS, OLDER
 from proof.upgrade_points import BASES, Base, Point, Taken, copied, lines_in, settings_of, take
 from proof.upgrade_versions import Version, bag, expected, program, shown
@@ -274,6 +274,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--pairs", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--record", type=Path, default=None, help=f"folder for the record, such as {FOLDER}")
+    parser.add_argument("--results", type=Path, help="file for the counts alone")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="headgate-upgrades-") as folder:
@@ -289,6 +290,8 @@ def main(arguments: Sequence[str]) -> int:
     found["shortfalls"] = shortfalls(found) if options.pairs >= WHOLE else []
     counts = {key: value for key, value in found.items() if isinstance(value, int)}
     print(counts, f"{len(found['surprises'])} surprises", *found["shortfalls"], sep="\n")
+    if options.results is not None:
+        write_json(found, options.results)
     if options.record is not None:
         head, changed = commit()
         path = options.record / "upgrades.json"

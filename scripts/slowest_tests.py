@@ -1,0 +1,42 @@
+"""Lists the slowest tests of several runs in one table: seconds, run and test.
+
+    scripts/slowest_tests.py [--count 20] RESULTS.xml...
+
+The files are those that `pytest --junitxml` writes; each is named after its run. A file that is absent, or was
+not written to its end, is left out. Needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+
+def timed(results: Iterable[Path]) -> Iterator[tuple[float, str, str]]:
+    """Seconds, run and test of every test."""
+    for path in results:
+        with suppress(OSError, ElementTree.ParseError):
+            for case in ElementTree.parse(path).iter("testcase"):
+                name = f"{case.get('classname')}::{case.get('name')}"
+                yield float(case.get("time", 0)), path.stem, name
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the list."""
+    parser = argparse.ArgumentParser(description="The slowest tests of several runs.")
+    parser.add_argument("results", nargs="*", type=Path)
+    parser.add_argument("--count", type=int, default=20)
+    options = parser.parse_args(arguments)
+    found = sorted(timed(options.results), reverse=True)
+    for seconds, run, name in found[: options.count]:
+        print(f"{seconds:7.1f} s  {run:8} {name}")
+    print(f"{len(found)} tests in {sum(seconds for seconds, _, _ in found) / 60:.1f} minutes of tests")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
