@@ -2,7 +2,7 @@
 
     scripts/slowest_tests.py [--count 20] RESULTS.xml...
 
-The files are those that `pytest --junitxml` writes; each is named after its run. A file that is absent, or was
+The files are those that `pytest --junitxml` writes; each is named after its run. A file that is absent or was
 not written to its end, is left out. Needs nothing but Python.
 """
 
