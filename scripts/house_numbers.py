@@ -1,9 +1,10 @@
 """Prints the sizes of checkouts beside each other: lines, files, import circles, untyped places.
 
     scripts/house_numbers.py BEFORE [AFTER ...]
+    scripts/house_numbers.py BEFORE AFTER --page docs/decisions/0205-the-house-in-order.md
 
 A checkout is a folder with `src/headgate`; what is counted is read as text, nothing is imported. The rows are
-a Markdown table, as `docs/decisions/0205-the-house-in-order.md` has it.
+a Markdown table; with --page the table of that page is written anew.
 
 Counted as untyped are the names `Any`, `object` and `cast` wherever code uses them, and names that stand for
 `Any` or `object` (`Plain = Any`); not their imports, nor words in comments and docstrings.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import re
 import sys
 from collections import Counter
@@ -138,14 +140,26 @@ def table(columns: Sequence[tuple[str, dict[str, int | str]]]) -> Iterator[str]:
         yield f"| {row} | {' | '.join(shown)} |"
 
 
+def with_table(page: str, rows: Sequence[str]) -> str:
+    """A page whose table of sizes is written anew: the one that begins with `| | before |`."""
+    lines = page.splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("| | before |"))
+    old = len(list(itertools.takewhile(lambda line: line.startswith("|"), lines[first:])))
+    return "\n".join([*lines[:first], *rows, *lines[first + old :], ""])
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description="Sizes of checkouts beside each other.")
     parser.add_argument("checkout", nargs="+", type=Path)
+    parser.add_argument("--page", type=Path, help="page whose table is written anew")
     options = parser.parse_args(arguments)
     names = ["before", "after"] if len(options.checkout) == 2 else [path.name for path in options.checkout]
     columns = [(name, numbers(path)) for name, path in zip(names, options.checkout, strict=True)]
-    print(*table(columns), sep="\n")
+    rows = list(table(columns))
+    print(*rows, sep="\n")
+    if options.page is not None:
+        options.page.write_text(with_table(options.page.read_text(encoding="utf-8"), rows), encoding="utf-8")
     return 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.house_numbers import Module, aliases, main, modules_of, numbers, untyped
+from scripts.house_numbers import Module, aliases, main, modules_of, numbers, untyped, with_table
 
 FILES = {
     "__init__.py": '"""Top."""\n',
@@ -73,3 +73,11 @@ def test_the_table_has_a_column_for_each_checkout(checkout: Path, capsys: pytest
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["| | before | after |", "| --- | ---: | ---: |", "| lines of `src` | 470 | 470 |"]
     assert lines[-1] == "| lines of `a` | 9 | 9 |"
+
+
+def test_the_table_of_a_page_is_written_anew() -> None:
+    """The rest of the page stays as it is."""
+    page = "# Page\n\n| a | b |\n\n| | before | after |\n| --- |\n| x | 1 | |\n\nText.\n"
+    assert with_table(page, ["| | before | after |", "| y |"]) == (
+        "# Page\n\n| a | b |\n\n| | before | after |\n| y |\n\nText.\n"
+    )
