@@ -78,10 +78,16 @@ def _names(tree: ast.AST) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in ("typing", "t"):
             yield node.attr
-        for field in ("annotation", "returns"):
-            for inner in ast.walk(getattr(node, field, None) or ast.Pass()):
-                if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-                    yield from WORD.findall(inner.value)
+        elif isinstance(node, ast.arg | ast.AnnAssign):
+            yield from _names_in_text(node.annotation)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _names_in_text(node.returns)
+
+
+def _names_in_text(annotation: ast.expr | None) -> Iterator[str]:
+    for node in () if annotation is None else ast.walk(annotation):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from WORD.findall(node.value)
 
 
 def docstring_lines(modules: Sequence[Module]) -> int:
