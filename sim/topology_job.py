@@ -28,7 +28,7 @@ from headgate.api.source import (
     SourceReaderContext,
     SplitEnumerator,
 )
-from headgate.api.streams.stream import DataStream
+from headgate.api.streams.stream_classes import DataStream
 from sim.store import EventReader, EventSource, StoreCommitter, StoreWriter
 from sim.topology import ASIDE, GAP_MS, JUDGE, LATENESS_MS, SUMS, Feed, Item, Step, Topology, key_of
 from sim.worlds import cost

@@ -100,14 +100,16 @@ from headgate.api.source import (
     Split,
     SplitEnumerator,
 )
-from headgate.api.streams.connected import (
+from headgate.api.streams.event_time import WatermarkStrategy
+from headgate.api.streams.operator import StreamSink
+from headgate.api.streams.stream_classes import (
     BroadcastConnectedStream,
     BroadcastStream,
+    DataStream,
     KeyedBroadcastConnectedStream,
+    KeyedStream,
 )
-from headgate.api.streams.event_time import WatermarkStrategy
-from headgate.api.streams.keyed_stream import KeyedStream
-from headgate.api.streams.stream import Collected, DataFrameLater, DataStream, StreamSink
+from headgate.api.streams.stream_outputs import Collected, DataFrameLater
 from headgate.common.errors import (
     BadRecordError,
     ConfigError,

@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import headgate as hg
-from headgate.api.jobs import launch
+from headgate.api.jobs.launch import run_program
+from headgate.api.jobs.launch_settings import launched
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.cli.main import app
 from headgate.common.errors import UsageError
@@ -81,15 +82,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         path.write_text(text)
     storage = folder / "checkpoints"
     with pytest.raises(hg.HeadgateError, match="crash in split"):
-        launch.run_program(found["old"], [str(storage), "100"])
+        run_program(found["old"], [str(storage), "100"])
     metadata = max(storage.rglob("_metadata"), key=lambda file: file.stat().st_mtime)
     return {**found, "snapshot": metadata.parent, "storage": storage}
 
 
 def goes_on(program: Path, snapshot: str, storage: Path) -> None:
     """The program runs to its end from the snapshot."""
-    with launch.launched([], snapshot):
-        launch.run_program(program, [str(storage), "200"])
+    with launched([], snapshot):
+        run_program(program, [str(storage), "200"])
 
 
 @pytest.mark.ci
@@ -123,8 +124,8 @@ def test_g25_keys_change_offline(files: dict[str, Path], tmp_path: Path) -> None
     after = check_upgrade(made.uri, files["text"], arguments, ["pipeline.max-parallelism=32"])
     assert after.verdict is Verdict.AS_IS
     assert _entries(made.uri) == _entries(snapshot)
-    with launch.launched(["pipeline.max-parallelism=32"], made.uri):
-        launch.run_program(files["text"], [str(tmp_path / "checkpoints"), "200"])
+    with launched(["pipeline.max-parallelism=32"], made.uri):
+        run_program(files["text"], [str(tmp_path / "checkpoints"), "200"])
 
 
 def _entries(snapshot: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import headgate as hg
-from headgate.api.jobs.launch import user_code
+from headgate.api.jobs.launch_settings import user_code
 from headgate.api.jobs.plan_capture import capture
 from headgate.common.errors import ConfigError, PlanError
 from headgate.offline.report import Verdict

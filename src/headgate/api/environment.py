@@ -13,7 +13,8 @@ from typing_extensions import override
 from headgate.api.checking.arguments import check_job_name
 from headgate.api.checking.program_checks import check_connectors, check_program, committing_sinks, states_of
 from headgate.api.checking.state_types import check_state_types
-from headgate.api.jobs import launch
+from headgate.api.jobs import launch_settings as launch
+from headgate.api.jobs.captured_plan import inspected, write_captured
 from headgate.api.jobs.executor_contract import Executor, JobControl, JobResult, JobSpec
 from headgate.api.jobs.job_handle import JobHandle
 from headgate.api.program import Program
@@ -21,8 +22,9 @@ from headgate.api.showing import cell, html_facts, html_table
 from headgate.api.site import user_site
 from headgate.api.source import Source
 from headgate.api.streams.other_names import no_such_call
+from headgate.api.streams.program_context import CollectingSink
 from headgate.api.streams.reading_inputs import Readers
-from headgate.api.streams.stream import DataStream
+from headgate.api.streams.stream_classes import DataStream
 from headgate.common.errors import ConfigError, PlanError, UsageError
 from headgate.common.registry import Kind, load
 from headgate.common.settings import options as o
@@ -31,7 +33,7 @@ from headgate.common.settings.loader_options import BEGINNINGS
 from headgate.common.time import format_ms
 from headgate.graph.explain import describe, render
 from headgate.graph.guarantees import Checkpointing
-from headgate.graph.logical import Node, SinkNode, SourceNode
+from headgate.graph.logical import NEW, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.graph.plan import edge_record_types, physical_plan
 from headgate.graph.rewrites import VIRTUAL
@@ -67,7 +69,7 @@ class Environment(Readers):
         executor: str | Executor = "spark",
     ) -> None:
         self.program = Program()
-        self.collecting: dict[str, Any] = {}
+        self.collecting: dict[str, CollectingSink] = {}
         self.collected: dict[str, list[Any]] = {}
         self.result: JobResult | None = None
         if isinstance(executor, type) or not (isinstance(executor, str) or hasattr(executor, "execute")):
@@ -102,7 +104,7 @@ class Environment(Readers):
         ]
         return html_facts("Environment", self._facts()) + html_table(columns, rows)
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, str | int]:
         nodes = [node for node in self.program.nodes() if not isinstance(node, VIRTUAL)]
         sinks = [node.id for node in nodes if isinstance(node, SinkNode)]
         left = len([number for number in sinks if not self.program.has_run(number)])
@@ -324,16 +326,14 @@ class Environment(Readers):
 
     def _capture(self, name: str, nodes: tuple[Node, ...], config: Config, *, ends: bool) -> None:
         """Where only the plan is asked for, write it; this ends the program or not."""
-        from headgate.api.jobs import plan_capture as capture
-
         if (file := launch.capture_file()) is None:
             return
         # Not yet judged are the types of state: who looks at a program is shown which are refused.
         checked = self._checked(name, nodes, config)
         launch.note_execution(name)
-        found = capture.inspected(nodes, checked, config)
+        found = inspected(nodes, checked, config)
         facts = self._described(name, nodes, config) | {"config": config.texts()} | found
-        capture.write_captured(file, facts, ends=ends)
+        write_captured(file, facts, ends=ends)
 
     def _spec(self, name: str, nodes: tuple[Node, ...], config: Config) -> JobSpec:
         from headgate.api.checking import shipping_check as shipping
@@ -386,8 +386,8 @@ class Environment(Readers):
 
     @override
     def _begin(self, source: Source[Any], name: str, uid: str | None, record_type: Any) -> DataStream[Any]:
-        number = self.program.add(SourceNode, name, source=source, uid=uid, record_type=record_type)
-        return DataStream(self, number)
+        node = SourceNode(NEW, name, uid=uid, record_type=record_type, source=source)
+        return DataStream(self, self.program.add(node))
 
     def _find_executor(self) -> Executor:
         if not isinstance(self._executor, str):

@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypedDict, Unpack
 
 from headgate.api.site import interactive, user_site
 from headgate.common.errors import PlanError
 from headgate.graph.logical import Node, SinkNode
 
 _UID_LENGTH_MAX = 200
+
+
+class Changes(TypedDict, total=False):
+    """What of a node can change after it was written."""
+
+    name: str
+    uid: str | None
+    parallelism: int | None
 
 
 class Program:
@@ -27,19 +35,23 @@ class Program:
         self._run: set[int] = set()
         self._looked_at: set[int] = set()
 
-    def add(self, kind: type[Node], name: str, inputs: Iterable[int] = (), **fields: Any) -> int:
-        """Append a node and return its number.
+    def add(self, node: Node, inputs: Iterable[int] = ()) -> int:
+        """Append a node under the next number, made by the user's line that calls; return the number.
+
+        Args:
+            node: all about it but its id, inputs and site.
+            inputs: numbers of the nodes that feed it.
 
         Raises:
             PlanError: the node's uid or parallelism is not one.
         """
-        _check_fields(name, fields)
+        _check_changes(node.name, {"uid": node.uid, "parallelism": node.parallelism})
         number = len(self._nodes)
         sources = tuple(self._nodes[key] for key in inputs)
-        self._nodes[number] = kind(id=number, name=name, inputs=sources, site=user_site(), **fields)
+        self._nodes[number] = replace(node, id=number, inputs=sources, site=user_site())
         return number
 
-    def change(self, number: int, **fields: Any) -> None:
+    def change(self, number: int, **changes: Unpack[Changes]) -> None:
         """Replace fields of a node.
 
         Raises:
@@ -51,8 +63,8 @@ class Program:
                 f"cannot change {node.name!r} ({user_site()}): job {job!r} has written it already, and it is "
                 "not run again; change it before execute(), or give the stream another sink"
             )
-        _check_fields(node.name, fields)
-        self._nodes[number] = replace(node, **fields)
+        _check_changes(node.name, changes)
+        self._nodes[number] = replace(node, **changes)
 
     def node(self, number: int) -> Node:
         """The node as it is now; its inputs may be older."""
@@ -129,10 +141,10 @@ def closure(nodes: Sequence[Node], wanted: Collection[int]) -> tuple[Node, ...]:
     return tuple(node for node in nodes if node.id in found)
 
 
-def _check_fields(name: str, fields: dict[str, Any]) -> None:
-    if (uid := fields.get("uid")) is not None:
+def _check_changes(name: str, changes: Changes) -> None:
+    if (uid := changes.get("uid")) is not None:
         check_uid(name, uid)
-    if (parallelism := fields.get("parallelism")) is not None:
+    if (parallelism := changes.get("parallelism")) is not None:
         check_parallelism(name, parallelism)
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
-from typing import Any, Final, overload
+from typing import Any, Final, NamedTuple, overload
 
-from typing_extensions import override
+from typing_extensions import TypeVar, override
+
+T = TypeVar("T", default=Any)
 
 CELL_LENGTH_MAX: Final = 60
 COLUMNS_MAX: Final = 20
@@ -18,7 +20,7 @@ ROWS_MAX: Final = 50
 _STYLE: Final = "text-align:left;vertical-align:top;padding:2px 10px"
 
 
-class Preview(Sequence[Any]):
+class Preview(Sequence[T]):
     """The first records of a stream; shows itself as a table, and is a sequence of them.
 
     Attributes:
@@ -33,7 +35,7 @@ class Preview(Sequence[Any]):
         2 records
     """
 
-    def __init__(self, records: Iterable[Any]) -> None:
+    def __init__(self, records: Iterable[T]) -> None:
         self.records = list(records)
 
     @override
@@ -41,15 +43,15 @@ class Preview(Sequence[Any]):
         return len(self.records)
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: int) -> T: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Any]: ...
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
     @override
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
         return self.records[index]
 
     @override
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T]:
         return iter(self.records)
 
     @override
@@ -63,17 +65,17 @@ class Preview(Sequence[Any]):
         columns, rows = table(self.records[:ROWS_MAX])
         if not rows:
             return counted(0)
-        shown = [[cell(value) for value in row] for row in rows]
-        widths = [max(map(len, (name, *(row[at] for row in shown)))) for at, name in enumerate(columns)]
-        right = [all(isinstance(row[at], int | float) for row in rows) for at in range(len(columns))]
+        widths = [max(map(len, (name, *(row[at].text for row in rows)))) for at, name in enumerate(columns)]
+        right = [all(row[at].number for row in rows) for at in range(len(columns))]
         lines = [
             " | ".join(name.ljust(width) for name, width in zip(columns, widths)).rstrip(),
             "-+-".join("-" * width for width in widths),
         ]
-        for row in shown:
+        for row in rows:
             cells = zip(row, widths, right)
             line = " | ".join(
-                text.rjust(wide) if to_right else text.ljust(wide) for text, wide, to_right in cells
+                shown.text.rjust(wide) if to_right else shown.text.ljust(wide)
+                for shown, wide, to_right in cells
             )
             lines.append(line.rstrip())
         return "\n".join([*lines, self._foot()])
@@ -82,7 +84,7 @@ class Preview(Sequence[Any]):
         columns, rows = table(self.records[:ROWS_MAX])
         if not rows:
             return f"<div>{counted(0)}</div>"
-        body = [[cell(value) for value in row] for row in rows]
+        body = [[shown.text for shown in row] for row in rows]
         return html_table(columns, body) + f"<div>{escape(self._foot())}</div>"
 
     def _foot(self) -> str:
@@ -100,8 +102,15 @@ def counted(count: int) -> str:
     return f"{count:,} record{'' if count == 1 else 's'}"
 
 
-def table(records: Sequence[Any]) -> tuple[list[str], list[list[Any]]]:
-    """Records as columns and rows; what has no fields is one column."""
+class Cell(NamedTuple):
+    """A value in one short line, and whether it is a number."""
+
+    text: str
+    number: bool
+
+
+def table(records: Iterable[T]) -> tuple[list[str], list[list[Cell]]]:
+    """Return records as columns and rows; what has no fields is one column."""
     found = [_fields(record) for record in records]
     names: dict[str, None] = {}
     for fields in found:
@@ -109,11 +118,11 @@ def table(records: Sequence[Any]) -> tuple[list[str], list[list[Any]]]:
     columns = list(names)[:COLUMNS_MAX]
     if len(names) > COLUMNS_MAX:
         columns.append(f"... {len(names) - COLUMNS_MAX} more")
-    return columns, [[fields.get(name, "") for name in columns] for fields in found]
+    return columns, [[fields.get(name, Cell("", False)) for name in columns] for fields in found]
 
 
-def cell(value: Any) -> str:
-    """A value in one short line."""
+def cell(value: object) -> str:
+    """Return a value in one short line."""
     text = value if isinstance(value, str) else repr(value)
     text = "".join(char if char.isprintable() else " " for char in text[: 2 * CELL_LENGTH_MAX])
     return text if len(text) <= CELL_LENGTH_MAX else text[: CELL_LENGTH_MAX - 3] + "..."
@@ -129,7 +138,7 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def html_facts(title: str, facts: Mapping[str, Any]) -> str:
+def html_facts(title: str, facts: Mapping[str, str | int]) -> str:
     """A thing and what is known of it, which is escaped."""
     body = "".join(
         f'<tr><th style="{_STYLE}">{escape(str(name))}</th>'
@@ -144,14 +153,16 @@ def html_line(text: str) -> str:
     return f"<code>{escape(text)}</code>"
 
 
-def _fields(record: Any) -> Mapping[str, Any]:
+def _fields(record: object) -> dict[str, Cell]:
     if isinstance(record, Mapping):
-        return {str(name): value for name, value in record.items()}
-    if isinstance(record, tuple):
+        values = dict(record)
+    elif isinstance(record, tuple):
         names = getattr(record, "_fields", None) or [f"_{at}" for at in range(1, len(record) + 1)]
-        return dict(zip(names, record))
-    if dataclasses.is_dataclass(record) and not isinstance(record, type):
-        return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-    if (names := getattr(type(record), "__struct_fields__", None)) is not None:
-        return {name: getattr(record, name) for name in names}
-    return {"record": record}
+        values = dict(zip(names, record))
+    elif dataclasses.is_dataclass(record) and not isinstance(record, type):
+        values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    elif (names := getattr(type(record), "__struct_fields__", None)) is not None:
+        values = {name: getattr(record, name) for name in names}
+    else:
+        values = {"record": record}
+    return {str(name): Cell(cell(value), isinstance(value, int | float)) for name, value in values.items()}

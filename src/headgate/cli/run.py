@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 
-from headgate.api.jobs import launch
+from headgate.api.jobs.launch import run_alone
+from headgate.api.jobs.launch_settings import launched
 from headgate.cli.exit_codes import Ending, ExitCode, SignalledError, ending_of
 from headgate.common.errors import JobCancelledError, UsageError
 from headgate.common.process import logs
@@ -91,8 +92,8 @@ def run(request: RunRequest) -> int:
 def _run(request: RunRequest, writer: LineWriter | None) -> Ending:
     try:
         settings = assignments(request)
-        with _signals_cancel(), _logging(request.as_json), launch.launched(settings, request.restore_from):
-            launch.run_alone(request.program, request.arguments)
+        with _signals_cancel(), _logging(request.as_json), launched(settings, request.restore_from):
+            run_alone(request.program, request.arguments)
     except BaseException as error:
         ending = ending_of(error)
         if writer is not None and ending.code != ExitCode.FINISHED:

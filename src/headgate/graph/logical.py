@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.records.selectors import KeySelector
+
+NEW: Final = -1
+"""Id of a node that is not in a program yet."""
 
 
 class Side(StrEnum):
@@ -24,7 +27,7 @@ class Node:
     """A transformation.
 
     Attributes:
-        id: position in the program, from 0; nodes are numbered as they are written.
+        id: position in the program, from 0, given by the program; nodes are numbered as they are written.
         name: for people.
         inputs: the nodes that feed this one.
         uid: the user's stable name, or None.
@@ -69,7 +72,7 @@ class FlatMapNode(Node):
 class FilterNode(Node):
     """The records for which the function is true."""
 
-    function: Callable[[Any], bool] = field(default=lambda _record: True)
+    function: Callable[[Any], object] = field(default=lambda _record: True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,8 @@ import pytest
 from servers import S3Server
 from typer.testing import CliRunner
 
-from headgate.api.jobs import launch
+from headgate.api.jobs.launch import run_program
+from headgate.api.jobs.launch_settings import launched
 from headgate.cli.main import app
 
 pytestmark = pytest.mark.ci
@@ -53,8 +54,8 @@ def test_every_command_on_s3(server: S3Server, tmp_path: Path, monkeypatch: pyte
     program = tmp_path / "job.py"
     program.write_text(PROGRAM)
     arguments = ["s3://bucket/offline", str(tmp_path / "out")]
-    with launch.launched([*keys, "execution.checkpointing.data-inline-threshold=0b"]):
-        launch.run_program(program, arguments)
+    with launched([*keys, "execution.checkpointing.data-inline-threshold=0b"]):
+        run_program(program, arguments)
 
     def cli(*asked: Any) -> str:
         group = 1 if asked[0] == "checkpoints" else 2

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
-from headgate.api.jobs import launch
-from headgate.api.jobs.launch import launch_variables, run_program
+from headgate.api.jobs import launch_settings
+from headgate.api.jobs.launch import run_program
+from headgate.api.jobs.launch_settings import launch_variables
 from headgate.api.jobs.plan_capture import capture
 
 FAKES = str(Path(__file__).parent)
@@ -137,6 +138,6 @@ def test_launch_variables_are_read_back(monkeypatch: pytest.MonkeyPatch, tmp_pat
     """What the command line says reaches the program."""
     for key, value in launch_variables(["a=b", "c=d e"], "/chk", tmp_path).items():
         monkeypatch.setenv(key, value)
-    assert launch.command_line_options() == ["a=b", "c=d e"]
-    assert launch.restore_from() == "/chk"
-    assert launch.capture_file() == tmp_path
+    assert launch_settings.command_line_options() == ["a=b", "c=d e"]
+    assert launch_settings.restore_from() == "/chk"
+    assert launch_settings.capture_file() == tmp_path

@@ -9,7 +9,7 @@ import pytest
 from api_fakes import Count, Numbers, Plain, RecordingExecutor, Refusing, Safe, Shelf, Ticking
 
 import headgate as hg
-from headgate.api.jobs import launch
+from headgate.api.jobs import launch_settings
 from headgate.common.settings import options as o
 
 STORED = {"execution.checkpointing.interval": "1s", "execution.checkpointing.dir": "/checkpoints"}
@@ -29,7 +29,7 @@ def small(env: hg.Environment | None = None) -> hg.Environment:
 
 def test_settings_have_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's settings, then the program's, then the command line's; the later wins."""
-    monkeypatch.setenv(launch.OPTIONS_VARIABLE, '["parallelism.default=7"]')
+    monkeypatch.setenv(launch_settings.OPTIONS_VARIABLE, '["parallelism.default=7"]')
     conf = SimpleNamespace(
         getAll=lambda: [("spark.headgate.heartbeat.interval", "2s"), ("spark.app.id", "x")]
     )
@@ -249,7 +249,7 @@ def test_execute_hands_over_the_checked_job(monkeypatch: pytest.MonkeyPatch) -> 
     """The executor gets program, plan, settings and the checkpoint to begin from."""
     executor = RecordingExecutor()
     env = small(hg.Environment(parallelism=2, executor=executor))
-    monkeypatch.setenv(launch.RESTORE_VARIABLE, "/old/chk-7")
+    monkeypatch.setenv(launch_settings.RESTORE_VARIABLE, "/old/chk-7")
     result = env.execute("first")
     (job,) = executor.jobs
     assert (job.name, job.restore_from, job.plan.slots) == ("first", "/old/chk-7", 2)
@@ -263,7 +263,7 @@ def test_execute_hands_over_the_checked_job(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_explicit_checkpoint_beats_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the program says of itself is nearer."""
     executor = RecordingExecutor()
-    monkeypatch.setenv(launch.RESTORE_VARIABLE, "/old/chk-7")
+    monkeypatch.setenv(launch_settings.RESTORE_VARIABLE, "/old/chk-7")
     small(hg.Environment(executor=executor)).execute(restore_from="/old/chk-8")
     assert executor.jobs[0].restore_from == "/old/chk-8"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headgate.api.jobs import launch
+from headgate.api.jobs import launch_settings
 from headgate.cli.main import app
 
 PROGRAM = """
@@ -131,8 +131,8 @@ def test_options_reach_the_program(run: Headgate) -> None:
 
 def test_nothing_of_a_run_stays_behind(run: Headgate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Process environment, signals, logging and streams are as before."""
-    monkeypatch.setenv(launch.OPTIONS_VARIABLE, "[]")
-    monkeypatch.setenv(launch.RESTORE_VARIABLE, "/other")
+    monkeypatch.setenv(launch_settings.OPTIONS_VARIABLE, "[]")
+    monkeypatch.setenv(launch_settings.RESTORE_VARIABLE, "/other")
 
     def state() -> tuple[object, ...]:
         handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)]
@@ -146,7 +146,7 @@ def test_nothing_of_a_run_stays_behind(run: Headgate, monkeypatch: pytest.Monkey
 
 def test_without_a_checkpoint_none_is_inherited(run: Headgate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only ``--from`` says where to begin."""
-    monkeypatch.setenv(launch.RESTORE_VARIABLE, "/other")
+    monkeypatch.setenv(launch_settings.RESTORE_VARIABLE, "/other")
     assert run("job()", "--quiet").out == "config [('headgate.progress', 'off')] None\n"
 
 

@@ -161,7 +161,8 @@ class JobStatus(msgspec.Struct, frozen=True):
         return f"<JobStatus {self.name!r}: {self.state}, {facts}>"
 
     def _repr_html_(self) -> str:
-        facts = {"state": self.state, **self._facts(), "last failure": self.last_failure or "-"}
+        facts: dict[str, str | int] = {"state": self.state, **self._facts()}
+        facts["last failure"] = self.last_failure or "-"
         columns = ["operators", "parallelism", "records in", "records out"]
         rows = [
             [cell(v.name), str(v.parallelism), f"{v.records_in:,}", f"{v.records_out:,}"]
@@ -169,7 +170,7 @@ class JobStatus(msgspec.Struct, frozen=True):
         ]
         return html_facts(f"job {self.name}", facts) + html_table(columns, rows)
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, int]:
         return {
             "attempt": self.attempt,
             "restarts": self.restarts,
@@ -297,9 +298,9 @@ class JobResult:
         columns = ["uid", "records in", "records out", "skipped"]
         return html_facts(f"job {self.name}", self._facts()) + html_table(columns, rows)
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, str | int]:
         """What is worth a word; records that were collected are counted, never shown."""
-        facts: dict[str, Any] = {
+        facts: dict[str, str | int] = {
             "after": f"{self.duration_ms / 1000:.1f} s",
             "checkpoints": self.checkpoints,
             "restarts": self.restarts,

@@ -1,129 +1,24 @@
-"""What the command line tells the program it runs, and how a program file is run.
-
-A program is an ordinary script, so options reach it through the process's environment: settings of
-the command line, the checkpoint to begin from, and whether the plan is only to be captured. Reading
-that environment happens here and nowhere else. Several isolated programs may run in one process, each in a
-thread: what they are told and have begun is each one's own. One that is not isolated is the process's own.
-"""
+"""How a program file is run: in this process, under the settings that the command line gives it."""
 
 from __future__ import annotations
 
 import itertools
-import json
-import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import Final
 
+from headgate.api.environment import Environment
+from headgate.api.jobs.launch_settings import Started, command_line_options, running
 from headgate.common.errors import PlanError, TerminatedError
 from headgate.common.ports import IsolatedCode
 from headgate.common.settings.config import Config
 
-OPTIONS_VARIABLE = "HEADGATE_OPTIONS"
-RESTORE_VARIABLE = "HEADGATE_RESTORE_FROM"
-CAPTURE_VARIABLE = "HEADGATE_CAPTURE"
-
-
-class Started(Protocol):
-    """A job that a program started and that goes on beside it."""
-
-    def result(self) -> Any:
-        """Wait for its end."""
-        ...
-
-    def cancel(self, timeout_s: float | None = 0) -> None:
-        """End it, and wait for that as long as said."""
-        ...
-
-    def hand_over(self) -> bool:
-        """Leave it to the next driver where there can be one, else end it; whether it goes on."""
-        ...
-
-
-@dataclass
-class _Running:
-    """A program that runs.
-
-    Attributes:
-        options: what it is told in place of the process's environment; None: what that says.
-        code: its own modules, where it is isolated.
-        executed: names of the jobs that it has executed.
-        started: its jobs that go on beside it.
-    """
-
-    options: list[str] | None = None
-    code: IsolatedCode | None = None
-    executed: list[str] = field(default_factory=list)
-    started: list[Started] = field(default_factory=list)
-
-
-_of_process = _Running()
-"""Of all threads that belong to no isolated program."""
-_isolated: Final[dict[IsolatedCode, _Running]] = {}
-"""Of isolated programs."""
 _begun: Final = itertools.count()
 """How many programs have begun in this process."""
-
-
-def _current() -> _Running:
-    if not _isolated:
-        return _of_process
-    from headgate.usercode.program_code import running_code
-
-    code = running_code()
-    return _of_process if code is None else _isolated.get(code, _of_process)
-
-
-def command_line_options() -> list[str]:
-    """The ``key=value`` texts behind ``-D``; empty outside ``headgate run``."""
-    told = _current().options
-    if told is not None:
-        return list(told)
-    found = json.loads(os.environ.get(OPTIONS_VARIABLE, "[]"))
-    return [str(assignment) for assignment in found]
-
-
-def user_code() -> IsolatedCode | None:
-    """Where the modules of the running program live; None: among everything else."""
-    return _current().code
-
-
-def restore_from() -> str | None:
-    """The checkpoint behind ``--from``."""
-    return os.environ.get(RESTORE_VARIABLE) or None
-
-
-def capture_file() -> Path | None:
-    """Where ``execute`` is to write the plan instead of running it; None to run."""
-    name = os.environ.get(CAPTURE_VARIABLE)
-    return Path(name) if name else None
-
-
-def launch_variables(
-    options: Sequence[str] = (), restore: str | None = None, capture: Path | None = None
-) -> dict[str, str]:
-    """The environment that tells a program these things."""
-    variables = {OPTIONS_VARIABLE: json.dumps(list(options))}
-    if restore is not None:
-        variables[RESTORE_VARIABLE] = restore
-    if capture is not None:
-        variables[CAPTURE_VARIABLE] = str(capture)
-    return variables
-
-
-def note_execution(name: str) -> None:
-    """A job of this process was executed, or captured."""
-    _current().executed.append(name)
-
-
-def note_started(job: Started) -> None:
-    """A job of this process goes on beside the program."""
-    _current().started.append(job)
 
 
 def run_program(
@@ -187,41 +82,23 @@ def _run(path: str | Path, arguments: Sequence[str], options: Sequence[str] | No
         text = file.read_bytes()
     except OSError as error:
         raise PlanError(f"program {str(path)!r} cannot be read: {error.strerror or error}") from None
-    with _running(file, options, shared) as running, _as_script(file, arguments, running.code) as module:
+    told = command_line_options() if options is None else list(options)
+    own = _opened(file, Config().with_command_line(told), shared)
+    given = None if options is None and own is None else told
+    with running(given, own) as program, _as_script(file, arguments, own) as module:
 
         def run() -> None:
             # What this file has from `__future__` is not the program's.
             code = compile(text, str(file), "exec", dont_inherit=True)
             exec(code, vars(module))  # noqa: S102 - the user's program
-            if not running.executed:
-                _build(file, vars(module))
+            if not program.executed:
+                _build(file, vars(module).get("build"))
 
-        with _waiting_for_jobs(running.started):
-            if running.code is None:
+        with _waiting_for_jobs(program.started):
+            if own is None:
                 run()
             else:
-                running.code.call(run)
-
-
-@contextmanager
-def _running(file: Path, options: Sequence[str] | None, shared: bool) -> Iterator[_Running]:
-    """The program that begins; where it is isolated, what it brings is opened for its time."""
-    global _of_process
-    told = command_line_options() if options is None else list(options)
-    code = _opened(file, Config().with_command_line(told), shared)
-    if code is None:
-        before, _of_process = _of_process, _Running(None if options is None else told)
-        try:
-            yield _of_process
-        finally:
-            _of_process = before
-        return
-    _isolated[code] = running = _Running(told, code)
-    try:
-        yield running
-    finally:
-        del _isolated[code]
-        code.close()
+                own.call(run)
 
 
 def _opened(file: Path, config: Config, shared: bool) -> IsolatedCode | None:
@@ -252,10 +129,7 @@ def _waiting_for_jobs(started: list[Started]) -> Iterator[None]:
         raise
 
 
-def _build(file: Path, names: Mapping[str, Any]) -> None:
-    from headgate.api.environment import Environment
-
-    build = names.get("build")
+def _build(file: Path, build: Callable[[Environment], object] | None) -> None:
     if not callable(build):
         raise PlanError(
             f"program {str(file)!r} ended without a job; it should call execute() on its Environment, "
@@ -264,23 +138,6 @@ def _build(file: Path, names: Mapping[str, Any]) -> None:
     environment = Environment()
     build(environment)
     environment.execute(file.stem)
-
-
-@contextmanager
-def launched(options: Sequence[str] = (), restore: str | None = None) -> Iterator[None]:
-    """Within it, programs of this process are told these things; see :func:`launch_variables`."""
-    variables = launch_variables(options, restore)
-    before = {name: os.environ.get(name) for name in (OPTIONS_VARIABLE, RESTORE_VARIABLE)}
-    os.environ.pop(RESTORE_VARIABLE, None)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

@@ -6,7 +6,6 @@ same as ``explain(format="json")`` gives, with the settings.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -18,21 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.api.jobs import launch
+from headgate.api.jobs.captured_plan import INSPECTION_VARIABLE, CaptureComplete
+from headgate.api.jobs.launch import run_alone
+from headgate.api.jobs.launch_settings import capture_file, launch_variables
 from headgate.common import errors
 from headgate.common.errors import HeadgateError, PlanError, UsageError
-from headgate.common.process.interruptions import PastAllHandlers
 from headgate.common.refusals.users_frames import users_traceback
-from headgate.common.settings.config import Config
-from headgate.graph.logical import Node
-from headgate.graph.physical import PhysicalPlan
-
-CAPTURE_FORMAT = 1
-"""Version of the captured structure."""
 
 _CHILD = "from headgate.api.jobs.plan_capture import child_main; child_main()"
 _OUTPUT_SHOWN = 2_000
-_INSPECTION: Final = "HEADGATE_INSPECTION"
 _DEBUG: Final = "HEADGATE_DEBUG"
 
 
@@ -48,10 +41,6 @@ class Inspection:
 
     inspector: str
     request: Mapping[str, Any]
-
-
-class CaptureComplete(PastAllHandlers):
-    """Ends the program once its plan is written; no ``except Exception`` of the program's holds it up."""
 
 
 def capture(
@@ -80,9 +69,9 @@ def capture(
     """
     with tempfile.TemporaryDirectory(prefix="headgate-capture-") as folder:
         file = Path(folder) / "plan.json"
-        variables = launch.launch_variables(options, capture=file)
+        variables = launch_variables(options, capture=file)
         if inspection is not None:
-            variables[_INSPECTION] = json.dumps([inspection.inspector, inspection.request])
+            variables[INSPECTION_VARIABLE] = json.dumps([inspection.inspector, inspection.request])
         output = _run_child(Path(path), arguments, variables, timeout_s)
         if not file.exists():
             raise PlanError(
@@ -94,39 +83,12 @@ def capture(
     return captured
 
 
-def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict[str, Any]:
-    """What the inspection found, under ``inspection``; nothing where none was asked for."""
-    asked = os.environ.get(_INSPECTION)
-    if asked is None:
-        return {}
-    inspector, request = json.loads(asked)
-    module, _, function = inspector.partition(":")
-    return {"inspection": getattr(importlib.import_module(module), function)(request, nodes, plan, config)}
-
-
-def write_captured(file: Path, facts: Mapping[str, Any], *, ends: bool = True) -> None:
-    """Write the plan; called in the child.
-
-    Args:
-        file: where to.
-        facts: the plan.
-        ends: whether this is ``execute()``, which ends the program. A look at a stream before it counts only
-            where the program comes to none.
-
-    Raises:
-        CaptureComplete: it ends.
-    """
-    file.write_text(json.dumps({"format": CAPTURE_FORMAT, **facts}), encoding="utf-8")
-    if ends:
-        raise CaptureComplete
-
-
 def child_main() -> None:
     """What the child process runs: ``-c <this> program arguments...``."""
-    file = launch.capture_file()
+    file = capture_file()
     assert file is not None, "the child is started with the capture variable set"
     try:
-        launch.run_alone(sys.argv[1], sys.argv[2:])
+        run_alone(sys.argv[1], sys.argv[2:])
     except CaptureComplete:
         return
     except BaseException as error:  # the program may raise anything, SystemExit included

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headgate.api.site import user_site
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
 
@@ -46,3 +47,17 @@ class WatermarkStrategy:
         except ValueError as error:
             raise PlanError(str(error)) from None
         return WatermarkStrategy(timestamp, bound, idle)
+
+
+def refuse_negative_times(strategy: WatermarkStrategy) -> None:
+    """Refuse a strategy that was made with a negative duration.
+
+    Raises:
+        PlanError: naming the duration.
+    """
+    for what, value in (
+        ("out_of_orderness_ms", strategy.out_of_orderness_ms),
+        ("idleness_ms", strategy.idleness_ms or 0),
+    ):
+        if value < 0:
+            raise PlanError(f"{what} of a watermark strategy ({user_site()}) is {value}; expected 0 or more")

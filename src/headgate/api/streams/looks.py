@@ -10,21 +10,20 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from headgate.api.checking import inference
 from headgate.api.checking.arguments import check_count, check_seconds
 from headgate.api.jobs.executor_contract import JobControl
+from headgate.api.sink import Sink
 from headgate.api.site import user_site
 from headgate.api.source import Boundedness
+from headgate.api.streams.program_context import ProgramContext
 from headgate.common.errors import JobCancelledError, PlanError
 from headgate.common.registry import Kind, load
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.graph.logical import Node, SinkNode, SourceNode
-
-if TYPE_CHECKING:
-    from headgate.api.environment import Environment
 
 _OF_LASTING_JOBS: Final = (
     "execution.checkpointing.",
@@ -36,14 +35,16 @@ _OF_LASTING_JOBS: Final = (
 """Settings of what a look at a stream has not."""
 
 
-def collected(environment: Environment, number: int, name: str) -> list[Any]:
+def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
     """All records of a stream; runs a job to its end."""
     sink = load(Kind.CONNECTOR, "collect_sink")(record_type=_rebuilt(environment, number))
     run_query(environment, number, sink, "collect", name)
     return list(sink.results)
 
 
-def taken(environment: Environment, number: int, count: int, timeout_s: float | None, verb: str) -> list[Any]:
+def taken(
+    environment: ProgramContext, number: int, count: int, timeout_s: float | None, verb: str
+) -> list[Any]:
     """The first records that come; ends the job as soon as they are there.
 
     Raises:
@@ -59,7 +60,12 @@ def taken(environment: Environment, number: int, count: int, timeout_s: float | 
 
 
 def run_query(
-    environment: Environment, number: int, sink: Any, end: str, name: str, watch: _Watch | None = None
+    environment: ProgramContext,
+    number: int,
+    sink: Sink[Any],
+    end: str,
+    name: str,
+    watch: _Watch | None = None,
 ) -> None:
     """Run what feeds a stream, into `sink`.
 
@@ -127,8 +133,16 @@ def query_settings(config: Config, short: bool) -> Config:
     return config.without("rest.", *beside).with_program(beside)
 
 
-def _rebuilt(environment: Environment, number: int) -> Any:
+def _rebuilt(environment: ProgramContext, number: int) -> type | None:
     return inference.rebuildable(environment.program.node(number).record_type)
+
+
+class SamplingSink(Protocol):
+    """A sink that knows when it has enough records."""
+
+    def told(self, data: bytes) -> bool:
+        """Take what a writer sent to the driver; whether it is enough."""
+        ...
 
 
 @dataclass
@@ -140,7 +154,7 @@ class _Watch:
         ended: whether this ended the job.
     """
 
-    sink: Any
+    sink: SamplingSink
     ended: bool = False
     _control: JobControl | None = None
     _over: bool = False

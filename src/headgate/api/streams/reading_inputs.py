@@ -12,7 +12,7 @@ from headgate.api.checking.arguments import made_by, path_uid, refuse_arity, ref
 from headgate.api.site import user_site
 from headgate.api.source import Source
 from headgate.api.streams.event_time import WatermarkStrategy
-from headgate.api.streams.stream import DataStream
+from headgate.api.streams.stream_classes import DataStream
 from headgate.common.errors import PlanError
 from headgate.common.refusals.calls import called
 from headgate.common.registry import Kind, load

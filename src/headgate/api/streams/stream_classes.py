@@ -1,0 +1,413 @@
+"""Streams: what a program calls to say how records are transformed, and by which key they are partitioned.
+
+Every call adds a node to the environment's program, and runs nothing. The classes are in one file because
+each makes others: ``key_by`` a keyed stream, ``connect`` a connected one, ``process`` a stream again. What
+leads out of a stream is in `stream_outputs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
+
+from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from headgate.api.checking import inference
+from headgate.api.checking.arguments import (
+    check_callable,
+    check_columns,
+    check_peers,
+    check_timestamp,
+    refuse_blocking,
+)
+from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction, is_blocking
+from headgate.api.showing import html_line
+from headgate.api.site import user_site
+from headgate.api.streams.event_time import WatermarkStrategy, refuse_negative_times
+from headgate.api.streams.known_fields import refuse_unknown_fields
+from headgate.api.streams.other_names import no_such_member
+from headgate.api.streams.program_context import ProgramContext
+from headgate.api.streams.steps import add_function, checked_key, shown_connection
+from headgate.api.streams.stream_outputs import Looks, Outputs
+from headgate.common.errors import PlanError
+from headgate.graph import logical
+from headgate.graph.logical import NEW
+from headgate.graph.partitioners import Broadcast, ByKeyGroup, Partitioner, Rebalance
+from headgate.records.selectors import KeySelector
+
+if TYPE_CHECKING:
+    from headgate.records.row import Row
+
+T = TypeVar("T")
+U = TypeVar("U")
+K = TypeVar("K")
+B = TypeVar("B")
+
+
+class DataStream(Outputs[T]):
+    """Records of type `T` on their way.
+
+    Example:
+        >>> import headgate as hg
+        >>> env = hg.Environment()
+        >>> lengths = env.from_collection(["a", "bc"]).map(len).filter(lambda n: n > 1)
+    """
+
+    if not TYPE_CHECKING:  # a type checker is to find what does not exist
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_such_member(self, name)
+
+    # -- per record
+
+    def map(self, function: Callable[[T], U], uid: str | None = None) -> DataStream[U]:
+        """One record out per record in."""
+        check_callable("map", function)
+        kind = inference.map_output(function)
+        waits = is_blocking(function)
+        node = logical.MapNode(NEW, "map", uid=uid, record_type=kind, blocking=waits, function=function)
+        return DataStream(self._environment, self._added(node))
+
+    def flat_map(self, function: Callable[[T], Iterable[U]], uid: str | None = None) -> DataStream[U]:
+        """Any number of records out per record in: those of the iterable that `function` returns."""
+        check_callable("flat_map", function)
+        kind = inference.flat_map_output(function)
+        waits = is_blocking(function)
+        node = logical.FlatMapNode(
+            NEW, "flat_map", uid=uid, record_type=kind, blocking=waits, function=function
+        )
+        return DataStream(self._environment, self._added(node))
+
+    def filter(self, function: Callable[[T], object], uid: str | None = None) -> DataStream[T]:
+        """Only the records for which `function` is true."""
+        check_callable("filter", function)
+        kind, waits = self._node.record_type, is_blocking(function)
+        node = logical.FilterNode(NEW, "filter", uid=uid, record_type=kind, blocking=waits, function=function)
+        return DataStream(self._environment, self._added(node))
+
+    where = filter
+    """PySpark's other name of :meth:`filter`."""
+
+    def select(self, *columns: str, uid: str | None = None) -> DataStream[Row]:
+        """Only some fields of each record, in this order, as rows; columnar batches stay columnar.
+
+        Raises:
+            PlanError: no column, one that is no text, or one named twice.
+        """
+        check_columns("select", columns)
+        node = logical.SelectNode(NEW, "select", uid=uid, columns=columns)
+        return DataStream(self._environment, self._added(node))
+
+    def process(self, function: ProcessFunction[T, U], uid: str | None = None) -> DataStream[U]:
+        """Zero, one or many records out per record in, with `open`, `close` and side outputs.
+
+        State and timers need a key: ``stream.key_by(...).process(...)``.
+
+        Raises:
+            PlanError: `function` is no :class:`ProcessFunction`.
+        """
+        if not isinstance(function, ProcessFunction):
+            raise PlanError(
+                f"process() ({user_site()}) got {type(function).__name__}; expected a ProcessFunction "
+                "(a KeyedProcessFunction goes behind key_by())"
+            )
+        node = logical.ProcessNode(NEW, "", function=function)
+        return DataStream(self._environment, add_function(self._environment, node, uid, self._number))
+
+    def side_output(self, tag: OutputTag[U]) -> DataStream[U]:
+        """What the operator of this stream emitted under `tag`.
+
+        Raises:
+            PlanError: the stream does not come from ``process()`` or a source.
+        """
+        emitters = (logical.ProcessNode, logical.KeyedProcessNode, logical.SourceNode)
+        if not isinstance(self._node, emitters):
+            raise PlanError(
+                f"side output {tag.name!r} ({user_site()}) is taken from {self._node.name!r}, which has "
+                "none; take it from the stream that process() or the source returned"
+            )
+        kind = inference.tag_output(tag)
+        node = logical.SideOutputNode(NEW, f"side output {tag.name}", record_type=kind, tag=tag.name)
+        return DataStream(self._environment, self._added(node))
+
+    # -- time
+
+    def with_event_time(
+        self,
+        timestamp: str | Callable[[T], int],
+        out_of_orderness: str | int = 0,
+        idleness: str | int | None = None,
+    ) -> DataStream[T]:
+        """Give records event time, and the stream watermarks.
+
+        Args:
+            timestamp: field or column with ms since 1970, or a function of the record.
+            out_of_orderness: how much earlier than its predecessors a record may be; text such as
+                ``"7d"`` or ms.
+            idleness: after this long without records a source subtask no longer holds others back;
+                None for never.
+
+        Raises:
+            PlanError: a duration is negative or none, or `timestamp` is neither name nor function.
+        """
+        check_timestamp(timestamp)
+        refuse_unknown_fields("with_event_time", (timestamp,), self._environment.program, self._number)
+        refuse_blocking("with_event_time", timestamp)
+        try:
+            strategy = WatermarkStrategy.of(timestamp, out_of_orderness, idleness)
+        except PlanError as error:
+            raise PlanError(f"with_event_time() ({user_site()}): {error}") from None
+        return self.with_watermarks(strategy)
+
+    def with_watermarks(self, strategy: WatermarkStrategy) -> DataStream[T]:
+        """:meth:`with_event_time` with a strategy made elsewhere.
+
+        Raises:
+            PlanError: the strategy has a negative duration.
+        """
+        refuse_negative_times(strategy)
+        refuse_blocking("with_watermarks", strategy.timestamp)
+        kind = self._node.record_type
+        node = logical.TimestampsNode(NEW, "event time", record_type=kind, strategy=strategy)
+        return DataStream(self._environment, self._added(node))
+
+    # -- how records travel
+
+    def union(self, *others: DataStream[T]) -> DataStream[T]:
+        """All records of this stream and the others, in no particular order between them.
+
+        Raises:
+            PlanError: no other stream, something else than a stream, or one of another Environment.
+        """
+        mine = self._environment
+        check_peers(
+            "union", others, lambda other: isinstance(other, DataStream) and other._environment is mine
+        )
+        kinds = [self._node.record_type, *(other._node.record_type for other in others)]
+        same = all(kind == kinds[0] for kind in kinds)
+        inputs = (self._number, *(other._number for other in others))
+        node = logical.UnionNode(NEW, "union", record_type=kinds[0] if same else None)
+        return DataStream(self._environment, self._environment.program.add(node, inputs))
+
+    def rebalance(self) -> DataStream[T]:
+        """Spread the records evenly over the subtasks of the next operator."""
+        return DataStream(self._environment, self._travel("rebalance", Rebalance()))
+
+    def broadcast(self) -> BroadcastStream[T]:
+        """Send every record to every subtask of the next operator."""
+        return BroadcastStream(self._environment, self._travel("broadcast", Broadcast()))
+
+    def connect(self, broadcast: BroadcastStream[U]) -> BroadcastConnectedStream[T, U]:
+        """Let a function see the records of this stream and, in every subtask, those of another one.
+
+        Follow it by ``process()`` with a :class:`BroadcastProcessFunction`. To have state per key as well,
+        connect behind :meth:`key_by`.
+
+        Args:
+            broadcast: what :meth:`broadcast` returned.
+
+        Raises:
+            PlanError: no broadcast stream, or one of another Environment.
+
+        Example:
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> class Known(hg.BroadcastProcessFunction[int, int, int]):
+            ...     known = hg.broadcast_state()
+            ...     def process(self, record, ctx):
+            ...         yield record
+            ...     def process_broadcast(self, record, ctx):
+            ...         self.known.put(record, True)
+            ...         yield 100 + len(self.known)
+            >>> env = hg.Environment(parallelism=2, executor=MiniCluster())
+            >>> known = env.from_collection([7]).broadcast()
+            >>> sorted(env.from_collection([1, 2]).connect(known).process(Known()).collect())
+            [1, 2, 101, 101]
+        """
+        return BroadcastConnectedStream(self, broadcast)
+
+    @overload
+    def key_by(self, key: str, *more: str) -> KeyedStream[Any, T]: ...
+    @overload
+    def key_by(self, key: Callable[[T], K]) -> KeyedStream[K, T]: ...
+    def key_by(self, key: str | Callable[[T], K], *more: str) -> KeyedStream[K, T]:
+        """Send records of equal key to the same subtask, and open the door to state per key.
+
+        Args:
+            key: a field or column name, or a function of the record.
+            more: further names; the key is then a tuple.
+
+        Raises:
+            PlanError: neither names nor one function, a name that the records of the source do not have, or a
+                field or function that is declared to give what can be no key, such as a record.
+        """
+        selector = checked_key(self._environment, self._number, key, more)
+        return KeyedStream(self._environment, self._travel("key_by", ByKeyGroup(selector)), selector)
+
+    group_by = key_by
+    """PySpark's name of :meth:`key_by`."""
+
+    def _travel(self, name: str, partitioner: Partitioner) -> int:
+        kind = self._node.record_type
+        return self._added(logical.PartitionNode(NEW, name, record_type=kind, partitioner=partitioner))
+
+    def _added(self, node: logical.Node) -> int:
+        return self._environment.program.add(node, (self._number,))
+
+
+class KeyedStream(Looks[T], Generic[K, T]):
+    """Records of type `T`, all records of one key of type `K` in one subtask.
+
+    It can be looked at and printed as any stream. Everything else that a :class:`DataStream` does is written
+    before ``key_by()``.
+
+    Example:
+        >>> import headgate as hg
+        >>> env = hg.Environment()
+        >>> by_length = env.from_collection(["a", "bc"]).key_by(len)
+    """
+
+    def __init__(self, environment: ProgramContext, number: int, key: KeySelector) -> None:
+        self._environment, self._number, self._key = environment, number, key
+
+    def __repr__(self) -> str:
+        key = getattr(self._key, "__qualname__", None) or repr(self._key)
+        return f"<KeyedStream by {key}, written at {self._environment.program.node(self._number).site}>"
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
+
+    if not TYPE_CHECKING:  # a type checker is to find what does not exist
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_such_member(self, name, of_stream=hasattr(DataStream, name))
+
+    def connect(self, broadcast: BroadcastStream[U]) -> KeyedBroadcastConnectedStream[K, T, U]:
+        """Let a function with state per key see, in every subtask, the records of another stream.
+
+        Follow it by ``process()`` with a :class:`KeyedBroadcastProcessFunction`.
+
+        Args:
+            broadcast: what ``broadcast()`` returned.
+
+        Raises:
+            PlanError: no broadcast stream, or one of another Environment.
+        """
+        return KeyedBroadcastConnectedStream(self._environment, self._number, self._key, broadcast)
+
+    def process(self, function: KeyedProcessFunction[K, T, U], uid: str | None = None) -> DataStream[U]:
+        """Zero, one or many records out per record in, with state and timers per key.
+
+        Args:
+            function: its class declares its state as class attributes.
+            uid: names the state for later versions of the program; needed when checkpoints are on
+                and there is state or a timer.
+
+        Raises:
+            PlanError: `function` is no :class:`KeyedProcessFunction`.
+        """
+        if not isinstance(function, KeyedProcessFunction):
+            raise PlanError(
+                f"process() behind key_by() ({user_site()}) got {type(function).__name__}; "
+                "expected a KeyedProcessFunction"
+            )
+        node = logical.KeyedProcessNode(NEW, "", function=function, key=self._key)
+        return DataStream(self._environment, add_function(self._environment, node, uid, self._number))
+
+
+class BroadcastStream(DataStream[B]):
+    """Records of type `B`, each on its way to every subtask of the next operator.
+
+    Example:
+        >>> import headgate as hg
+        >>> env = hg.Environment()
+        >>> rules = env.from_collection(["no tea after six"]).broadcast()
+    """
+
+
+class BroadcastConnectedStream(Generic[T, B]):
+    """Records of type `T`, and beside them broadcast records of type `B`."""
+
+    def __init__(self, main: DataStream[T], broadcast: BroadcastStream[B]) -> None:
+        self._environment = main._environment
+        self._inputs = (main._number, _broadcast_number(main._environment, broadcast))
+
+    def __repr__(self) -> str:
+        return shown_connection(self, self._environment, self._inputs)
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
+
+    def process(self, function: BroadcastProcessFunction[T, B, U], uid: str | None = None) -> DataStream[U]:
+        """Zero, one or many outputs per record of either side.
+
+        Args:
+            function: its class declares broadcast state as class attributes.
+            uid: names the state for later versions of the program; needed when checkpoints are on and
+                there is state.
+
+        Raises:
+            PlanError: `function` is no :class:`BroadcastProcessFunction`.
+        """
+        if not isinstance(function, BroadcastProcessFunction):
+            raise PlanError(
+                f"process() behind connect() ({user_site()}) got {type(function).__name__}; expected a "
+                "BroadcastProcessFunction (a KeyedBroadcastProcessFunction goes behind key_by().connect())"
+            )
+        node = logical.BroadcastProcessNode(NEW, "", function=function)
+        return DataStream(self._environment, add_function(self._environment, node, uid, *self._inputs))
+
+
+class KeyedBroadcastConnectedStream(Generic[K, T, B]):
+    """Records of type `T` partitioned by key of type `K`, and beside them broadcast records of type `B`."""
+
+    def __init__(
+        self, environment: ProgramContext, number: int, key: KeySelector, broadcast: BroadcastStream[B]
+    ) -> None:
+        self._environment, self._key = environment, key
+        self._inputs = (number, _broadcast_number(environment, broadcast))
+
+    def __repr__(self) -> str:
+        return shown_connection(self, self._environment, self._inputs)
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
+
+    def process(
+        self, function: KeyedBroadcastProcessFunction[K, T, B, U], uid: str | None = None
+    ) -> DataStream[U]:
+        """Zero, one or many outputs per record of either side, with state and timers per key.
+
+        Args:
+            function: its class declares its state as class attributes.
+            uid: names the state for later versions of the program; needed when checkpoints are on and
+                there is state or a timer.
+
+        Raises:
+            PlanError: `function` is no :class:`KeyedBroadcastProcessFunction`.
+        """
+        if not isinstance(function, KeyedBroadcastProcessFunction):
+            raise PlanError(
+                f"process() behind key_by().connect() ({user_site()}) got {type(function).__name__}; "
+                "expected a KeyedBroadcastProcessFunction"
+            )
+        node = logical.KeyedBroadcastProcessNode(NEW, "", function=function, key=self._key)
+        return DataStream(self._environment, add_function(self._environment, node, uid, *self._inputs))
+
+
+def _broadcast_number(environment: ProgramContext, broadcast: BroadcastStream[B]) -> int:
+    """Return the number of the stream that is broadcast to another one.
+
+    Raises:
+        PlanError: it is no broadcast stream, or one of another Environment.
+    """
+    if not isinstance(broadcast, BroadcastStream):
+        raise PlanError(
+            f"connect() ({user_site()}) got {type(broadcast).__name__}; expected a stream whose last step is "
+            "broadcast(), as in stream.connect(rules.broadcast()); two streams of equal rights go together "
+            "by union(), told apart by what their records say"
+        )
+    if broadcast._environment is not environment:
+        raise PlanError(
+            f"connect() ({user_site()}) got a stream of another Environment; expected one of the same"
+        )
+    return broadcast._number

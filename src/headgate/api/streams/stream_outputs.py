@@ -1,0 +1,289 @@
+"""The ways out of a stream: sinks, DataFrames, and looks at its records from the program.
+
+Only :meth:`Looks.preview`, `take`, `collect` and `to_dataframe` run something: what feeds the stream. They
+leave the program as it is.
+"""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from typing import Any, Generic, TypeVar
+
+from headgate.api.checking import inference
+from headgate.api.checking.arguments import made_by, path_uid
+from headgate.api.showing import Preview, counted, html_line
+from headgate.api.sink import Sink
+from headgate.api.site import user_site
+from headgate.api.streams import looks as queries
+from headgate.api.streams.operator import Operator, StreamSink
+from headgate.api.streams.program_context import ProgramContext
+from headgate.common.errors import PlanError
+from headgate.common.refusals.calls import called
+from headgate.common.registry import Kind, load
+from headgate.graph import logical
+
+T = TypeVar("T")
+
+
+def add_sink(
+    environment: ProgramContext, number: int, sink: Sink[T], uid: str | None, name: str | None = None
+) -> StreamSink:
+    """Add a sink to the program.
+
+    Args:
+        environment: the program.
+        number: of the stream that the sink takes the records of.
+        sink: the description of the output.
+        uid: names the sink's state.
+        name: for people; by default what the sink says of itself.
+    """
+    node = logical.SinkNode(logical.NEW, name or sink.describe(), sink=sink, uid=uid)
+    return StreamSink(environment, environment.program.add(node, (number,)))
+
+
+class Looks(Generic[T]):
+    """Shows a program the records of one of its streams."""
+
+    _environment: ProgramContext
+    _number: int
+
+    def print(self, uid: str | None = None) -> StreamSink:
+        """Have ``execute()`` print every record, as soon as it comes; after a failure some come again.
+
+        It is shown as what user code prints is, see ``docs/cli.md``: with the subtask that printed it, above
+        the line of progress.
+
+        Args:
+            uid: names the sink on its lines.
+        """
+        uid = uid or self._environment.free_uid("print")
+        return add_sink(self._environment, self._number, load(Kind.CONNECTOR, "print_sink")(), uid, "print")
+
+    def collect(self, job_name: str = "collect") -> list[T]:
+        """All records of this stream. Runs only what feeds it, and leaves the program open.
+
+        The program's sinks are not run, nothing is restored, and no checkpoints are drawn. The stream must
+        be bounded and its records must fit into the driver's memory. To collect several streams of one job,
+        or beside its sinks, use :meth:`collect_later`.
+
+        Args:
+            job_name: of the job.
+
+        Raises:
+            UsageError: what feeds the stream cannot run as written; nothing was started.
+            UserFunctionError: the program's code failed.
+            JobFailedError: anything else failed.
+
+        Example:
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=2, executor=MiniCluster())
+            >>> numbers = env.from_collection([1, 2, 3])
+            >>> sorted(numbers.collect()), sorted(numbers.map(lambda n: n * n).collect())
+            ([1, 2, 3], [1, 4, 9])
+        """
+        return queries.collected(self._environment, self._number, job_name)
+
+    def take(self, n: int, timeout_s: float | None = None) -> list[T]:
+        """The first `n` records that come, of whichever subtask; also of a stream that never ends.
+
+        Runs only what feeds the stream, as :meth:`collect` does, and ends as soon as they are there.
+
+        Args:
+            n: how many; fewer where the stream has no more.
+            timeout_s: return what has come by then; None: wait for all of them.
+
+        Raises:
+            PlanError: `n` or `timeout_s` is not above 0.
+            UsageError: what feeds the stream cannot run as written; nothing was started.
+            UserFunctionError: the program's code failed.
+            JobFailedError: anything else failed.
+
+        Example:
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> env.from_collection(range(1000)).map(lambda n: n * n).take(4)
+            [0, 1, 4, 9]
+        """
+        return queries.taken(self._environment, self._number, n, timeout_s, "take")
+
+    def preview(self, n: int = 10, timeout_s: float | None = None) -> Preview[T]:
+        """As :meth:`take`, but what it gives shows itself as a table, in a shell and in a notebook.
+
+        Args:
+            n: how many records; fewer where the stream has no more.
+            timeout_s: show what has come by then; None: wait for all of them.
+
+        Raises:
+            UsageError: as :meth:`take`.
+
+        Example:
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> authors = [{"author": "ada", "commits": 3}, {"author": "bob", "commits": 12}]
+            >>> env.from_collection(authors).preview()
+            author | commits
+            -------+--------
+            ada    |       3
+            bob    |      12
+            2 records
+        """
+        return Preview(queries.taken(self._environment, self._number, n, timeout_s, "preview"))
+
+
+class Outputs(Operator, Looks[T]):
+    """Writes the records of a stream to sinks and DataFrames."""
+
+    def sink_to(self, sink: Sink[T], uid: str | None = None, name: str | None = None) -> StreamSink:
+        """Send the records to a sink.
+
+        Args:
+            sink: the description of the output.
+            uid: names the sink's state; needed when checkpoints are on and the sink commits.
+            name: for people; by default what the sink says of itself.
+
+        Raises:
+            PlanError: `sink` is none.
+        """
+        if not isinstance(sink, Sink):
+            raise PlanError(f"sink_to() ({user_site()}) got {type(sink).__name__}; expected a Sink")
+        return add_sink(self._environment, self._number, sink, uid, name)
+
+    def write_json(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
+        """Write JSON lines into the directory `path`, exactly once when checkpoints are on.
+
+        Args:
+            path: the directory.
+            uid: names the sink's state; made from the path when omitted.
+            options: of the files sink.
+        """
+        return self._write("json_sink", "write_json", path, uid, options)
+
+    def write_parquet(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
+        """Write Parquet files into the directory `path`, exactly once when checkpoints are on.
+
+        Args:
+            path: the directory.
+            uid: names the sink's state; made from the path when omitted.
+            options: of the files sink.
+        """
+        return self._write("parquet_sink", "write_parquet", path, uid, options)
+
+    def collect_later(self, uid: str | None = None) -> Collected[T]:
+        """Have this stream's records brought to the driver by ``execute()``."""
+        uid = uid or self._environment.free_uid("collect")
+        rebuilt = inference.rebuildable(self._node.record_type)
+        sink = load(Kind.CONNECTOR, "collect_sink")(record_type=rebuilt)
+        self.sink_to(sink, uid=uid, name="collect")
+        self._environment.collecting[uid] = sink
+        return Collected(self._environment, uid)
+
+    def to_dataframe(self, schema: Any = None, job_name: str = "to_dataframe") -> Any:
+        """This stream's records as a Spark DataFrame. Runs only what feeds it, as :meth:`collect` does.
+
+        The stream must be bounded. The rows are staged as files that live as long as this process.
+        To get several streams of one job, or beside its sinks, use :meth:`to_dataframe_later`.
+
+        Args:
+            schema: a ``StructType`` or its text, such as ``"author string, commits long"``; None
+                takes the columns of the first records.
+            job_name: of the job.
+        """
+        sink = load(Kind.CONNECTOR, "dataframe_sink")(schema)
+        queries.run_query(self._environment, self._number, sink, "to_dataframe", job_name)
+        return sink.dataframe
+
+    def to_spark(self, write: Any, uid: str | None = None, schema: Any = None) -> StreamSink:
+        """Hand the records to Spark epoch by epoch: what each checkpoint completes is one DataFrame.
+
+        Epochs come in order, each when its checkpoint is complete. With a writer of ``headgate.spark``
+        each is there exactly once. A function may get an epoch again after a failure: under the same
+        lineage and number and with the same rows, so that it can tell. It runs in the driver, and its
+        failure restarts the job.
+
+        Args:
+            write: ``headgate.spark.parquet(path)``, ``.jdbc(url, table)``, ``.delta(path)`` or
+                ``.iceberg(table)``; or a function of (frame, epoch), where the epoch is a ``SparkEpoch``.
+            uid: names the sink's state; needed when checkpoints are on.
+            schema: a ``StructType`` or its text, such as ``"author string, commits long"``; None takes the
+                columns of the first records.
+
+        Raises:
+            UsageError: `write` or `schema` is something else.
+        """
+        sink = load(Kind.CONNECTOR, "spark_sink")(write, schema)
+        return self.sink_to(sink, uid=uid, name="to_spark")
+
+    def to_dataframe_later(self, schema: Any = None, uid: str | None = None) -> DataFrameLater:
+        """Have this stream's committed records made a Spark DataFrame by ``execute()``."""
+        uid = uid or self._environment.free_uid("to_dataframe")
+        sink = load(Kind.CONNECTOR, "dataframe_sink")(schema, "to_dataframe_later")
+        number = self.sink_to(sink, uid=uid, name="to_dataframe")._number
+        return DataFrameLater(self._environment, sink, number)
+
+    def _write(
+        self, connector: str, verb: str, given: str | PathLike[str], uid: str | None, options: dict[str, Any]
+    ) -> StreamSink:
+        path = fspath(given)
+        with made_by(verb):
+            sink = called(verb, load(Kind.CONNECTOR, connector))(path, **options)
+        sink.accepts_columns = connector == "parquet_sink"
+        return self.sink_to(sink, uid=uid or path_uid(verb, path), name=verb)
+
+
+class Collected(Generic[T]):
+    """Records that ``execute()`` will have brought to the driver."""
+
+    def __init__(self, environment: ProgramContext, uid: str) -> None:
+        self._environment, self._uid = environment, uid
+
+    def __repr__(self) -> str:
+        found = self._environment.collected.get(self._uid)
+        return f"<Collected {self._uid!r}: {'not executed yet' if found is None else counted(len(found))}>"
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
+
+    @property
+    def records(self) -> list[T]:
+        """The records, in order per subtask.
+
+        Raises:
+            PlanError: the job was not executed yet.
+        """
+        found = self._environment.collected.get(self._uid)
+        if found is None:
+            raise PlanError(
+                f"nothing was collected yet ({user_site()}); call execute() on the Environment first"
+            )
+        return found
+
+
+class DataFrameLater:
+    """A DataFrame that ``execute()`` will have made."""
+
+    def __init__(self, environment: ProgramContext, sink: Any, number: int) -> None:
+        self._environment, self._sink, self._number = environment, sink, number
+
+    def __repr__(self) -> str:
+        ready = self._environment.program.has_run(self._number)
+        return f"<DataFrameLater: {'see its dataframe' if ready else 'not executed yet'}>"
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
+
+    @property
+    def dataframe(self) -> Any:
+        """The ``pyspark.sql.DataFrame``.
+
+        Raises:
+            PlanError: the job was not executed yet.
+            UsageError: no record came and no schema was given.
+        """
+        if not self._environment.program.has_run(self._number):
+            raise PlanError(
+                f"there is no DataFrame yet ({user_site()}); call execute() on the Environment first"
+            )
+        return self._sink.dataframe
