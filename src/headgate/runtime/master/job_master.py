@@ -19,7 +19,7 @@ from headgate.checkpoint.store.log import CommitPermit
 from headgate.common.errors import DamagedFileError, FencedError, HeadgateError, OperatingError
 from headgate.common.ids import JobId
 from headgate.common.ports import Link
-from headgate.common.settings.failure_options import SameFailureAction
+from headgate.common.settings.restart_options import SameFailureAction
 from headgate.core.checkpoint.properties import JobEnd
 from headgate.core.execution import JobState
 from headgate.core.failover import restart_strategy
