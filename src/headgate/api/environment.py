@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from typing_extensions import override
 
@@ -26,6 +26,7 @@ from headgate.api.streams.program_context import CollectingSink
 from headgate.api.streams.reading_inputs import Readers
 from headgate.api.streams.stream_classes import DataStream
 from headgate.common.errors import ConfigError, PlanError, UsageError
+from headgate.common.hints import Hint
 from headgate.common.registry import Kind, load
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config, Origin, validate
@@ -37,6 +38,8 @@ from headgate.graph.logical import NEW, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.graph.plan import edge_record_types, physical_plan
 from headgate.graph.rewrites import VIRTUAL
+
+T = TypeVar("T")
 
 
 class Environment(Readers):
@@ -118,7 +121,7 @@ class Environment(Readers):
 
     if not TYPE_CHECKING:  # a type checker is to find what does not exist
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> NoReturn:
             raise no_such_call(self, name)
 
     @property
@@ -385,7 +388,9 @@ class Environment(Readers):
         return describe(name, nodes, *facts, _checkpointing(nodes, config))
 
     @override
-    def _begin(self, source: Source[Any], name: str, uid: str | None, record_type: Any) -> DataStream[Any]:
+    def _begin(
+        self, source: Source[Any], name: str, uid: str | None, record_type: Hint | None
+    ) -> DataStream[Any]:
         node = SourceNode(NEW, name, uid=uid, record_type=record_type, source=source)
         return DataStream(self, self.program.add(node))
 

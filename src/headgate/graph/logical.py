@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from headgate.common.hints import Hint
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.records.selectors import KeySelector
 
@@ -42,7 +43,7 @@ class Node:
     inputs: tuple[Node, ...] = ()
     uid: str | None = None
     parallelism: int | None = None
-    record_type: Any = None
+    record_type: Hint | None = None
     site: str = ""
     blocking: bool = False
 

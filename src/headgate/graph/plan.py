@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from headgate.common.errors import PlanError
+from headgate.common.hints import Hint
 from headgate.common.ids import EdgeId
 from headgate.common.keys.keygroups import default_max_parallelism
 from headgate.common.settings.options import MAX_PARALLELISM, PARALLELISM_MAX
@@ -71,18 +71,18 @@ def physical_plan(
     return PhysicalPlan(vertices, edges, groups, slots)
 
 
-def edge_record_types(nodes: Iterable[Node], plan: PhysicalPlan) -> dict[EdgeId, Any]:
+def edge_record_types(nodes: Iterable[Node], plan: PhysicalPlan) -> dict[EdgeId, Hint]:
     """Edge -> type of the records that travel over it, for the edges where the program tells it.
 
     Args:
         nodes: the program that was planned; side outputs are told there only.
         plan: what :func:`physical_plan` made of it.
     """
-    tagged: dict[tuple[int, str], list[Any]] = {}
+    tagged: dict[tuple[int, str], list[Hint | None]] = {}
     for node in nodes:
         if isinstance(node, SideOutputNode):
             tagged.setdefault((node.inputs[0].id, node.tag), []).append(node.record_type)
-    found: dict[EdgeId, Any] = {}
+    found: dict[EdgeId, Hint] = {}
     for edge in plan.edges:
         sender = plan.vertices[edge.source].chain[edge.operator]
         told = [sender.record_type] if edge.tag is None else tagged[sender.id, edge.tag]

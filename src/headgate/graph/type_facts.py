@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
+from headgate.common.hints import Hint
+from headgate.common.ids import EdgeId
 from headgate.common.keys.key_types import hint_words
 from headgate.graph.guarantees import always_aligned
 from headgate.graph.logical import (
@@ -91,7 +93,7 @@ def type_rows(
     return {"streams": streams, "states": found, "keys": keys}
 
 
-def storable(hint: Any) -> str:
+def storable(hint: Hint | None) -> str:
     """Whether records of a type can be stored in flight, without pickle.
 
     Returns:
@@ -113,7 +115,7 @@ def storable(hint: Any) -> str:
 
 
 def _stream_rows(
-    vertex: Vertex, plan: PhysicalPlan, told: Mapping[Any, Any], shape_of: Callable[[Edge], str]
+    vertex: Vertex, plan: PhysicalPlan, told: Mapping[EdgeId, Hint], shape_of: Callable[[Edge], str]
 ) -> Iterable[dict[str, Any]]:
     edges = plan.outputs(vertex.id)
     for place, node in enumerate(vertex.chain):
@@ -128,7 +130,7 @@ def _stream_rows(
 
 
 def _stream_row(
-    node: Node, tag: str | None, target: int | None, hint: Any, shape: str | None
+    node: Node, tag: str | None, target: int | None, hint: Hint | None, shape: str | None
 ) -> dict[str, Any]:
     row: dict[str, Any] = {
         "operator": node.name,
@@ -214,7 +216,7 @@ def _serializer_text(serializer: TypeSerializer[Any]) -> str:
     return f"custom {serializer.name}" if description["kind"] == "custom" else str(description["kind"])
 
 
-def _immutable(hint: Any) -> bool | None:
+def _immutable(hint: Hint | None) -> bool | None:
     """Whether a value can never be changed in place; None where nobody knows."""
     if hint is None or hint is Any:
         return None

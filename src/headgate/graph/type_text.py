@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from headgate.common.hints import Hint
+
+if TYPE_CHECKING:
+    from headgate.serde.serializer import TypeSerializer
 
 COLUMNS, ROWS, MIXED = "columns", "rows", "rows or columns"
 
@@ -24,7 +29,7 @@ class StateFact:
     name: str
     kind: str
     types: tuple[str, ...]
-    serializers: tuple[Any, ...] = ()
+    serializers: tuple[TypeSerializer[Any] | None, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}: {self.kind}[{', '.join(self.types)}]"
@@ -42,10 +47,10 @@ class TypeText(str):
     """
 
     __slots__ = ("hint",)
-    hint: Any
+    hint: Hint | None
 
 
-def type_text(hint: Any) -> TypeText:
+def type_text(hint: Hint | None) -> TypeText:
     """A type as a program would write it.
 
     Example:
@@ -57,7 +62,7 @@ def type_text(hint: Any) -> TypeText:
     return text
 
 
-def _type_name(hint: Any) -> str:
+def _type_name(hint: Hint | None) -> str:
     if hint is None:
         return "unknown"
     if isinstance(hint, type) and not hasattr(hint, "__args__"):

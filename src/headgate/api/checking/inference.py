@@ -10,19 +10,36 @@ import collections.abc
 import functools
 import inspect
 import types
-from collections.abc import Sequence
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterable, Sequence
+from typing import (
+    Any,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typing_extensions
 
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
 from headgate.api.source import Source
+from headgate.common.hints import Hint
 from headgate.common.keys.key_types import DeclaredKeys, says_nothing
 from headgate.graph.logical import Node
 from headgate.records.selectors import KeySelector
 
-_SCALARS = (int, str, float, bytes, bool)
+T = TypeVar("T")
+
+ProcessingFunction: TypeAlias = (
+    "ProcessFunction[Any, Any] | KeyedProcessFunction[Any, Any, Any] | "
+    "BroadcastProcessFunction[Any, Any, Any] | KeyedBroadcastProcessFunction[Any, Any, Any, Any]"
+)
+
+_SCALARS = frozenset({int, str, float, bytes, bool})
 _PROCESS_FUNCTIONS = (
     ProcessFunction,
     KeyedProcessFunction,
@@ -31,7 +48,7 @@ _PROCESS_FUNCTIONS = (
 )
 
 
-def map_output(function: Any) -> Any:
+def map_output(function: Callable[..., object]) -> Hint | None:
     """The type that a function of one record returns.
 
     Example:
@@ -44,7 +61,7 @@ def map_output(function: Any) -> Any:
     return _known(_return_hint(function))
 
 
-def flat_map_output(function: Any) -> Any:
+def flat_map_output(function: Callable[..., Iterable[object]]) -> Hint | None:
     """The type of the elements that a function of one record returns.
 
     Example:
@@ -55,7 +72,7 @@ def flat_map_output(function: Any) -> Any:
     return _element(_return_hint(function))
 
 
-def process_output(function: object) -> Any:
+def process_output(function: ProcessingFunction) -> Hint | None:
     """The output type of a process function: its class's type argument, else what `process` yields.
 
     Where there is a broadcast side, too, it has to yield the same or nothing.
@@ -72,7 +89,7 @@ def process_output(function: object) -> Any:
     return kinds[0] if all(kind == kinds[0] for kind in kinds) else None
 
 
-def declared_keys(function: object, selector: KeySelector, records: Node) -> DeclaredKeys | None:
+def declared_keys(function: ProcessingFunction, selector: KeySelector, records: Node) -> DeclaredKeys | None:
     """The type of keys that a program declares for a keyed function; None where it leaves that open.
 
     The first that says something counts: the type argument of the function's class, what the key function
@@ -87,14 +104,14 @@ def declared_keys(function: object, selector: KeySelector, records: Node) -> Dec
         return found
     if callable(selector):
         name = getattr(selector, "__qualname__", type(selector).__name__)
-        hint, teller = map_output(selector), f"key function {name.rpartition('.')[2]}"
+        declared, teller = map_output(selector), f"key function {name.rpartition('.')[2]}"
     else:
         names = (selector,) if isinstance(selector, str) else selector
         hints = [field_hint(records.record_type, name) for name in names]
-        hint = hints[0] if isinstance(selector, str) else tuple[tuple(hints)]  # type: ignore[misc]
+        declared = hints[0] if isinstance(selector, str) else types.GenericAlias(tuple, tuple(hints))
         of = getattr(records.record_type, "__name__", "the records")
         teller = f"field{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))} of {of}"
-    return DeclaredKeys(hint, teller) if _tells_keys(hint) else None
+    return DeclaredKeys(declared, teller) if _tells_keys(declared) else None
 
 
 def keys_of_function(cls: type) -> DeclaredKeys | None:
@@ -112,33 +129,34 @@ def keys_of_function(cls: type) -> DeclaredKeys | None:
     return None
 
 
-def _tells_keys(hint: Any) -> bool:
-    return _known(hint) is not None and not says_nothing(hint)
+def _tells_keys(hint: Hint | None) -> TypeGuard[Hint]:
+    return hint is not None and _known(hint) is not None and not says_nothing(hint)
 
 
-def field_hint(record_type: Any, name: str) -> Any:
+def field_hint(record_type: Hint | None, name: str) -> Hint:
     """What a class of records says of a field."""
     if not isinstance(record_type, type):
         return Any
     try:
-        return get_type_hints(record_type).get(name, Any)
+        hint: Hint = get_type_hints(record_type).get(name, Any)
+        return hint
     except Exception:  # an annotation is arbitrary code of the user's; it only hints
         return Any
 
 
-def source_output(source: object) -> Any:
+def source_output(source: Source[T]) -> Hint | None:
     """The record type of a source, from its class's type argument."""
     arguments = generic_arguments(type(source), Source)
     return _known(arguments[0]) if arguments else None
 
 
-def tag_output(tag: OutputTag[Any]) -> Any:
+def tag_output(tag: OutputTag[T]) -> Hint | None:
     """The record type of a side output whose tag was made as ``OutputTag[int]("late")``."""
     arguments = get_args(getattr(tag, "__orig_class__", None))
     return _known(arguments[0]) if arguments else None
 
 
-def common_scalar(records: Sequence[object]) -> Any:
+def common_scalar(records: Sequence[T]) -> type[T] | None:
     """The one plain scalar type that all records have, if there is one.
 
     Example:
@@ -146,17 +164,16 @@ def common_scalar(records: Sequence[object]) -> Any:
         (<class 'int'>, None)
     """
     kinds = set(map(type, records))
-    kind = kinds.pop() if len(kinds) == 1 else None
-    return kind if kind in _SCALARS else None
+    return kinds.pop() if len(kinds) == 1 and kinds <= _SCALARS else None
 
 
-def rebuildable(hint: Any) -> type | None:
+def rebuildable(hint: Hint | None) -> type | None:
     """The record class that collected plain values are made into again; None leaves them plain."""
     marks = ("__dataclass_fields__", "__struct_fields__", "_fields")
     return hint if isinstance(hint, type) and any(hasattr(hint, mark) for mark in marks) else None
 
 
-def generic_arguments(cls: type, base: type) -> tuple[Any, ...] | None:
+def generic_arguments(cls: type, base: type) -> tuple[Hint, ...] | None:
     """The type arguments of `base` as `cls` fills them in, through any classes between; None if unsaid.
 
     Example:
@@ -176,24 +193,24 @@ def generic_arguments(cls: type, base: type) -> tuple[Any, ...] | None:
     return None
 
 
-def _return_hint(function: Any) -> Any:
+def _return_hint(function: Callable[..., object] | None) -> Hint | None:
     while isinstance(function, functools.partial):
         function = function.func
-    if not (inspect.isroutine(function) or function is None):
-        function = type(function).__call__ if callable(function) else None
+    if callable(function) and not inspect.isroutine(function):
+        function = type(function).__call__
     try:
         return get_type_hints(function).get("return")
     except Exception:  # an annotation is arbitrary code of the user's; it only hints
         return None
 
 
-def _known(hint: Any) -> Any:
+def _known(hint: Hint | None) -> Hint | None:
     if hint is Any or isinstance(hint, (TypeVar, typing_extensions.TypeVar, str)):
         return None
     return None if getattr(hint, "__parameters__", ()) and not isinstance(hint, type) else hint
 
 
-def _element(hint: Any) -> Any:
+def _element(hint: Hint | None) -> Hint | None:
     if get_origin(hint) in (Union, types.UnionType):
         some = [option for option in get_args(hint) if option is not type(None)]
         hint = some[0] if len(some) == 1 else None
@@ -207,10 +224,11 @@ def _element(hint: Any) -> Any:
     return _known(arguments[0])
 
 
-def _fill(hint: Any, filled: dict[Any, Any]) -> Any:
+def _fill(hint: Hint, filled: dict[Hint, Hint]) -> Hint:
     if isinstance(hint, (TypeVar, typing_extensions.TypeVar)):
         return filled.get(hint, Any)
     open_ones = getattr(hint, "__parameters__", ())
     if not open_ones or isinstance(hint, type):
         return hint
-    return hint[tuple(filled.get(one, Any) for one in open_ones)]
+    filled_in: Hint = hint[tuple(filled.get(one, Any) for one in open_ones)]
+    return filled_in

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind, declared_state
 from headgate.api.declared.operator_state import BROADCAST, OperatorStateDescriptor, declared_operator_state
 from headgate.common.errors import PlanError, UsageError
+from headgate.common.hints import Hint
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.graph.logical import Node
@@ -24,7 +25,7 @@ class _Part(NamedTuple):
     node: Node
     where: str
     site: str
-    hint: Any
+    hint: Hint
     is_key: bool
 
 

@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 
 from headgate.api.checking.inference import generic_arguments
 from headgate.common.errors import PlanError
+from headgate.common.hints import Hint
 
 IN = TypeVar("IN", default=Any, contravariant=True)
 ACC = TypeVar("ACC", default=Any)
@@ -92,7 +93,7 @@ def check_aggregate(function: object, site: str) -> None:
     raise PlanError(f"aggregating_state() at {site} got {what}; expected an AggregateFunction")
 
 
-def accumulator_type(function: AggregateFunction[Any, Any, Any], site: str) -> Any:
+def accumulator_type(function: AggregateFunction[Any, Any, Any], site: str) -> Hint:
     """The accumulator's type as the function's class declares it, ``Any`` where it does not.
 
     Args:
@@ -122,7 +123,7 @@ def accumulator_type(function: AggregateFunction[Any, Any, Any], site: str) -> A
     return Any if arguments is None or _is_open(arguments[1]) else arguments[1]
 
 
-def _is_open(hint: Any) -> bool:
+def _is_open(hint: Hint) -> bool:
     """Whether a type is left to a subclass to say."""
     if isinstance(hint, (typing.TypeVar, typing_extensions.TypeVar)):
         return True

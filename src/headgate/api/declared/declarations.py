@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
+from headgate.common.hints import Hint
 from headgate.common.refusals import calls
 from headgate.common.refusals.texts import shortened
 from headgate.common.refusals.users_frames import calling_line
@@ -131,7 +132,7 @@ def _refuse_repeated(cls: type, inherited: dict[str, Declaration]) -> None:
             )
 
 
-def hints_of(cls: type) -> dict[str, Any]:
+def hints_of(cls: type) -> dict[str, Hint]:
     """The annotations of a class, names in them looked up; marks inside them are kept, those around are not.
 
     Raises:

@@ -16,6 +16,7 @@ import msgspec
 from headgate.api.showing import cell, counted, html_facts, html_table
 from headgate.api.source import SourceReport
 from headgate.common.errors import HeadgateError
+from headgate.common.hints import Hint
 from headgate.common.ids import EdgeId
 from headgate.common.ports import IsolatedCode
 from headgate.common.settings.config import Config
@@ -249,7 +250,7 @@ class JobSpec:
     nodes: tuple[Node, ...]
     plan: PhysicalPlan
     config: Config
-    record_types: Mapping[EdgeId, Any] = field(default_factory=dict)
+    record_types: Mapping[EdgeId, Hint] = field(default_factory=dict)
     collected: tuple[str, ...] = ()
     restore_from: str | None = None
     spark: Any = None

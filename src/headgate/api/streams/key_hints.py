@@ -4,49 +4,51 @@ from __future__ import annotations
 
 import datetime as dt
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final, Union, get_args, get_origin, is_typeddict
 from uuid import UUID
 
 from headgate.api.checking.inference import field_hint, map_output
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
+from headgate.common.hints import Hint
 from headgate.common.keys.keygroups import ALLOWED_KEYS
 
 _KEYS: Final = (int, str, bytes, bool, float, dt.datetime, dt.date, UUID)
 
 
-def refuse_impossible_key(function: Any) -> None:
+def refuse_impossible_key(function: Callable[..., object]) -> None:
     """Refuse a function of a key that is annotated to give something else than a key; others pass.
 
     Raises:
         PlanError: naming the type.
     """
     hint = map_output(function)
-    if not can_be_key(hint):
+    if hint is not None and not can_be_key(hint):
         raise PlanError(
             f"key_by() ({user_site()}) got a function annotated to give a key of type {_named(hint)}; "
             f"expected {ALLOWED_KEYS}: give it the fields that tell records apart, or the value of an Enum"
         )
 
 
-def refuse_impossible_fields(names: Iterable[str], record_type: Any) -> None:
+def refuse_impossible_fields(names: Iterable[str], record_type: Hint | None) -> None:
     """Refuse fields that the records' class declares to hold something else than a key; others pass.
 
     Raises:
         PlanError: naming the field and its type.
     """
+    of = getattr(record_type, "__qualname__", "the records")
     for name in names:
         hint = field_hint(record_type, name)
         if not can_be_key(hint):
             raise PlanError(
-                f"key_by() ({user_site()}) got field {name!r} of {record_type.__qualname__}, which is of type"
+                f"key_by() ({user_site()}) got field {name!r} of {of}, which is of type"
                 f" {_named(hint)} and cannot be a key; expected {ALLOWED_KEYS}: give it a function that makes"
                 " one of it, such as the value of an Enum"
             )
 
 
-def can_be_key(hint: Any) -> bool:
+def can_be_key(hint: Hint) -> bool:
     """Whether something of this type may be a key; a type that says nothing may.
 
     Example:
@@ -77,7 +79,7 @@ def can_be_key(hint: Any) -> bool:
         return True
 
 
-def _named(hint: Any) -> str:
+def _named(hint: Hint) -> str:
     """As one writes it, without modules."""
     name = getattr(get_origin(hint) or hint, "__qualname__", None)
     if not isinstance(name, str) or not (get_origin(hint) is None or isinstance(get_origin(hint), type)):

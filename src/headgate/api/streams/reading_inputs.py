@@ -14,6 +14,7 @@ from headgate.api.source import Source
 from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.api.streams.stream_classes import DataStream
 from headgate.common.errors import PlanError
+from headgate.common.hints import Hint
 from headgate.common.refusals.calls import called
 from headgate.common.registry import Kind, load
 
@@ -237,5 +238,7 @@ class Readers(ABC):
         return self._begin(source, verb, uid or path_uid(verb, paths), kind)
 
     @abstractmethod
-    def _begin(self, source: Source[Any], name: str, uid: str | None, record_type: Any) -> DataStream[Any]:
+    def _begin(
+        self, source: Source[Any], name: str, uid: str | None, record_type: Hint | None
+    ) -> DataStream[Any]:
         """Add the source's node and give its stream."""

@@ -9,11 +9,24 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from types import UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from types import EllipsisType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from uuid import UUID
 
-Shape = type | tuple[Any, ...]
+from headgate.common.hints import Hint
+
+Shape: TypeAlias = "type | tuple[Shape, ...]"
 """A key's exact class; of a tuple, the shapes of its elements. The class `tuple` stands for any tuple."""
 
 _FOUND_AS: Final[tuple[tuple[type, frozenset[type]], ...]] = (
@@ -46,7 +59,7 @@ class DeclaredKeys(NamedTuple):
         teller: who declares it, in words: "function Count", "key function by_user", "field 'user' of Visit".
     """
 
-    hint: Any
+    hint: Hint
     teller: str
 
 
@@ -91,12 +104,12 @@ def all_of_shape(keys: Sequence[Any], shape: Shape) -> bool:
     if list(map(type, keys)).count(tuple) != count or list(map(len, keys)).count(len(shape)) != count:
         return False
     return all(
-        cls.__class__ is not tuple and list(map(type, map(itemgetter(place), keys))).count(cls) == count
+        not isinstance(cls, tuple) and list(map(type, map(itemgetter(place), keys))).count(cls) == count
         for place, cls in enumerate(shape)
     )
 
 
-def fits(shape: Shape, declared: Any) -> bool:
+def fits(shape: Shape, declared: Hint) -> bool:
     """Whether a key of this shape may be equal to a key of the declared type.
 
     A type that says nothing fits all keys: `Any`, or a class that is no subclass of a type of keys.
@@ -116,19 +129,20 @@ def fits(shape: Shape, declared: Any) -> bool:
     for wrapped in ("__supertype__", "__value__"):  # of NewType, and of a type alias
         if hasattr(declared, wrapped) and not isinstance(declared, type):
             return fits(shape, getattr(declared, wrapped))
-    if declared is None or declared is type(None):
+    if declared in (None, type(None)):
         return shape is type(None)
     if origin is tuple:
         return _fits_tuple(shape, get_args(declared))
     return _fits_class(shape, declared) if isinstance(declared, type) else True
 
 
-def _fits_tuple(shape: Shape, parts: tuple[Any, ...]) -> bool:
+def _fits_tuple(shape: Shape, parts: Sequence[Hint | EllipsisType]) -> bool:
     if not isinstance(shape, tuple):
         return shape is tuple
-    if len(parts) == 2 and parts[1] is Ellipsis:
-        return all(fits(one, parts[0]) for one in shape)
-    return len(shape) == len(parts) and all(map(fits, shape, parts))
+    hints = [part for part in parts if part is not Ellipsis]
+    if len(parts) == 2 and len(hints) == 1:
+        return all(fits(one, hints[0]) for one in shape)
+    return len(shape) == len(hints) and all(map(fits, shape, hints))
 
 
 def _fits_class(shape: Shape, declared: type) -> bool:
@@ -141,7 +155,7 @@ def _fits_class(shape: Shape, declared: type) -> bool:
     return True
 
 
-def _fields_of(declared: type) -> tuple[Any, ...] | None:
+def _fields_of(declared: type) -> tuple[Hint, ...] | None:
     """The types of a NamedTuple's fields; None where they are not known."""
     names = getattr(declared, "_fields", None)
     if not names:
@@ -157,7 +171,7 @@ class _NoKey:
     """A class that no key is of: a type that it fits says nothing about keys."""
 
 
-def says_nothing(declared: Any) -> bool:
+def says_nothing(declared: Hint) -> bool:
     """Whether a declared type leaves the type of keys open.
 
     Example:
@@ -167,7 +181,7 @@ def says_nothing(declared: Any) -> bool:
     return fits(_NoKey, declared)
 
 
-def first_misfit(shapes: Iterable[Shape], declared: Any) -> Shape | None:
+def first_misfit(shapes: Iterable[Shape], declared: Hint) -> Shape | None:
     """One of the shapes that does not fit; always the same one."""
     wrong = sorted((shape for shape in shapes if not fits(shape, declared)), key=shape_words)
     return wrong[0] if wrong else None
@@ -245,7 +259,7 @@ def shape_words(shape: Shape) -> str:
     return shape.__name__
 
 
-def hint_words(declared: Any) -> str:
+def hint_words(declared: Hint) -> str:
     """What messages call a declared type.
 
     Example:
