@@ -389,8 +389,8 @@ class Environment(Readers):
 
     @override
     def _begin(
-        self, source: Source[Any], name: str, uid: str | None, record_type: Hint | None
-    ) -> DataStream[Any]:
+        self, source: Source[T], name: str, uid: str | None, record_type: Hint | None
+    ) -> DataStream[T]:
         node = SourceNode(NEW, name, uid=uid, record_type=record_type, source=source)
         return DataStream(self, self.program.add(node))
 

@@ -239,6 +239,6 @@ class Readers(ABC):
 
     @abstractmethod
     def _begin(
-        self, source: Source[Any], name: str, uid: str | None, record_type: Hint | None
-    ) -> DataStream[Any]:
+        self, source: Source[T], name: str, uid: str | None, record_type: Hint | None
+    ) -> DataStream[T]:
         """Add the source's node and give its stream."""
