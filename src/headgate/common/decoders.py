@@ -12,9 +12,14 @@ import struct
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
+
+from headgate.common.hints import Hint
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 UNDECODABLE: Final[tuple[type[Exception], ...]] = (
     msgspec.MsgspecError,
@@ -35,16 +40,17 @@ its own that names the file, so that no damage ends as a riddle in the middle of
 
 T = TypeVar("T")
 
+DecodeHook: TypeAlias = Callable[[type, Any], object]
+"""Makes a value of a type that msgspec does not know, of the plain value that was read."""
+
 # Reentrant, because finding out about a class may run code of its module.
 _lock: Final = threading.RLock()
 
 
-@overload
-def msgpack_decoder(kind: type[T], ext_hook: Any = ...) -> msgspec.msgpack.Decoder[T]: ...
-@overload
-def msgpack_decoder(kind: Any, ext_hook: Any = ...) -> msgspec.msgpack.Decoder[Any]: ...
-def msgpack_decoder(kind: Any, ext_hook: Any = None) -> msgspec.msgpack.Decoder[Any]:
-    """A decoder of MessagePack.
+def msgpack_decoder(
+    kind: TypeForm[T], ext_hook: Callable[[int, memoryview], object] | None = None
+) -> msgspec.msgpack.Decoder[T]:
+    """Make a decoder of MessagePack.
 
     Args:
         kind: the type, or union of types, of what is decoded.
@@ -58,12 +64,8 @@ def msgpack_decoder(kind: Any, ext_hook: Any = None) -> msgspec.msgpack.Decoder[
         return msgspec.msgpack.Decoder(kind, ext_hook=ext_hook)
 
 
-@overload
-def json_decoder(kind: type[T], dec_hook: Any = ...) -> msgspec.json.Decoder[T]: ...
-@overload
-def json_decoder(kind: Any, dec_hook: Any = ...) -> msgspec.json.Decoder[Any]: ...
-def json_decoder(kind: Any, dec_hook: Any = None) -> msgspec.json.Decoder[Any]:
-    """A decoder of JSON.
+def json_decoder(kind: TypeForm[T], dec_hook: DecodeHook | None = None) -> msgspec.json.Decoder[T]:
+    """Make a decoder of JSON.
 
     Args:
         kind: the type, or union of types, of what is decoded.
@@ -77,12 +79,10 @@ def json_decoder(kind: Any, dec_hook: Any = None) -> msgspec.json.Decoder[Any]:
         return msgspec.json.Decoder(kind, dec_hook=dec_hook)
 
 
-@overload
-def converter(kind: type[T], strict: bool = ..., dec_hook: Any = ...) -> Callable[[Any], T]: ...
-@overload
-def converter(kind: Any, strict: bool = ..., dec_hook: Any = ...) -> Callable[[Any], Any]: ...
-def converter(kind: Any, strict: bool = True, dec_hook: Any = None) -> Callable[[Any], Any]:
-    """`msgspec.convert` into a type.
+def converter(
+    kind: TypeForm[T], strict: bool = True, dec_hook: DecodeHook | None = None
+) -> Callable[[object], T]:
+    """Make a function that converts plain values into a type, as `msgspec.convert` does.
 
     Args:
         kind: the type.
@@ -98,7 +98,7 @@ def converter(kind: Any, strict: bool = True, dec_hook: Any = None) -> Callable[
     return partial(msgspec.convert, type=kind, strict=strict, dec_hook=dec_hook)
 
 
-def is_custom(kind: Any) -> bool:
+def is_custom(kind: Hint) -> bool:
     """Whether msgspec knows nothing of a type and leaves it to a `dec_hook`.
 
     Example:

@@ -5,24 +5,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from itertools import count, islice
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeAlias, overload
 
-MISSING: Final = object()
+from typing_extensions import TypeVar
+
+K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
+D = TypeVar("D")
+
+MISSING: Final[Any] = object()
 """No entry, or one that was removed in a layer; not a value that a program can hold."""
 
 LAYERS_MAX: Final = 8
 """Layers of changes above the base; one more and they are put together in the pause."""
 
-_UNKNOWN: Final = object()
+_UNKNOWN: Final[Any] = object()
 
-Layer = dict[Any, Any]
-Layers = tuple[Layer, ...]
+Layers: TypeAlias = tuple[Mapping[K, V], ...]
 """The base and what was changed above it, oldest first; where a value is MISSING, the key is not there."""
 
 
-class LayeredTable:
+class LayeredTable(Generic[K, V]):
     """Key -> value, for one thread that changes it and others that write snapshots of it.
 
     Without a snapshot it is a plain dict, and its users work on that dict. While one is under way
@@ -49,13 +54,14 @@ class LayeredTable:
         (True, {'a': [1, 2]})
     """
 
-    __slots__ = ("_base", "_copy", "_deltas", "_tickets", "_under_way", "entries", "on_change")
+    __slots__ = ("_base", "_copy", "_deltas", "_tickets", "_under_way", "_view", "entries", "on_change")
 
-    def __init__(self, copy: Callable[[Any], Any]) -> None:
-        self.on_change: Callable[[Any], None] | None = None
-        self._base: Layer = {}
-        self._deltas: list[Layer] = []  # oldest first; the last one is no snapshot's
-        self.entries: Any = self._base
+    def __init__(self, copy: Callable[[V], V]) -> None:
+        self.on_change: Callable[[MutableMapping[K, V]], None] | None = None
+        self._base: dict[K, V] = {}
+        self._deltas: list[dict[K, V]] = []  # oldest first; the last one is no snapshot's
+        self._view: _View[K, V] | None = None
+        self.entries: MutableMapping[K, V] = self._base
         self._copy = copy
         self._tickets = count()
         # Snapshots in progress; the threads that write them discard from it, and do nothing else here.
@@ -64,24 +70,23 @@ class LayeredTable:
     @property
     def settled(self) -> bool:
         """Whether `entries` is the plain dict."""
-        return self.entries is self._base
+        return self._view is None
 
-    def own(self, key: Any) -> Any:
+    def own(self, key: K) -> V:
         """The value of `key` for changing in place, or MISSING."""
-        entries = self.entries
-        if entries is self._base:
-            return entries.get(key, MISSING)
-        return entries.own(key)
+        view = self._view
+        found: V = self._base.get(key, MISSING) if view is None else view.own(key)
+        return found
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: K, value: V) -> None:
         """Set the value of `key`; the value is new to the table."""
         self.entries[key] = value
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: K) -> None:
         """Remove the entry of `key`, if there is one."""
         self.entries.pop(key, None)
 
-    def freeze(self) -> tuple[Layers, int]:
+    def freeze(self) -> tuple[Layers[K, V], int]:
         """The entries as they are now, and the ticket to :meth:`thaw` with. Takes no time per entry."""
         if not self._base and not self._deltas:
             return (), next(self._tickets)
@@ -104,11 +109,11 @@ class LayeredTable:
 
         While a snapshot is under way it does nothing.
         """
-        if self.entries is self._base:
+        if self._view is None:
             return True
         if self._under_way:
             return False
-        if type(self.entries) is not _Merging:
+        if type(self._view) is not _Merging:
             self._show(_Merging(self._base, self._deltas))
         base = self._base
         for delta in self._deltas:
@@ -122,55 +127,63 @@ class LayeredTable:
             if delta:
                 return False
         self._deltas = []
-        self._show(base)
+        self._show(None)
         return True
 
-    def _show(self, entries: Any) -> None:
-        self.entries = entries
+    def _show(self, view: _View[K, V] | None) -> None:
+        entries = self._base if view is None else view
+        self.entries, self._view = entries, view
         if self.on_change is not None:
             self.on_change(entries)
 
     def _join_deltas(self) -> None:
-        joined: Layer = {}
+        joined: dict[K, V] = {}
         for delta in self._deltas:  # left as they are: snapshots read them
             joined |= delta
         self._deltas = [joined]
 
 
-class _View(MutableMapping[Any, Any]):
+class _View(MutableMapping[K, V]):
     """The entries of a table in layers, as far as both kinds of view agree."""
 
     __slots__ = ("_base", "_deltas")
 
-    def __init__(self, base: Layer, deltas: list[Layer]) -> None:
+    def __init__(self, base: dict[K, V], deltas: list[dict[K, V]]) -> None:
         self._base, self._deltas = base, tuple(reversed(deltas))  # newest first
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    @overload
+    def get(self, key: K, default: None = None) -> V | None: ...
+    @overload
+    def get(self, key: K, default: V) -> V: ...
+    @overload
+    def get(self, key: K, default: D) -> V | D: ...
+    def get(self, key: K, default: V | D | None = None) -> V | D | None:
         """The value of `key`, or `default`."""
         for delta in self._deltas:
-            value = delta.get(key, _UNKNOWN)
+            value: V = delta.get(key, _UNKNOWN)
             if value is not _UNKNOWN:
                 return default if value is MISSING else value
         return self._base.get(key, default)
 
-    def own(self, key: Any) -> Any:
+    def own(self, key: K) -> V:
         """See :meth:`LayeredTable.own`."""
-        return self.get(key, MISSING)
+        found: V = self.get(key, MISSING)
+        return found
 
-    def __contains__(self, key: object) -> bool:
+    def __contains__(self, key: Any) -> bool:
         return self.get(key, MISSING) is not MISSING
 
-    def __getitem__(self, key: Any) -> Any:
-        value = self.get(key, MISSING)
+    def __getitem__(self, key: K) -> V:
+        value: V = self.get(key, MISSING)
         if value is MISSING:
             raise KeyError(key)
         return value
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: K) -> None:
         if self.pop(key, MISSING) is MISSING:
             raise KeyError(key)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[K]:
         for keys, _ in slices_of((self._base, *reversed(self._deltas)), 1_000):
             yield from keys
 
@@ -181,7 +194,7 @@ class _View(MutableMapping[Any, Any]):
         return any(True for _ in self)
 
 
-class _Shadow(_View):
+class _Shadow(_View[K, V]):
     """While a snapshot is under way: every change goes into the newest layer.
 
     An entry of that layer is also the note that the value was copied, or made, since the last cut.
@@ -190,53 +203,65 @@ class _Shadow(_View):
     __slots__ = ("_copy", "_live", "_under_way")
 
     def __init__(
-        self, base: Layer, deltas: list[Layer], copy: Callable[[Any], Any], under_way: set[int]
+        self, base: dict[K, V], deltas: list[dict[K, V]], copy: Callable[[V], V], under_way: set[int]
     ) -> None:
         super().__init__(base, deltas)
         self._live, self._copy, self._under_way = deltas[-1], copy, under_way
 
-    def own(self, key: Any) -> Any:
+    def own(self, key: K) -> V:
         """See :meth:`LayeredTable.own`."""
         live = self._live
-        value = live.get(key, _UNKNOWN)
+        value: V = live.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             value = self.get(key, MISSING)
             if value is not MISSING and self._under_way:
                 value = live[key] = self._copy(value)
         return value
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: K, value: V) -> None:
         self._live[key] = value
 
-    def pop(self, key: Any, default: Any = None) -> Any:
+    @overload
+    def pop(self, key: K) -> V: ...
+    @overload
+    def pop(self, key: K, default: V) -> V: ...
+    @overload
+    def pop(self, key: K, default: D) -> V | D: ...
+    def pop(self, key: K, default: V | D | None = None) -> V | D | None:
         """Remove the entry of `key`; gives its value, or `default`."""
-        value = self.get(key, MISSING)
+        value: V = self.get(key, MISSING)
         if value is MISSING:
             return default
         self._live[key] = MISSING
         return value
 
 
-class _Merging(_View):
+class _Merging(_View[K, V]):
     """While the layers are brought back: changes go past them into the base, so the layers only shrink."""
 
     __slots__ = ()
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: K, value: V) -> None:
         for delta in self._deltas:
             delta.pop(key, None)
         self._base[key] = value
 
-    def pop(self, key: Any, default: Any = None) -> Any:
+    @overload
+    def pop(self, key: K) -> V: ...
+    @overload
+    def pop(self, key: K, default: V) -> V: ...
+    @overload
+    def pop(self, key: K, default: D) -> V | D: ...
+    def pop(self, key: K, default: V | D | None = None) -> V | D | None:
         """Remove the entry of `key`; gives its value, or `default`."""
-        value = self.get(key, MISSING)
+        value: V = self.get(key, MISSING)
         for delta in self._deltas:
             delta.pop(key, None)
         self._base.pop(key, None)
         return default if value is MISSING else value
 
 
-def slices_of(layers: Layers, size: int) -> Iterator[tuple[list[Any], list[Any]]]:
+def slices_of(layers: Layers[K, V], size: int) -> Iterator[tuple[list[K], list[V]]]:
     """Keys and values of a frozen table, at most `size` at a time: other threads run in between.
 
     Example:

@@ -30,7 +30,7 @@ class ImmutableValueState:
     immutable: Final = True
 
     def __init__(self, table: HeapTable, default: Any) -> None:
-        self.table: dict[Any, Any] = table.entries
+        self.table = table.entries
         self.default = self.value = default
         self.key: Any = None
 
