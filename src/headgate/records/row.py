@@ -170,7 +170,7 @@ def make_row(names: tuple[str, ...], values: Sequence[Any]) -> Row:
     return row
 
 
-def python_values(column: pa.Array[Any]) -> list[Any]:
+def python_values(column: pa.Array) -> list[Any]:
     """A column as a list of Python objects, by the fastest lossless way."""
     import numpy as np
     import pyarrow as pa

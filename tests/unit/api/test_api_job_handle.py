@@ -88,6 +88,22 @@ def test_a_cancelled_job_has_ended_when_the_call_returns() -> None:
     assert job.done
 
 
+@pytest.mark.parametrize("seconds", [-1, -0.5, float("nan")])
+def test_a_time_below_zero_cancels_nothing(seconds: float) -> None:
+    """A wait that cannot be is refused before the job is touched, by a handle of either kind."""
+    executor = Held()
+    job = start(executor)
+    executor.may_begin.set()
+    executor.runs.wait()
+    for handle in (job, hg.RemoteJob.__new__(hg.RemoteJob)):
+        with pytest.raises(
+            hg.PlanError, match=r"of cancel\(\) \(test_api_job_handle\.py:\d+\) is .* at least 0"
+        ):
+            handle.cancel(timeout_s=seconds)
+    assert not executor.control.cancelled.is_set()
+    job.cancel()
+
+
 def test_a_job_that_never_began_here_answers_all_the_same() -> None:
     """Its executor found nothing left to do."""
     job = start(RecordingExecutor())

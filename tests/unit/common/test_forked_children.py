@@ -115,4 +115,4 @@ def test_all_ends_are_registered_where_children_are_thought_of() -> None:
     """`atexit` and `weakref.finalize` are used in `common/process/children.py` only."""
     uses = re.compile(r"atexit\.register\(|weakref\.finalize\(|\.Finalize\(")
     found = [path for path in SOURCE.rglob("*.py") if uses.search(path.read_text())]
-    assert found == [SOURCE / "common" / "children.py"]
+    assert found == [SOURCE / "common" / "process" / "children.py"]

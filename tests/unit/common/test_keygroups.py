@@ -94,7 +94,7 @@ def test_sg1_int_keys_have_their_golden_values(row: str) -> None:
     at_4, at_3 = subtasks.split("/")
     assert (int(mixed), int(group)) == (kg.murmur(kg.key_hash(int(key))), kg.key_group(int(key), 128))
     assert [int(at_4), int(at_3)] == [kg.operator_index_for_key_group(128, p, int(group)) for p in (4, 3)]
-    assert [int(group)] == kg.key_groups_of_ints(np.array([int(key)], np.int64), 128).tolist()
+    assert [int(group)] == kg.key_groups_of_arrow(pa.array([int(key)], pa.int64()), 128).tolist()
 
 
 @pytest.mark.parametrize(("key", "golden"), OTHER_GOLDENS, ids=lambda v: repr(v)[:30])

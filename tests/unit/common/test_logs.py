@@ -31,7 +31,7 @@ def written(capsys: pytest.CaptureFixture[str]) -> Iterator[Written]:
 def test_a_line_of_user_code_tells_its_subtask(written: Written) -> None:
     """User code logs as ever and gets the fields without asking."""
     logs.set_up_logging()
-    logs.set_task_context("streaks", "count", 1, 2)
+    logs.use_task_context(logs.TaskContext("streaks", "count", 1, 2))
     logging.getLogger("my.module").info("saw %d", 3)
     (line,) = written()
     assert re.fullmatch(
@@ -56,7 +56,7 @@ def test_a_line_of_the_driver_tells_its_job_only(written: Written) -> None:
 def test_json_lines_have_all_fields(written: Written) -> None:
     """One object per line; what is not known is null; a traceback stays inside its line."""
     logs.set_up_logging(as_json=True)
-    logs.set_task_context("streaks", "count", 0, 1)
+    logs.use_task_context(logs.TaskContext("streaks", "count", 0, 1))
     try:
         raise ValueError("odd\nvalue")
     except ValueError:
@@ -76,7 +76,7 @@ def test_json_lines_have_all_fields(written: Written) -> None:
 def test_threads_have_contexts_of_their_own(written: Written) -> None:
     """What one worker thread works for does not show on another's lines."""
     logs.set_up_logging()
-    logs.set_task_context("streaks", "count", 0, 1)
+    logs.use_task_context(logs.TaskContext("streaks", "count", 0, 1))
     seen: list[logs.TaskContext] = []
     thread = threading.Thread(target=lambda: seen.append(logs.task_context()))
     thread.start()
@@ -113,7 +113,7 @@ def test_fields_for_formats_of_others() -> None:
     logger = logging.getLogger("test.fields")
     logger.propagate = False
     logger.addHandler(handler)
-    logs.set_task_context("streaks", "count", 0, 1)
+    logs.use_task_context(logs.TaskContext("streaks", "count", 0, 1))
     logger.warning("x")
     logger.warning("x", extra={"job": "mine"})
     logs.clear_task_context()
@@ -144,7 +144,7 @@ def test_a_chatty_library_is_kept_quiet(written: Written) -> None:
 
 def test_the_former_name_of_the_filter_works_and_says_what_it_is_called_now() -> None:
     """A logging configuration that was written for the module's former place goes on working."""
-    sys.modules.pop("headgate.common.process.logs", None)
+    sys.modules.pop("headgate.runtime.logs", None)
     with pytest.warns(DeprecationWarning, match="headgate.common.process.logs"):
-        former = importlib.import_module("headgate.common.process.logs")
+        former = importlib.import_module("headgate.runtime.logs")
     assert former.ContextFilter is logs.ContextFilter

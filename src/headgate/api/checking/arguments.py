@@ -142,20 +142,26 @@ def check_count(verb: str, count: object) -> None:
         )
 
 
-def check_seconds(verb: str, seconds: object) -> None:
+def check_seconds(verb: str, seconds: object, zero: bool = False) -> None:
     """Refuse what is no time limit.
 
+    Args:
+        verb: the method that was given the limit.
+        seconds: the limit; None is no limit.
+        zero: whether 0 is one, too.
+
     Raises:
-        PlanError: neither None nor a number above 0.
+        PlanError: neither None nor a number within bounds.
     """
     if seconds is None or (
         isinstance(seconds, int | float)
         and not isinstance(seconds, bool)
-        and 0 < seconds < threading.TIMEOUT_MAX
+        and (0 < seconds < threading.TIMEOUT_MAX or (zero and seconds == 0))
     ):
         return
+    bound = "of at least 0" if zero else "above 0"
     raise PlanError(
-        f"timeout_s of {verb}() ({user_site()}) is {seconds!r}; expected a number of seconds above 0, or None"
+        f"timeout_s of {verb}() ({user_site()}) is {seconds!r}; expected a number of seconds {bound}, or None"
     )
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final
 
+from headgate.api.checking.arguments import check_seconds
 from headgate.api.jobs.executor_contract import Executor, JobControl, JobResult, JobSpec, JobStatus, Then
 from headgate.api.showing import html_facts
 from headgate.common.errors import HeadgateError, OperatingError, TerminatedError, UsageError
@@ -217,8 +218,10 @@ class JobHandle:
             timeout_s: how long to wait; 0: not at all; None: until it has ended.
 
         Raises:
+            PlanError: `timeout_s` is below 0; the job is not cancelled.
             TimeoutError: it has not ended yet, but will.
         """
+        check_seconds("cancel", timeout_s, zero=True)
         self._end(handed_over=False)
         if timeout_s == 0 or threading.current_thread() is self._thread:
             return

@@ -9,9 +9,10 @@ import http.client
 import json
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from headgate.api.checking.arguments import check_seconds
 from headgate.api.jobs.executor_contract import JobStatus
 from headgate.api.jobs.job_handle import CANCEL_WAIT_S
 from headgate.common import errors
@@ -30,52 +31,6 @@ TERMINAL: Final = frozenset({"finished", "failed", "cancelled"})
 
 
 _job_status: Final = converter(JobStatus)
-
-
-class RunningJob(Protocol):
-    """What can be asked of a job, in this process (`JobHandle`) as in another (`RemoteJob`)."""
-
-    name: str
-
-    @property
-    def done(self) -> bool:
-        """Whether it has ended."""
-        ...
-
-    def status(self) -> JobStatus:
-        """As it is now."""
-        ...
-
-    def checkpoint(self, timeout_s: float | None = None) -> str:
-        """Take a checkpoint; gives its URI."""
-        ...
-
-    def savepoint(
-        self,
-        target: str | None = None,
-        format: str = "canonical",  # noqa: A002 - the name that users know
-        timeout_s: float | None = None,
-    ) -> str:
-        """Take a savepoint; gives its URI."""
-        ...
-
-    def stop(
-        self,
-        target: str | None = None,
-        format: str = "canonical",  # noqa: A002 - the name that users know
-        drain: bool = False,
-        timeout_s: float | None = None,
-    ) -> str:
-        """End it with a savepoint; gives its URI."""
-        ...
-
-    def rescale(self, parallelism: int, from_last: bool = False, timeout_s: float | None = None) -> None:
-        """Have it go on at another parallelism."""
-        ...
-
-    def cancel(self, timeout_s: float | None = CANCEL_WAIT_S) -> None:
-        """End it now, and wait for that."""
-        ...
 
 
 class RemoteJob:
@@ -164,8 +119,10 @@ class RemoteJob:
             timeout_s: how long to wait; 0: not at all; None: until it has ended.
 
         Raises:
+            PlanError: `timeout_s` is below 0; the job is not cancelled.
             TimeoutError: it has not ended yet, but will.
         """
+        check_seconds("cancel", timeout_s, zero=True)
         try:
             if timeout_s == 0:
                 self._ask("POST", "/v1/cancel", {})

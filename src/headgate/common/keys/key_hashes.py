@@ -11,10 +11,13 @@ import enum
 import struct
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import crc32
+
+Key: TypeAlias = "int | str | bytes | float | dt.datetime | dt.date | uuid.UUID | tuple[Key, ...]"
+"""What a key can be."""
 
 ALLOWED_KEYS: Final = "int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these"
 
@@ -24,7 +27,7 @@ _EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
-def key_hash(key: Any) -> int:
+def key_hash(key: Key) -> int:
     """The stable hash of a key, as an unsigned 32-bit number.
 
     Args:
@@ -93,7 +96,7 @@ def _hash_str(key: str) -> int:
     return crc32(key.encode("utf-8", "surrogatepass"))
 
 
-def _hash_tuple(key: tuple[Any, ...]) -> int:
+def _hash_tuple(key: tuple[Key, ...]) -> int:
     total = 1
     for element in key:
         total = combine(total, key_hash(element))

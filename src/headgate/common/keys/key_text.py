@@ -14,8 +14,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
+from headgate.common.keys.key_hashes import Key
+from headgate.common.plain_data import Json
 
-_FIELDS: Final[dict[str, Callable[[str], Any]]] = {
+_FIELDS: Final[dict[str, Callable[[str], Key]]] = {
     "bytes": lambda text: base64.b64decode(text, validate=True),
     "date": dt.date.fromisoformat,
     "datetime": dt.datetime.fromisoformat,
@@ -23,7 +25,7 @@ _FIELDS: Final[dict[str, Callable[[str], Any]]] = {
 }
 
 
-def key_text(key: Any) -> str:
+def key_text(key: Key) -> str:
     """A key as JSON; a type that no key has is refused where the text is read.
 
     Example:
@@ -33,7 +35,7 @@ def key_text(key: Any) -> str:
     return json.dumps(_plain(key))
 
 
-def key_of_text(text: str) -> Any:
+def key_of_text(text: str) -> Key | None:
     r"""The key that :func:`key_text` wrote.
 
     Raises:
@@ -52,7 +54,7 @@ def key_of_text(text: str) -> Any:
         ) from None
 
 
-def _plain(key: Any) -> Any:
+def _plain(key: Key) -> Json:
     match key:
         case tuple():
             return [_plain(part) for part in key]
@@ -69,9 +71,10 @@ def _plain(key: Any) -> Any:
     raise UsageError(f"a key of type {type(key).__name__} cannot be asked for; no stream has such keys")
 
 
-def _key(value: Any) -> Any:
+def _key(value: Json) -> Key | None:
     if isinstance(value, list):
-        return tuple(_key(part) for part in value)
+        parts: tuple[Any, ...] = tuple(_key(part) for part in value)
+        return parts
     if isinstance(value, dict):
         ((field, text),) = value.items() if len(value) == 1 else [("", "")]
         if field not in _FIELDS or not isinstance(text, str):

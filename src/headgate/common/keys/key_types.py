@@ -25,6 +25,8 @@ from typing import (
 from uuid import UUID
 
 from headgate.common.hints import Hint
+from headgate.common.keys.key_hashes import Key
+from headgate.common.plain_data import Json
 
 Shape: TypeAlias = "type | tuple[Shape, ...]"
 """A key's exact class; of a tuple, the shapes of its elements. The class `tuple` stands for any tuple."""
@@ -63,7 +65,7 @@ class DeclaredKeys(NamedTuple):
     teller: str
 
 
-def shape_of(key: Any) -> Shape:
+def shape_of(key: Key) -> Shape:
     """The shape of a key.
 
     Example:
@@ -73,7 +75,7 @@ def shape_of(key: Any) -> Shape:
     return tuple(map(shape_of, key)) if key.__class__ is tuple else key.__class__
 
 
-def shapes_of(keys: Sequence[Any]) -> set[Shape]:
+def shapes_of(keys: Sequence[Key]) -> set[Shape]:
     """The shapes of many keys, in C loops unless tuples are of different shapes.
 
     Example:
@@ -83,15 +85,16 @@ def shapes_of(keys: Sequence[Any]) -> set[Shape]:
     shapes: set[Shape] = set(map(type, keys))
     if tuple not in shapes:
         return shapes
-    if len(shapes) == 1 and len(set(map(len, keys))) == 1:
+    tuples: Any = keys
+    if len(shapes) == 1 and len(set(map(len, tuples))) == 1:
         # Not by zip, which makes an iterator of each key.
-        columns = [set(map(type, map(itemgetter(place), keys))) for place in range(len(keys[0]))]
+        columns = [set(map(type, map(itemgetter(place), tuples))) for place in range(len(tuples[0]))]
         if columns and all(len(column) == 1 and tuple not in column for column in columns):
             return {tuple(cls for (cls,) in columns)}
     return set(map(shape_of, keys))
 
 
-def all_of_shape(keys: Sequence[Any], shape: Shape) -> bool:
+def all_of_shape(keys: Sequence[Key], shape: Shape) -> bool:
     """Whether all keys are of one shape, at less cost than :func:`shapes_of`; of tuples in tuples it says no.
 
     Example:
@@ -101,10 +104,11 @@ def all_of_shape(keys: Sequence[Any], shape: Shape) -> bool:
     count = len(keys)
     if not isinstance(shape, tuple):
         return list(map(type, keys)).count(shape) == count
-    if list(map(type, keys)).count(tuple) != count or list(map(len, keys)).count(len(shape)) != count:
+    tuples: Any = keys
+    if list(map(type, keys)).count(tuple) != count or list(map(len, tuples)).count(len(shape)) != count:
         return False
     return all(
-        not isinstance(cls, tuple) and list(map(type, map(itemgetter(place), keys))).count(cls) == count
+        not isinstance(cls, tuple) and list(map(type, map(itemgetter(place), tuples))).count(cls) == count
         for place, cls in enumerate(shape)
     )
 
@@ -213,7 +217,7 @@ def with_tuples_bounded(shapes: Iterable[Shape]) -> frozenset[Shape]:
     return found
 
 
-def stored_shapes(shapes: Iterable[Shape]) -> list[Any]:
+def stored_shapes(shapes: Iterable[Shape]) -> list[Json]:
     """Shapes as plain values, for the metadata of a checkpoint; always in the same order.
 
     Example:
@@ -224,11 +228,11 @@ def stored_shapes(shapes: Iterable[Shape]) -> list[Any]:
     return [_stored(shape) for shape in ordered]
 
 
-def _stored(shape: Shape) -> Any:
+def _stored(shape: Shape) -> Json:
     return list(map(_stored, shape)) if isinstance(shape, tuple) else shape.__name__
 
 
-def shapes_of_stored(stored: Any) -> frozenset[Shape] | None:
+def shapes_of_stored(stored: Json) -> frozenset[Shape] | None:
     """The shapes that :func:`stored_shapes` made plain; None where they are not known.
 
     Example:
@@ -243,7 +247,7 @@ def shapes_of_stored(stored: Any) -> frozenset[Shape] | None:
         return None
 
 
-def _shape(stored: Any) -> Shape:
+def _shape(stored: Json) -> Shape:
     return tuple(map(_shape, stored)) if isinstance(stored, list) else _STORED_AS[str(stored)]
 
 

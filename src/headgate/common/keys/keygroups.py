@@ -8,10 +8,11 @@ every platform, version and process for ever. The forms for whole batches live i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.common.errors import UsageError
 from headgate.common.keys.key_hashes import ALLOWED_KEYS as ALLOWED_KEYS
+from headgate.common.keys.key_hashes import Key as Key
 from headgate.common.keys.key_hashes import combine as combine
 from headgate.common.keys.key_hashes import key_hash as key_hash
 from headgate.common.keys.key_hashes import shortened as shortened
@@ -31,7 +32,7 @@ DEFAULT_MAX_PARALLELISM_MIN: Final = 1 << 7
 _MASK: Final = 0xFFFFFFFF
 
 
-def key_group(key: Any, max_parallelism: int) -> int:
+def key_group(key: Key, max_parallelism: int) -> int:
     """The key group of a key, from 0 to `max_parallelism` - 1.
 
     Raises:
@@ -67,30 +68,8 @@ def murmur(value: int) -> int:
     return (0x100000000 - mixed) & 0x7FFFFFFF
 
 
-def key_groups_of_ints(values: NDArray[Any], max_parallelism: int) -> NDArray[np.int32]:
-    """Key groups of a numpy array of integers of any width (about 50 M rows/s)."""
-    from headgate.common.keys import keygroups_vectorised as vectorised
-
-    return vectorised.groups_of_hashes(vectorised.hashes_of_ints(values), max_parallelism)
-
-
-def key_groups_of_strings(
-    offsets: NDArray[Any], data: NDArray[np.uint8], max_parallelism: int
-) -> NDArray[np.int32]:
-    """Key groups of UTF-8 or byte strings laid end to end, as Arrow holds them.
-
-    Args:
-        offsets: where each string begins in `data`; one more than there are strings.
-        data: the bytes.
-        max_parallelism: number of key groups.
-    """
-    from headgate.common.keys import keygroups_vectorised as vectorised
-
-    return vectorised.groups_of_hashes(vectorised.hashes_of_strings(offsets, data), max_parallelism)
-
-
 def key_groups_of_arrow(
-    columns: pa.Array[Any] | pa.ChunkedArray[Any] | Sequence[pa.Array[Any] | pa.ChunkedArray[Any]],
+    columns: pa.Array | pa.ChunkedArray | Sequence[pa.Array | pa.ChunkedArray],
     max_parallelism: int,
 ) -> NDArray[np.int32]:
     """Key groups of an Arrow column, or of the tuples that several columns make together.
@@ -111,7 +90,7 @@ def key_groups_of_arrow(
     return vectorised.groups_of_hashes(hashes, max_parallelism)
 
 
-def key_groups_of_keys(keys: Sequence[Any], max_parallelism: int) -> NDArray[np.int32]:
+def key_groups_of_keys(keys: Sequence[Key], max_parallelism: int) -> NDArray[np.int32]:
     """Key groups of Python keys; fast for batches of only int, only str, or tuples of these.
 
     Raises:
@@ -123,7 +102,7 @@ def key_groups_of_keys(keys: Sequence[Any], max_parallelism: int) -> NDArray[np.
 
 
 def operator_indexes_of_key_groups(
-    groups: NDArray[Any], max_parallelism: int, parallelism: int
+    groups: NDArray[np.integer], max_parallelism: int, parallelism: int
 ) -> NDArray[np.uint16]:
     """Which subtask owns each key group; 16 bits wide, so that a stable argsort is a radix sort."""
     import numpy as np

@@ -46,22 +46,15 @@ _NOTHING: Final = TaskContext()
 _current: Final[ContextVar[TaskContext]] = ContextVar("headgate_task", default=_NOTHING)
 
 
-def set_task_context(
-    job: str, uid: str | None = None, subtask: int | None = None, attempt: int | None = None
-) -> None:
-    """From now on this thread works for the given subtask; the driver's gives the job only.
+def use_task_context(context: TaskContext) -> None:
+    """Note for which subtask this thread works from now on; the driver's context has the job only.
 
     Example:
-        >>> set_task_context("streaks", "author-count", 0, 1)
+        >>> use_task_context(TaskContext("streaks", "author-count", 0, 1))
         >>> task_context().uid
         'author-count'
         >>> clear_task_context()
     """
-    _current.set(TaskContext(job, uid, subtask, attempt))
-
-
-def use_task_context(context: TaskContext) -> None:
-    """The same with a context made beforehand: for a loop that changes between subtasks at every step."""
     _current.set(context)
 
 
