@@ -15,6 +15,7 @@ from typing_extensions import TypeVar
 from headgate.api.declared.operator_state import BroadcastState  # noqa: F401 - for the examples
 from headgate.api.functions import I, K, KeyedContext, O, OnTimerContext, OutputTag, RichFunction
 
+E = TypeVar("E")
 B = TypeVar("B", default=Any, contravariant=True)
 R = TypeVar("R")
 S = TypeVar("S")
@@ -31,7 +32,7 @@ class BroadcastContext(Protocol):
     timestamp: int | None
     watermark: int | None
 
-    def side_output(self, tag: OutputTag[Any], value: Any) -> None:
+    def side_output(self, tag: OutputTag[E], value: E) -> None:
         """Emit `value` to a side output instead of the main one."""
         ...
 

@@ -39,6 +39,9 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.graph.plan import edge_record_types, physical_plan
 from headgate.graph.rewrites import VIRTUAL
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 T = TypeVar("T")
 
 
@@ -68,7 +71,7 @@ class Environment(Readers):
         self,
         parallelism: int | str | None = None,
         config: Mapping[str, Any] | None = None,
-        spark: Any = None,
+        spark: SparkSession | None = None,
         executor: str | Executor = "spark",
     ) -> None:
         self.program = Program()
@@ -412,7 +415,7 @@ def _checkpointing(nodes: tuple[Node, ...], config: Config) -> Checkpointing:
     return Checkpointing(config.get(o.CHECKPOINTING_MODE), config.get(o.UNALIGNED), committing_sinks(nodes))
 
 
-def _spark_settings(spark: Any) -> dict[str, str]:
+def _spark_settings(spark: SparkSession) -> dict[str, str]:
     # Duck-typed, so that the API stays free of PySpark. A session of Spark Connect has no context; the
     # executor refuses it in its own words.
     context = getattr(spark, "sparkContext", None)

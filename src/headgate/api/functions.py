@@ -22,6 +22,9 @@ O = TypeVar("O", default=Any, covariant=True)  # noqa: E741
 
 
 F = TypeVar("F")
+R = TypeVar("R")
+T = TypeVar("T")
+S = TypeVar("S")
 
 _BLOCKING = "__headgate_blocking__"
 
@@ -103,7 +106,7 @@ class KeyedContext(Protocol[K]):
     timestamp: Any
     timers: TimerService
 
-    def side_output(self, tag: OutputTag[Any], value: Any) -> None:
+    def side_output(self, tag: OutputTag[S], value: S) -> None:
         """Emit `value` to a side output instead of the main one."""
         ...
 
@@ -220,7 +223,8 @@ def blocking(function: F) -> F:
     try:
         setattr(function, _BLOCKING, True)
     except (AttributeError, TypeError):  # a builtin or a bound method
-        return cast(F, _marked(cast(Callable[[Any], Any], function)))
+        plain: Any = function
+        return cast(F, _marked(plain))
     return function
 
 
@@ -233,9 +237,9 @@ def is_blocking(function: object) -> bool:
     return True
 
 
-def _marked(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _marked(function: Callable[[T], R]) -> Callable[[T], R]:
     @functools.wraps(function)
-    def call(record: Any) -> Any:
+    def call(record: T) -> R:
         return function(record)
 
     setattr(call, _BLOCKING, True)

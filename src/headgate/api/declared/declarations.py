@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
-from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
+from typing import Annotated, NoReturn, TypeVar, get_origin, get_type_hints
 
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
@@ -29,7 +29,7 @@ class Declaration:
 
     site: str = ""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         if name in _MEMBERS:
             raise self._not_live()
         raise AttributeError(f"{type(self).__name__} has no {name!r}", name=name, obj=self)
@@ -39,17 +39,10 @@ class Declaration:
             raise self._not_live()
         object.__setattr__(self, name, value)
 
-    def __getitem__(self, key: object) -> Any:
+    def _refuse_use(self, *_key_and_value: object) -> NoReturn:
         raise self._not_live()
 
-    def __setitem__(self, key: object, value: object) -> None:
-        raise self._not_live()
-
-    def __delitem__(self, key: object) -> None:
-        raise self._not_live()
-
-    def __contains__(self, key: object) -> bool:
-        raise self._not_live()
+    __getitem__ = __setitem__ = __delitem__ = __contains__ = _refuse_use
 
     def _not_live(self) -> PlanError:
         """Return the refusal of what nobody would keep, as of ``self.count.value = 1`` in ``__init__``."""

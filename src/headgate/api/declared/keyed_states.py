@@ -10,15 +10,20 @@ import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, get_args, get_origin
 
 from headgate.api.declared.aggregate import ACC, IN, OUT, accumulator_type, check_aggregate, check_reduce
 from headgate.api.declared.aggregate import AggregateFunction as AggregateFunction  # for the state backends
 from headgate.api.declared.declarations import Declaration, declarations, hints_of, noted
+from headgate.api.declared.operator_state import Serializers
 from headgate.api.declared.state_ttl import StateTtl as StateTtl  # for the state backends
 from headgate.api.declared.state_ttl import check_ttl
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
+from headgate.common.hints import Hint
+
+if TYPE_CHECKING:
+    from headgate.serde.serializer import TypeSerializer
 
 V = TypeVar("V")
 MK = TypeVar("MK")
@@ -161,10 +166,10 @@ class StateDescriptor:
 
     name: str
     kind: str
-    types: tuple[Any, ...]
+    types: tuple[Hint, ...]
     default: Callable[[], Any]
     function: Any = None
-    serializers: tuple[Any, ...] = ()
+    serializers: Serializers = ()
     ttl: Any = None
     site: str = field(default="", compare=False)
 
@@ -175,13 +180,13 @@ class StateDeclaration(Declaration, Generic[V]):
     def __init__(
         self,
         kind: str,
-        default: Any = None,
-        default_factory: Callable[[], Any] | None = None,
+        default: V | None = None,
+        default_factory: Callable[[], V] | None = None,
         function: Any = None,
-        accumulator: Any = None,
+        accumulator: Hint | None = None,
         *,
-        serializers: tuple[Any, ...] = (),
-        ttl: Any = None,
+        serializers: Serializers = (),
+        ttl: StateTtl | None = None,
     ) -> None:
         self.kind = kind
         self.function, self.accumulator = function, accumulator
@@ -189,7 +194,7 @@ class StateDeclaration(Declaration, Generic[V]):
         self.serializers, self.ttl = serializers, ttl
         self._default, self._factory = default, default_factory
 
-    def default(self) -> Any:
+    def default(self) -> V | None:
         """The value for a key without an entry; a fresh copy where it could be changed in place."""
         if self._factory is not None:
             return self._factory()
@@ -200,8 +205,8 @@ def value_state(
     default: Any = None,
     *,
     default_factory: Callable[[], Any] | None = None,
-    serializer: Any = None,
-    ttl: Any = None,
+    serializer: TypeSerializer[Any] | None = None,
+    ttl: StateTtl | None = None,
 ) -> Any:
     """Declare one value per key.
 
@@ -224,7 +229,7 @@ def value_state(
     )
 
 
-def list_state(*, serializer: Any = None, ttl: Any = None) -> Any:
+def list_state(*, serializer: TypeSerializer[Any] | None = None, ttl: StateTtl | None = None) -> Any:
     """Declare a list per key: ``seen: hg.ListState[str] = hg.list_state()``.
 
     Args:
@@ -234,7 +239,12 @@ def list_state(*, serializer: Any = None, ttl: Any = None) -> Any:
     return noted(StateDeclaration(StateKind.LIST, default_factory=list, serializers=(serializer,), ttl=ttl))
 
 
-def map_state(*, key_serializer: Any = None, serializer: Any = None, ttl: Any = None) -> Any:
+def map_state(
+    *,
+    key_serializer: TypeSerializer[Any] | None = None,
+    serializer: TypeSerializer[Any] | None = None,
+    ttl: StateTtl | None = None,
+) -> Any:
     """Declare a map per key: ``totals: hg.MapState[str, int] = hg.map_state()``.
 
     Args:
@@ -247,7 +257,7 @@ def map_state(*, key_serializer: Any = None, serializer: Any = None, ttl: Any = 
 
 
 def reducing_state(
-    reduce: Callable[[V, V], V], *, serializer: Any = None, ttl: Any = None
+    reduce: Callable[[V, V], V], *, serializer: TypeSerializer[Any] | None = None, ttl: StateTtl | None = None
 ) -> ReducingState[V]:
     """Declare one value per key into which every added value is reduced.
 
@@ -275,18 +285,17 @@ def reducing_state(
         ([3, 7], 7, None)
     """
     check_reduce(reduce, user_site())
-    declaration: Any = noted(
-        StateDeclaration(StateKind.REDUCING, function=reduce, serializers=(serializer,), ttl=ttl)
-    )
-    return cast(ReducingState[V], declaration)
+    declared: Any = StateDeclaration(StateKind.REDUCING, function=reduce, serializers=(serializer,), ttl=ttl)
+    state: ReducingState[V] = noted(declared)
+    return state
 
 
 def aggregating_state(
     function: AggregateFunction[IN, ACC, OUT],
     *,
-    accumulator: Any = None,
-    serializer: Any = None,
-    ttl: Any = None,
+    accumulator: Hint | None = None,
+    serializer: TypeSerializer[Any] | None = None,
+    ttl: StateTtl | None = None,
 ) -> AggregatingState[IN, OUT]:
     """Declare one accumulator per key, into which values go and from which a result comes.
 
@@ -320,19 +329,14 @@ def aggregating_state(
         ([0, 6, 6], 6)
     """
     check_aggregate(function, user_site())
-    declaration: Any = noted(
-        StateDeclaration(
-            StateKind.AGGREGATING,
-            function=function,
-            accumulator=accumulator,
-            serializers=(serializer,),
-            ttl=ttl,
-        )
+    declared: Any = StateDeclaration(
+        StateKind.AGGREGATING, None, None, function, accumulator, serializers=(serializer,), ttl=ttl
     )
-    return cast(AggregatingState[IN, OUT], declaration)
+    state: AggregatingState[IN, OUT] = noted(declared)
+    return state
 
 
-_HANDLES: dict[str, tuple[Any, int]] = {
+_HANDLES: Final[dict[str, tuple[type, int]]] = {
     StateKind.VALUE: (ValueState, 1),
     StateKind.LIST: (ListState, 1),
     StateKind.MAP: (MapState, 2),
@@ -371,9 +375,9 @@ def _refuse_undeclared(cls: type) -> None:
                 )
 
 
-def _describe(cls: type, name: str, declaration: StateDeclaration[Any], hint: Any) -> StateDescriptor:
+def _describe(cls: type, name: str, declaration: StateDeclaration[V], hint: Hint | None) -> StateDescriptor:
     handle, arity = _HANDLES[declaration.kind]
-    types: tuple[Any, ...] = (Any,) * arity
+    types: tuple[Hint, ...] = (Any,) * arity
     if hint is not None:
         if (get_origin(hint) or hint) is not handle:
             raise PlanError(
@@ -396,7 +400,7 @@ def _describe(cls: type, name: str, declaration: StateDeclaration[Any], hint: An
     )
 
 
-def _accumulator(declaration: StateDeclaration[Any]) -> Any:
+def _accumulator(declaration: StateDeclaration[V]) -> Hint:
     # Kept in the declaration, which travels to the workers: the module of a script does not, and there
     # nobody could tell any more what a textual annotation of a function names.
     if declaration.accumulator is None:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, get_args, get_origin
 
 from headgate.api.declared.declarations import Declaration, declarations, hints_of, noted
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
+from headgate.common.hints import Hint
+
+if TYPE_CHECKING:
+    from headgate.serde.serializer import TypeSerializer
 
 V = TypeVar("V")
 K = TypeVar("K")
@@ -20,6 +24,10 @@ K = TypeVar("K")
 SPLIT: Final = "split"
 UNION: Final = "union"
 BROADCAST: Final = "broadcast"
+
+
+Serializers: TypeAlias = "tuple[TypeSerializer[Any] | None, ...]"
+"""Given in a declaration, one for each stored type; None: the type decides."""
 
 
 class OperatorListState(Protocol[V]):
@@ -95,18 +103,18 @@ class OperatorStateDescriptor:
 
     name: str
     mode: str
-    types: tuple[Any, ...]
-    serializers: tuple[Any, ...]
+    types: tuple[Hint, ...]
+    serializers: Serializers
 
 
 class OperatorStateDeclaration(Declaration):
     """The class attribute that declares an operator state; replaced by a live handle on the instance."""
 
-    def __init__(self, mode: str, serializers: tuple[Any, ...]) -> None:
+    def __init__(self, mode: str, serializers: Serializers) -> None:
         self.mode, self.serializers = mode, serializers
 
 
-def operator_list_state(*, redistribution: str = SPLIT, serializer: Any = None) -> Any:
+def operator_list_state(*, redistribution: str = SPLIT, serializer: TypeSerializer[Any] | None = None) -> Any:
     """Declare a list per subtask.
 
     It is restored before `open` is called, which may read it.
@@ -145,7 +153,9 @@ def operator_list_state(*, redistribution: str = SPLIT, serializer: Any = None) 
     return noted(OperatorStateDeclaration(redistribution, (serializer,)))
 
 
-def broadcast_state(*, key_serializer: Any = None, serializer: Any = None) -> Any:
+def broadcast_state(
+    *, key_serializer: TypeSerializer[Any] | None = None, serializer: TypeSerializer[Any] | None = None
+) -> Any:
     """Declare a map that is the same in all subtasks.
 
     For functions that take a broadcast stream in, whose records reach every subtask. A subtask is
@@ -169,7 +179,7 @@ def broadcast_state(*, key_serializer: Any = None, serializer: Any = None) -> An
     return noted(OperatorStateDeclaration(BROADCAST, (key_serializer, serializer)))
 
 
-_DECLARED_AS: Final[dict[str, tuple[Any, int, str]]] = {
+_DECLARED_AS: Final[dict[str, tuple[type, int, str]]] = {
     SPLIT: (OperatorListState, 1, "operator_list_state"),
     UNION: (OperatorListState, 1, "operator_list_state"),
     BROADCAST: (BroadcastState, 2, "broadcast_state"),
@@ -192,10 +202,10 @@ def declared_operator_state(function: object) -> dict[str, OperatorStateDescript
 
 
 def _describe(
-    cls: type, name: str, declaration: OperatorStateDeclaration, hint: Any
+    cls: type, name: str, declaration: OperatorStateDeclaration, hint: Hint | None
 ) -> OperatorStateDescriptor:
     handle, arity, maker = _DECLARED_AS[declaration.mode]
-    types: tuple[Any, ...] = (Any,) * arity
+    types: tuple[Hint, ...] = (Any,) * arity
     if hint is not None:
         if (get_origin(hint) or hint) is not handle:
             raise PlanError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
@@ -127,7 +127,7 @@ class StateTtl:
         return self.duration
 
 
-def check_ttl(ttl: Any) -> None:
+def check_ttl(ttl: object) -> None:
     """Refuse what a declaration of state cannot have as its `ttl`.
 
     Raises:
@@ -140,7 +140,7 @@ def check_ttl(ttl: Any) -> None:
         )
 
 
-def _one_of(choices: type[Choice], name: str, value: Any) -> Choice:
+def _one_of(choices: type[Choice], name: str, value: str) -> Choice:
     try:
         return choices(value)
     except ValueError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -22,6 +22,9 @@ from headgate.common.ports import IsolatedCode
 from headgate.common.settings.config import Config
 from headgate.graph.logical import Node
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = [
     "Edge",
@@ -253,7 +256,7 @@ class JobSpec:
     record_types: Mapping[EdgeId, Hint] = field(default_factory=dict)
     collected: tuple[str, ...] = ()
     restore_from: str | None = None
-    spark: Any = None
+    spark: SparkSession | None = None
     begins: Callable[[JobControl], None] | None = None
     given_up: Callable[[], bool] | None = None
     told: Callable[[str, int, bytes], None] | None = None

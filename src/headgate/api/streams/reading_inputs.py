@@ -19,6 +19,8 @@ from headgate.common.refusals.calls import called
 from headgate.common.registry import Kind, load
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from headgate.records.row import Row
 
 T = TypeVar("T")
@@ -135,8 +137,7 @@ class Readers(ABC):
             uid: names the position; made from the path when omitted.
             options: of the files source.
         """
-        given: Any = path
-        paths = fspath(given) if isinstance(given, (str, PathLike)) else [fspath(each) for each in given]
+        paths = fspath(path) if isinstance(path, (str, PathLike)) else [fspath(each) for each in path]
         chosen = None if columns is None else list(columns)
         with made_by("read_parquet"):
             source = called("read_parquet", load(Kind.CONNECTOR, "parquet_source"))(
@@ -158,7 +159,7 @@ class Readers(ABC):
         return self._begin(source, "from_collection", uid, inference.common_scalar(kept))
 
     def from_spark(
-        self, dataframe: Any, uid: str | None = None, trigger: str | None = None
+        self, dataframe: DataFrame, uid: str | None = None, trigger: str | None = None
     ) -> DataStream[Row]:
         """Begin a stream with the rows of a Spark DataFrame, bounded or streaming.
 
@@ -227,8 +228,7 @@ class Readers(ABC):
                 f"on_error of {verb}() ({user_site()}) is {on_error!r}; "
                 "expected 'fail', 'skip' or 'side-output'"
             )
-        given: Any = path
-        paths = fspath(given) if isinstance(given, (str, PathLike)) else [fspath(each) for each in given]
+        paths = fspath(path) if isinstance(path, (str, PathLike)) else [fspath(each) for each in path]
         with made_by(verb):
             source = called(verb, load(Kind.CONNECTOR, connector))(
                 paths, schema=schema, on_error=on_error, **options

@@ -7,7 +7,7 @@ leave the program as it is.
 from __future__ import annotations
 
 from os import PathLike, fspath
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from headgate.api.checking import inference
 from headgate.api.checking.arguments import made_by, path_uid
@@ -21,6 +21,10 @@ from headgate.common.errors import PlanError
 from headgate.common.refusals.calls import called
 from headgate.common.registry import Kind, load
 from headgate.graph import logical
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 T = TypeVar("T")
 
@@ -180,7 +184,9 @@ class Outputs(Operator, Looks[T]):
         self._environment.collecting[uid] = sink
         return Collected(self._environment, uid)
 
-    def to_dataframe(self, schema: Any = None, job_name: str = "to_dataframe") -> Any:
+    def to_dataframe(
+        self, schema: StructType | str | None = None, job_name: str = "to_dataframe"
+    ) -> DataFrame:
         """This stream's records as a Spark DataFrame. Runs only what feeds it, as :meth:`collect` does.
 
         The stream must be bounded. The rows are staged as files that live as long as this process.
@@ -193,9 +199,12 @@ class Outputs(Operator, Looks[T]):
         """
         sink = load(Kind.CONNECTOR, "dataframe_sink")(schema)
         queries.run_query(self._environment, self._number, sink, "to_dataframe", job_name)
-        return sink.dataframe
+        found: DataFrame = sink.dataframe
+        return found
 
-    def to_spark(self, write: Any, uid: str | None = None, schema: Any = None) -> StreamSink:
+    def to_spark(
+        self, write: Any, uid: str | None = None, schema: StructType | str | None = None
+    ) -> StreamSink:
         """Hand the records to Spark epoch by epoch: what each checkpoint completes is one DataFrame.
 
         Epochs come in order, each when its checkpoint is complete. With a writer of ``headgate.spark``
@@ -216,7 +225,9 @@ class Outputs(Operator, Looks[T]):
         sink = load(Kind.CONNECTOR, "spark_sink")(write, schema)
         return self.sink_to(sink, uid=uid, name="to_spark")
 
-    def to_dataframe_later(self, schema: Any = None, uid: str | None = None) -> DataFrameLater:
+    def to_dataframe_later(
+        self, schema: StructType | str | None = None, uid: str | None = None
+    ) -> DataFrameLater:
         """Have this stream's committed records made a Spark DataFrame by ``execute()``."""
         uid = uid or self._environment.free_uid("to_dataframe")
         sink = load(Kind.CONNECTOR, "dataframe_sink")(schema, "to_dataframe_later")
@@ -261,10 +272,19 @@ class Collected(Generic[T]):
         return found
 
 
+class HasDataFrame(Protocol):
+    """A sink whose committed records are a DataFrame after the job."""
+
+    @property
+    def dataframe(self) -> DataFrame:
+        """The rows."""
+        ...
+
+
 class DataFrameLater:
     """A DataFrame that ``execute()`` will have made."""
 
-    def __init__(self, environment: ProgramContext, sink: Any, number: int) -> None:
+    def __init__(self, environment: ProgramContext, sink: HasDataFrame, number: int) -> None:
         self._environment, self._sink, self._number = environment, sink, number
 
     def __repr__(self) -> str:
@@ -275,7 +295,7 @@ class DataFrameLater:
         return html_line(repr(self))
 
     @property
-    def dataframe(self) -> Any:
+    def dataframe(self) -> DataFrame:
         """The ``pyspark.sql.DataFrame``.
 
         Raises:
