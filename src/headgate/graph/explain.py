@@ -8,8 +8,9 @@ per-record function turns them into rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
+from headgate.common.plain_data import Json
 from headgate.graph.guarantees import NO_CHECKPOINTS, Checkpointing, always_aligned, sink_guarantees
 from headgate.graph.logical import (
     KeyedProcessNode,
@@ -27,6 +28,9 @@ from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.graph.rewrites import TWO_SIDED
 from headgate.graph.type_text import COLUMNS, MIXED, ROWS, StateFact, States, type_text
 from headgate.records.selectors import KeySelector
+
+Facts: TypeAlias = dict[str, Json]
+"""What is known of a part of a graph, as plain values."""
 
 Guarantees = Mapping[int, str]
 """Sink's node id -> what it may promise, in words."""
@@ -152,10 +156,8 @@ def _keeps_columns(node: Node) -> bool:
     return isinstance(node, SelectNode)
 
 
-def _logical(
-    node: Node, uids: Mapping[int, str | None], states: States, promised: Guarantees
-) -> dict[str, Any]:
-    facts: dict[str, Any] = {
+def _logical(node: Node, uids: Mapping[int, str | None], states: States, promised: Guarantees) -> Facts:
+    facts: Facts = {
         "id": node.id,
         "kind": type(node).__name__.removesuffix("Node"),
         "name": node.name,
@@ -171,14 +173,14 @@ def _logical(
     return facts | _details(node, states, promised)
 
 
-def _details(node: Node, states: States, promised: Guarantees) -> dict[str, Any]:
+def _details(node: Node, states: States, promised: Guarantees) -> Facts:
     match node:
         case SourceNode():
             return {"source": node.source.describe(), "boundedness": node.source.boundedness.value}
         case SinkNode():
             return {"sink": node.sink.describe(), "guarantee": promised[node.id]}
         case KeyedProcessNode():
-            found = [_state(fact) for fact in states.get(node.id, ())]
+            found: list[Json] = [_state(fact) for fact in states.get(node.id, ())]
             return {"key": key_text(node.key), "state": found}
         case PartitionNode():
             return {"partitioner": partitioner_text(node.partitioner)}
@@ -195,11 +197,11 @@ def _details(node: Node, states: States, promised: Guarantees) -> dict[str, Any]
     return {}
 
 
-def _state(fact: StateFact) -> dict[str, Any]:
+def _state(fact: StateFact) -> Facts:
     return {"name": fact.name, "kind": fact.kind, "types": list(fact.types)}
 
 
-def _vertex(vertex: Vertex, shapes: _Shapes, states: States, promised: Guarantees) -> dict[str, Any]:
+def _vertex(vertex: Vertex, shapes: _Shapes, states: States, promised: Guarantees) -> Facts:
     return {
         "id": int(vertex.id),
         "name": vertex.name,
@@ -208,8 +210,8 @@ def _vertex(vertex: Vertex, shapes: _Shapes, states: States, promised: Guarantee
     }
 
 
-def _operator(node: Node, shapes: _Shapes, states: States, promised: Guarantees) -> dict[str, Any]:
-    facts: dict[str, Any] = {
+def _operator(node: Node, shapes: _Shapes, states: States, promised: Guarantees) -> Facts:
+    facts: Facts = {
         "node": node.id,
         "name": node.name,
         "uid": node.uid,
@@ -223,7 +225,7 @@ def _operator(node: Node, shapes: _Shapes, states: States, promised: Guarantees)
     return facts
 
 
-def _edge(edge: Edge, shapes: _Shapes, unaligned: bool) -> dict[str, Any]:
+def _edge(edge: Edge, shapes: _Shapes, unaligned: bool) -> Facts:
     return {
         "id": int(edge.id),
         "source": int(edge.source),

@@ -8,12 +8,13 @@ self-describing codec, and by pickle between workers when they are not plain.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headgate.common.errors import UsageError
 from headgate.common.hints import Hint
 from headgate.common.ids import EdgeId
 from headgate.common.keys.key_types import hint_words
+from headgate.common.plain_data import Description, Json, text_in
 from headgate.graph.guarantees import always_aligned
 from headgate.graph.logical import (
     FilterNode,
@@ -35,6 +36,9 @@ from headgate.serde.descriptions import parts_of
 from headgate.serde.resolve import composite_serializer, record_serializer, serializer_for
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.snapshots.snapshot_rules import part_serializers
+
+Row: TypeAlias = dict[str, Json]
+"""What is known of one stream, state or kind of keys."""
 
 SELF_DESCRIBING: Final = "self-describing"
 ARROW: Final = "Arrow"
@@ -76,7 +80,7 @@ _PLAIN_KINDS: Final = frozenset(
 
 def type_rows(
     nodes: Iterable[Node], plan: PhysicalPlan, states: States, shape_of: Callable[[Edge], str]
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[Row]]:
     """A row for each stream, each declared state and the keys of each keyed operator, as plain values.
 
     Args:
@@ -116,7 +120,7 @@ def storable(hint: Hint | None) -> str:
 
 def _stream_rows(
     vertex: Vertex, plan: PhysicalPlan, told: Mapping[EdgeId, Hint], shape_of: Callable[[Edge], str]
-) -> Iterable[dict[str, Any]]:
+) -> Iterable[Row]:
     edges = plan.outputs(vertex.id)
     for place, node in enumerate(vertex.chain):
         leaving = [edge for edge in edges if edge.operator == place]
@@ -129,10 +133,8 @@ def _stream_rows(
             yield row | {"in_flight": NEVER} if always_aligned(edge) else row
 
 
-def _stream_row(
-    node: Node, tag: str | None, target: int | None, hint: Hint | None, shape: str | None
-) -> dict[str, Any]:
-    row: dict[str, Any] = {
+def _stream_row(node: Node, tag: str | None, target: int | None, hint: Hint | None, shape: str | None) -> Row:
+    row: Row = {
         "operator": node.name,
         "uid": node.uid,
         "tag": tag,
@@ -148,13 +150,13 @@ def _stream_row(
         typed = None  # Its values are dicts, which the codec takes for what they are.
     if typed is None and storable(hint) == NO:
         typed = composite_serializer(hint)
-    kind = SELF_DESCRIBING if typed is None else typed.describe()["kind"]
+    kind = SELF_DESCRIBING if typed is None else text_in(typed.describe(), "kind")
     return row | {"serializer": kind, "immutable": _immutable(hint), "in_flight": storable(hint)}
 
 
-def _key_row(node: KeyedProcessNode) -> dict[str, Any]:
+def _key_row(node: KeyedProcessNode) -> Row:
     """What the program declares of an operator's keys."""
-    row: dict[str, Any] = {"operator": node.name, "uid": node.uid}
+    row: Row = {"operator": node.name, "uid": node.uid}
     if node.keys is None:
         return row | {"type": None, "why": NOBODY}
     return row | {"type": hint_words(node.keys.hint), "why": node.keys.teller}
@@ -179,9 +181,9 @@ def _teller(node: Node, tag: str | None) -> str:
     return "inferred"
 
 
-def _state_row(node: Node, fact: StateFact) -> dict[str, Any]:
+def _state_row(node: Node, fact: StateFact) -> Row:
     hints = [text.hint if isinstance(text, TypeText) else Any for text in fact.types]
-    row: dict[str, Any] = {
+    row: Row = {
         "operator": node.name,
         "uid": node.uid,
         "state": fact.name,
@@ -191,7 +193,7 @@ def _state_row(node: Node, fact: StateFact) -> dict[str, Any]:
     }
     try:
         found = part_serializers(hints, fact.serializers, f"state {fact.name!r}")
-        kinds = [_serializer_text(serializer) for serializer in found]
+        kinds: list[Json] = [_serializer_text(serializer) for serializer in found]
     except UsageError as error:
         # A plan that runs refuses it; what only explains a program must still be able to.
         return row | {"serializer": None, "immutable": None, "refused": str(error), "risk": None}
@@ -199,7 +201,8 @@ def _state_row(node: Node, fact: StateFact) -> dict[str, Any]:
     # A list or a map can always be changed in place, whatever it holds.
     single = len(found) == 1 and not fact.kind.endswith("list")
     immutable = single and found[0].immutable
-    return row | {"serializer": kinds, "immutable": immutable, "refused": None, "risk": risk}
+    judged: Row = {"serializer": kinds, "immutable": immutable, "refused": None, "risk": risk}
+    return row | judged
 
 
 def _state_teller(hints: Sequence[Any], given: Sequence[Any]) -> str:
@@ -226,7 +229,7 @@ def _immutable(hint: Hint | None) -> bool | None:
         return None
 
 
-def _plain(description: Mapping[str, Any]) -> str:
+def _plain(description: Description) -> str:
     """Whether values of a described type are plain data."""
     if description["kind"] == "any":
         return PLAIN_ONLY

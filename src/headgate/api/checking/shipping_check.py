@@ -13,7 +13,7 @@ import io
 import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from headgate.common.errors import NotShippableError
 from headgate.common.process.interruptions import let_pass
@@ -35,6 +35,10 @@ _ADVICE = {
 }
 _ADVICE_FILE = "open the file in open(), which runs in the worker"
 _ADVICE_OTHER = "make it in open() of a ProcessFunction or KeyedProcessFunction, which runs in the worker"
+
+
+Parts: TypeAlias = Iterator[tuple[str, Any]]
+"""What a thing is made of, as the pickler would walk it: how it is reached, in words, and the part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,7 @@ def _worth_opening(thing: object) -> bool:
     return module.partition(".")[0] not in ("pyspark", "py4j", "_thread", "_io", "socket", "threading")
 
 
-def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
+def _parts(thing: Any) -> Parts:
     match thing:
         case types.FunctionType():
             yield from _parts_of_function(thing)
@@ -174,7 +178,7 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
             yield f"class {type(thing).__qualname__}", type(thing)
 
 
-def _parts_of_function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+def _parts_of_function(function: types.FunctionType) -> Parts:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield f"closure variable {name!r}", cell.cell_contents
@@ -199,7 +203,7 @@ def _global_names(code: types.CodeType) -> set[str]:
     return names
 
 
-def _parts_of_class(cls: type) -> Iterator[tuple[str, Any]]:
+def _parts_of_class(cls: type) -> Parts:
     for name, value in vars(cls).items():
         if isinstance(value, (staticmethod, classmethod)):
             value = value.__func__
@@ -212,7 +216,7 @@ def _parts_of_class(cls: type) -> Iterator[tuple[str, Any]]:
     yield from ((f"base class {base.__qualname__}", base) for base in cls.__bases__ if base is not object)
 
 
-def _attributes(thing: object) -> Iterator[tuple[str, Any]]:
+def _attributes(thing: object) -> Parts:
     names = dict.fromkeys(getattr(thing, "__dict__", ()))
     for cls in type(thing).__mro__:
         slots = vars(cls).get("__slots__", ())

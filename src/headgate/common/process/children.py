@@ -17,7 +17,7 @@ import traceback
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, NoReturn, Protocol, TypeVar
+from typing import Final, NoReturn, ParamSpec, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -33,8 +33,10 @@ class HasDescriptor(Protocol):
         ...
 
 
-_hidden: Final[set[weakref.ref[Any]]] = set()
+_hidden: Final[set[weakref.ref[HasDescriptor]]] = set()
 
+P = ParamSpec("P")
+T_owner = TypeVar("T_owner")
 R = TypeVar("R", bound=HasDescriptor)
 
 
@@ -73,7 +75,7 @@ def hide_open_sockets() -> list[HasDescriptor]:
     return found
 
 
-def _resources() -> list[Any]:
+def _resources() -> list[HasDescriptor]:
     """Those that live; other threads may hide more meanwhile."""
     return [resource for each in list(_hidden) if (resource := each()) is not None]
 
@@ -146,10 +148,10 @@ class OwnProcess:
         """Whether this is the process itself, and no child of it."""
         return os.getpid() == self.pid
 
-    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+    def call(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Call what may lead to user code; a child that comes back from there ends here."""
         try:
-            result = function(*arguments)
+            result = function(*arguments, **named)
         except BaseException as error:
             if os.getpid() != self.pid:
                 end_child(error)
@@ -188,7 +190,7 @@ def end_child(error: BaseException | None) -> NoReturn:
     os._exit(code)
 
 
-def _exit_code(given: Any) -> int:
+def _exit_code(given: str | int | None) -> int:
     if given is None:
         return 0
     if isinstance(given, int):
@@ -197,7 +199,7 @@ def _exit_code(given: Any) -> int:
     return 1
 
 
-def at_exit(action: Callable[..., Any], *arguments: Any, **named: Any) -> Callable[[], None]:
+def at_exit(action: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Callable[[], None]:
     """Do something at the end of this process, and of no child; gives what takes that back."""
     own = OwnProcess()
 
@@ -209,7 +211,9 @@ def at_exit(action: Callable[..., Any], *arguments: Any, **named: Any) -> Callab
     return lambda: atexit.unregister(end)
 
 
-def when_forgotten(owner: Any, action: Callable[..., Any], *arguments: Any, **named: Any) -> weakref.finalize:  # type: ignore[type-arg]
+def when_forgotten(
+    owner: T_owner, action: Callable[P, T], *arguments: P.args, **named: P.kwargs
+) -> weakref.finalize[[], T_owner]:
     """`weakref.finalize`, but children clean up nothing."""
     own = OwnProcess()
 

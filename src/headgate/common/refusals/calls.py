@@ -14,10 +14,10 @@ from __future__ import annotations
 import difflib
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 from headgate.common.errors import HeadgateError, PlanError, UsageError
 from headgate.common.refusals.users_frames import calling_line, is_standard_library, is_users_file
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
     from headgate.common.refusals.argument_types import Parameters
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 _TOLD: Final = "__headgate_told__"
 _PER_RECORD: Final = frozenset({"Row", "DataInputView", "DataOutputView"})
@@ -67,10 +69,11 @@ def tell_wrong_calls(module: str, names: Iterable[str]) -> None:
             tell_wrong_calls_of(thing)
 
 
-def told(thing: Any) -> Any:
+def told(thing: T) -> T:
     """One public function or class that is loaded later than its package."""
     if isinstance(thing, FunctionType):
-        return _in_place(thing)
+        checked: T = _in_place(thing)
+        return checked
     if isinstance(thing, type):
         tell_wrong_calls_of(thing)
     return thing
@@ -84,7 +87,7 @@ def tell_wrong_calls_of(cls: type) -> None:
             _tell_of_own(each)
 
 
-def called(verb: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def called(verb: str, function: Callable[P, R]) -> Callable[P, R]:
     """`function` under the name by which the program knows it; for options that are passed on.
 
     Example:
@@ -126,11 +129,11 @@ def _in_place(function: FunctionType) -> Any:
     return wrapped
 
 
-def _wrapped(function: F, verb: str, *, own: bool) -> Any:
+def _wrapped(function: Callable[P, R], verb: str, *, own: bool) -> Callable[P, R]:
     checked = _Checked(verb, function, own=own)
 
     @functools.wraps(function)
-    def call(*given: Any, **named: Any) -> Any:
+    def call(*given: P.args, **named: P.kwargs) -> R:
         try:
             return checked(*given, **named)
         except (UsageError, KeyboardInterrupt) as error:
@@ -152,7 +155,7 @@ def _is_all_ours(error: BaseException) -> bool:
     return True
 
 
-class _Checked:
+class _Checked(Generic[P, R]):
     """A function whose arguments are looked at before it is called.
 
     Args:
@@ -161,11 +164,11 @@ class _Checked:
         own: whether the first argument is its object.
     """
 
-    def __init__(self, verb: str, function: Callable[..., Any], *, own: bool) -> None:
+    def __init__(self, verb: str, function: Callable[P, R], *, own: bool) -> None:
         self._verb, self._function, self._own = verb, function, own
         self._parameters: Parameters | None = None
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
+    def __call__(self, *given: P.args, **named: P.kwargs) -> R:
         wrong = self._kinds().wrong(given, named)
         if wrong is None:
             try:
@@ -197,15 +200,15 @@ class _Checked:
             self._parameters = parameters_of(self._function)
         return self._parameters
 
-    def _misfit(self, given: tuple[Any, ...], named: dict[str, Any]) -> PlanError | None:
+    def _misfit(self, given: Sequence[object], named: Mapping[str, object]) -> PlanError | None:
         return _refusal(self._verb, self._function, given, named, own=self._own)
 
 
 def _refusal(
     verb: str,
-    function: Callable[..., Any],
-    given: tuple[Any, ...],
-    named: dict[str, Any],
+    function: Callable[P, R],
+    given: Sequence[object],
+    named: Mapping[str, object],
     *,
     own: bool = False,
 ) -> PlanError | None:
@@ -225,7 +228,7 @@ def _refusal(
     return PlanError(f"{verb}(){f' ({line})' if line else ''} {wrong}{also}")
 
 
-def _wrong(parameters: list[Parameter], given: tuple[Any, ...], named: dict[str, Any]) -> str | None:
+def _wrong(parameters: list[Parameter], given: Sequence[object], named: Mapping[str, object]) -> str | None:
     by_name = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     by_place = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     known = [p.name for p in by_name]
