@@ -10,7 +10,7 @@ import datetime as dt
 import enum
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeAlias
 
 from headgate.common.errors import UsageError
@@ -27,7 +27,7 @@ _EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
-def key_hash(key: Key) -> int:
+def key_hash(key: Hashable) -> int:
     """The stable hash of a key, as an unsigned 32-bit number.
 
     Args:

@@ -7,7 +7,7 @@ are one key, while ``1`` and ``"1"`` are two. Restore, running operator and ``ch
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from operator import itemgetter
 from types import EllipsisType, UnionType
 from typing import (
@@ -25,8 +25,7 @@ from typing import (
 from uuid import UUID
 
 from headgate.common.hints import Hint
-from headgate.common.keys.key_hashes import Key
-from headgate.common.plain_data import Json
+from headgate.common.plain_data import Plain
 
 Shape: TypeAlias = "type | tuple[Shape, ...]"
 """A key's exact class; of a tuple, the shapes of its elements. The class `tuple` stands for any tuple."""
@@ -65,7 +64,7 @@ class DeclaredKeys(NamedTuple):
     teller: str
 
 
-def shape_of(key: Key) -> Shape:
+def shape_of(key: Hashable) -> Shape:
     """The shape of a key.
 
     Example:
@@ -75,7 +74,7 @@ def shape_of(key: Key) -> Shape:
     return tuple(map(shape_of, key)) if key.__class__ is tuple else key.__class__
 
 
-def shapes_of(keys: Sequence[Key]) -> set[Shape]:
+def shapes_of(keys: Sequence[Hashable]) -> set[Shape]:
     """The shapes of many keys, in C loops unless tuples are of different shapes.
 
     Example:
@@ -94,7 +93,7 @@ def shapes_of(keys: Sequence[Key]) -> set[Shape]:
     return set(map(shape_of, keys))
 
 
-def all_of_shape(keys: Sequence[Key], shape: Shape) -> bool:
+def all_of_shape(keys: Sequence[Hashable], shape: Shape) -> bool:
     """Whether all keys are of one shape, at less cost than :func:`shapes_of`; of tuples in tuples it says no.
 
     Example:
@@ -217,7 +216,7 @@ def with_tuples_bounded(shapes: Iterable[Shape]) -> frozenset[Shape]:
     return found
 
 
-def stored_shapes(shapes: Iterable[Shape]) -> list[Json]:
+def stored_shapes(shapes: Iterable[Shape]) -> list[Plain]:
     """Shapes as plain values, for the metadata of a checkpoint; always in the same order.
 
     Example:
@@ -228,11 +227,11 @@ def stored_shapes(shapes: Iterable[Shape]) -> list[Json]:
     return [_stored(shape) for shape in ordered]
 
 
-def _stored(shape: Shape) -> Json:
+def _stored(shape: Shape) -> Plain:
     return list(map(_stored, shape)) if isinstance(shape, tuple) else shape.__name__
 
 
-def shapes_of_stored(stored: Json) -> frozenset[Shape] | None:
+def shapes_of_stored(stored: Plain) -> frozenset[Shape] | None:
     """The shapes that :func:`stored_shapes` made plain; None where they are not known.
 
     Example:
@@ -247,7 +246,7 @@ def shapes_of_stored(stored: Json) -> frozenset[Shape] | None:
         return None
 
 
-def _shape(stored: Json) -> Shape:
+def _shape(stored: Plain) -> Shape:
     return tuple(map(_shape, stored)) if isinstance(stored, list) else _STORED_AS[str(stored)]
 
 

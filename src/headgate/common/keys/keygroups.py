@@ -7,7 +7,7 @@ every platform, version and process for ever. The forms for whole batches live i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headgate.common.errors import UsageError
@@ -32,7 +32,7 @@ DEFAULT_MAX_PARALLELISM_MIN: Final = 1 << 7
 _MASK: Final = 0xFFFFFFFF
 
 
-def key_group(key: Key, max_parallelism: int) -> int:
+def key_group(key: Hashable, max_parallelism: int) -> int:
     """The key group of a key, from 0 to `max_parallelism` - 1.
 
     Raises:
@@ -90,7 +90,7 @@ def key_groups_of_arrow(
     return vectorised.groups_of_hashes(hashes, max_parallelism)
 
 
-def key_groups_of_keys(keys: Sequence[Key], max_parallelism: int) -> NDArray[np.int32]:
+def key_groups_of_keys(keys: Sequence[Hashable], max_parallelism: int) -> NDArray[np.int32]:
     """Key groups of Python keys; fast for batches of only int, only str, or tuples of these.
 
     Raises:
