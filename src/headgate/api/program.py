@@ -38,10 +38,6 @@ class Program:
     def add(self, node: Node, inputs: Iterable[int] = ()) -> int:
         """Append a node under the next number, made by the user's line that calls; return the number.
 
-        Args:
-            node: all about it but its id, inputs and site.
-            inputs: numbers of the nodes that feed it.
-
         Raises:
             PlanError: the node's uid or parallelism is not one.
         """

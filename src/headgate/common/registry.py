@@ -71,10 +71,6 @@ OPTIONAL_PACKAGES: Final[Mapping[str, str]] = {
 def load(kind: Kind, name: str) -> Any:
     """The factory (a class or function) of an executor or connector.
 
-    Args:
-        kind: what is looked for.
-        name: its registered name, such as ``"spark"`` or ``"json_source"``.
-
     Raises:
         UsageError: no such name, two distributions claim it, or a package it needs is not installed.
 

@@ -44,16 +44,7 @@ def describe(
     reserved_slots: int = 0,
     checkpointing: Checkpointing = Checkpointing(),  # noqa: B008 - frozen
 ) -> dict[str, Any]:
-    """Both graphs as plain values, ready for JSON.
-
-    Args:
-        name: of the job.
-        nodes: the program as written.
-        plan: the job as it runs.
-        states: what the functions declare.
-        reserved_slots: kept free beside the gang.
-        checkpointing: what the guarantees of its sinks depend on.
-    """
+    """Both graphs as plain values, ready for JSON."""
     promised = sink_guarantees(plan, checkpointing)
     shapes = _Shapes(plan)
     uids = {node.id: node.uid for vertex in plan.vertices for node in vertex.chain}

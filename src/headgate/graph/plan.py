@@ -74,9 +74,7 @@ def physical_plan(
 def edge_record_types(nodes: Iterable[Node], plan: PhysicalPlan) -> dict[EdgeId, Hint]:
     """Edge -> type of the records that travel over it, for the edges where the program tells it.
 
-    Args:
-        nodes: the program that was planned; side outputs are told there only.
-        plan: what :func:`physical_plan` made of it.
+    Those of side outputs are in `nodes` only, the program that was planned.
     """
     tagged: dict[tuple[int, str], list[Hint | None]] = {}
     for node in nodes:

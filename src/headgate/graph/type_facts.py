@@ -81,14 +81,7 @@ _PLAIN_KINDS: Final = frozenset(
 def type_rows(
     nodes: Iterable[Node], plan: PhysicalPlan, states: States, shape_of: Callable[[Edge], str]
 ) -> dict[str, list[Row]]:
-    """A row for each stream, each declared state and the keys of each keyed operator, as plain values.
-
-    Args:
-        nodes: the program as written.
-        plan: the job as it runs.
-        states: what the functions declare.
-        shape_of: what travels over an exchange.
-    """
+    """A row for each stream, each declared state and the keys of each keyed operator, as plain values."""
     told = edge_record_types(nodes, plan)
     streams = [row for vertex in plan.vertices for row in _stream_rows(vertex, plan, told, shape_of)]
     operators = [node for vertex in plan.vertices for node in vertex.chain]

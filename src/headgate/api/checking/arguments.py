@@ -143,12 +143,7 @@ def check_count(verb: str, count: object) -> None:
 
 
 def check_seconds(verb: str, seconds: object, zero: bool = False) -> None:
-    """Refuse what is no time limit.
-
-    Args:
-        verb: the method that was given the limit.
-        seconds: the limit; None is no limit.
-        zero: whether 0 is one, too.
+    """Refuse what is no time limit in seconds; 0 is one only where `zero` says so, None is no limit.
 
     Raises:
         PlanError: neither None nor a number within bounds.

@@ -94,11 +94,6 @@ def declared_keys(function: ProcessingFunction, selector: KeySelector, records: 
 
     The first that says something counts: the type argument of the function's class, what the key function
     is annotated to return, the fields of the records' type that the key is made of.
-
-    Args:
-        function: of the operator.
-        selector: gives the key of a record.
-        records: the node whose records are partitioned.
     """
     if (found := keys_of_function(type(function))) is not None:
         return found

@@ -96,10 +96,6 @@ def check_aggregate(function: object, site: str) -> None:
 def accumulator_type(function: AggregateFunction[Any, Any, Any], site: str) -> Hint:
     """The accumulator's type as the function's class declares it, ``Any`` where it does not.
 
-    Args:
-        function: the function.
-        site: where the state is declared, for the error.
-
     Raises:
         PlanError: the annotation names a type that cannot be found, or says None.
     """

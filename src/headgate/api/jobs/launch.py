@@ -65,12 +65,7 @@ def run_program(
 
 
 def run_alone(path: str | Path, arguments: Sequence[str] = ()) -> None:
-    """:func:`run_program` in a process for this one program, which is isolated only where it needs that.
-
-    Args:
-        path: of the Python file.
-        arguments: its ``sys.argv`` behind the file name.
-    """
+    """:func:`run_program` in a process for this one program, which is isolated only where it needs that."""
     _run(path, arguments, None, shared=next(_begun) > 0)
 
 

@@ -20,12 +20,6 @@ def refuse_unknown_fields(verb: str, names: Sequence[object], program: Program, 
 
     Only a source with a schema is certain; what functions are annotated to return may be wrong.
 
-    Args:
-        verb: the method that was given the names.
-        names: fields; anything else than text is skipped.
-        program: what was written so far.
-        number: of the stream's node.
-
     Raises:
         PlanError: a name is no field; with the nearest one.
     """

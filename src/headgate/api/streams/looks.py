@@ -67,15 +67,7 @@ def run_query(
     name: str,
     watch: _Watch | None = None,
 ) -> None:
-    """Run what feeds a stream, into `sink`.
-
-    Args:
-        environment: whose program it is.
-        number: of the stream.
-        sink: takes its records.
-        end: what the sink is called.
-        name: of the job.
-        watch: ends the job early.
+    """Run what feeds a stream, into `sink`, called `end` in the program; `watch` may end the job early.
 
     Raises:
         PlanError: nothing ends the job early, and a source of the stream has no end.

@@ -61,12 +61,7 @@ _OF_GROUPS: Final = frozenset(
 
 
 def no_such_call(program: object, name: str) -> AttributeError:
-    """Return the refusal of a method that an Environment does not have.
-
-    Args:
-        program: the Environment.
-        name: of the method.
-    """
+    """Return the refusal of a method that an Environment does not have."""
     said, here = f"{type(program).__name__} has no {name!r}", _HERE_OF_PROGRAMS.get(name)
     if here is not None:
         said += f" ({user_site()}): what others call {name} is {here}() here"
@@ -74,13 +69,7 @@ def no_such_call(program: object, name: str) -> AttributeError:
 
 
 def no_such_member(stream: object, name: str, *, of_stream: bool = False) -> AttributeError:
-    """Return the refusal of a method that a stream does not have.
-
-    Args:
-        stream: of which it was asked.
-        name: of the method.
-        of_stream: whether a stream that is not keyed has it.
-    """
+    """Return the refusal of a method that a stream does not have."""
     kind = type(stream).__name__
     said = f"{kind} has no {name!r}"
     site = "" if name.startswith("_") else user_site()

@@ -32,15 +32,7 @@ T = TypeVar("T")
 def add_sink(
     environment: ProgramContext, number: int, sink: Sink[T], uid: str | None, name: str | None = None
 ) -> StreamSink:
-    """Add a sink to the program.
-
-    Args:
-        environment: the program.
-        number: of the stream that the sink takes the records of.
-        sink: the description of the output.
-        uid: names the sink's state.
-        name: for people; by default what the sink says of itself.
-    """
+    """Add a sink to the program."""
     node = logical.SinkNode(logical.NEW, name or sink.describe(), sink=sink, uid=uid)
     return StreamSink(environment, environment.program.add(node, (number,)))
 

@@ -255,9 +255,6 @@ def made_beside(path: Path) -> Iterator[Path]:
 
     Whoever reads a file while it is replaced goes on reading the old one. It is not synced.
 
-    Args:
-        path: of the file that is to be there; its folder must exist.
-
     Raises:
         OSError: it cannot be made or renamed.
 
@@ -311,10 +308,6 @@ def temporary_beside(path: Path) -> Path:
 
 def sync_names(path: Path, folders: int) -> None:
     """Make the name of a file durable, and the names of folders that may be as new as it is.
-
-    Args:
-        path: of the file.
-        folders: how many of those above it.
 
     Raises:
         UnsyncedNameError: one of them could not be synced.

@@ -113,9 +113,6 @@ def jobs_folder(variables: Mapping[str, str] | None = None) -> Path:
 class PublishedJob:
     """The file of a job of this process, locked until it is withdrawn.
 
-    Args:
-        job: what to tell.
-
     Raises:
         StorageError: the file cannot be written; says where.
     """

@@ -33,14 +33,7 @@ _GATE_S: Final = 5.0
 
 
 class Occupant(msgspec.Struct, frozen=True):
-    """A job that uses a folder.
-
-    Attributes:
-        job_id: names the submission.
-        name: of the job.
-        pid: of its driver.
-        host: the driver's machine.
-    """
+    """A job that uses a folder."""
 
     job_id: str
     name: str

@@ -46,11 +46,8 @@ Work = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
 class BackgroundThread:
     """Runs work one after the other beside a loop; implements `common.ports.Background`.
 
-    What it makes in the storage has the permissions of the job whose thread began it.
-
-    Args:
-        name: of the thread.
-        call: calls a piece of work, where user code has a place of its own; see `common.ports.UserCode`.
+    What it makes in the storage has the permissions of the job whose thread began it. `call` calls a piece of
+    work, where user code has a place of its own; see `common.ports.UserCode`.
     """
 
     def __init__(self, name: str, call: Callable[[Callable[[], Any]], Any] | None = None) -> None:

@@ -56,9 +56,7 @@ _ALSO_CALLED: Final[Mapping[str, str]] = {
 def tell_wrong_calls(module: str, names: Iterable[str]) -> None:
     """Have wrong calls of public functions, and of public classes and their methods, told in a sentence.
 
-    Args:
-        module: where the names are; it is loaded.
-        names: of what it offers; other than functions and classes are left as they are.
+    Other names of the loaded `module` than those of functions and classes are left as they are.
     """
     scope = vars(sys.modules[module])
     for name in names:
@@ -156,13 +154,7 @@ def _is_all_ours(error: BaseException) -> bool:
 
 
 class _Checked(Generic[P, R]):
-    """A function whose arguments are looked at before it is called.
-
-    Args:
-        verb: how the program calls it.
-        function: what is called.
-        own: whether the first argument is its object.
-    """
+    """A function whose arguments are looked at before it is called."""
 
     def __init__(self, verb: str, function: Callable[P, R], *, own: bool) -> None:
         self._verb, self._function, self._own = verb, function, own
