@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.records.batch import join_times, slice_times, take_times
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from headgate.records.batch import Int64s
     from headgate.records.selectors import KeySelector
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _GUESSED_BYTES = 64
 _SAMPLED = 8
@@ -89,7 +92,7 @@ def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
     )
 
 
-def each_of(function: Callable[[Any], Any], records: Sequence[Any]) -> list[Any]:
+def each_of(function: Callable[[T], R], records: Sequence[T]) -> list[R]:
     """What a function gives for each record.
 
     Example:
@@ -103,7 +106,7 @@ def each_of(function: Callable[[Any], Any], records: Sequence[Any]) -> list[Any]
     return made
 
 
-def guessed_size(value: Any, depth: int = 3) -> int:
+def guessed_size(value: object, depth: int = 3) -> int:
     """About how many bytes a record takes on the wire; looks at a few elements of each container.
 
     Example:
@@ -126,12 +129,12 @@ def guessed_size(value: Any, depth: int = 3) -> int:
     return _GUESSED_BYTES + (_size_of_some(list(fields.values()), depth) if fields else 0)
 
 
-def _size_of_some(values: list[Any], depth: int) -> int:
+def _size_of_some(values: list[T], depth: int) -> int:
     sample = values[:: max(1, len(values) // _SAMPLED)]
     return len(values) * sum(guessed_size(value, depth - 1) for value in sample) // max(1, len(sample))
 
 
-def field_getter(selector: KeySelector, sample: Any) -> Callable[[Any], Any]:
+def field_getter(selector: KeySelector, sample: T) -> Callable[[T], Any]:
     """A function that reads the selected field or fields of records like `sample`.
 
     Raises:
@@ -154,6 +157,6 @@ def field_getter(selector: KeySelector, sample: Any) -> Callable[[Any], Any]:
     return getter
 
 
-def _shorten(value: Any, limit: int = 200) -> str:
+def _shorten(value: object, limit: int = 200) -> str:
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -20,7 +20,9 @@ from headgate.common.decoders import converter
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
 from headgate.common.files.durable import clock
 from headgate.common.files.job_files import JobFile, KnownJob, known_jobs
+from headgate.common.keys.key_hashes import Key
 from headgate.common.keys.key_text import key_text
+from headgate.common.plain_data import Json
 
 ANSWER_WAIT_S: Final = 20.0
 """How long the driver may take for an answer that it gives at once."""
@@ -140,7 +142,7 @@ class RemoteJob:
         """
         return str(self._do("cancel", {}, timeout_s))
 
-    def look(self, uid: str, state: str, key: Any) -> dict[str, Any]:
+    def look(self, uid: str, state: str, key: Key) -> dict[str, Any]:
         """What a keyed state holds under a key; `docs/queryable-state.md` says which moment that is.
 
         Args:
@@ -159,7 +161,7 @@ class RemoteJob:
         path = f"/v1/state/{quote(uid, safe='')}/{quote(state, safe='')}"
         return self._ask("GET", f"{path}?{urlencode({'key': key_text(key)})}")
 
-    def _do(self, what: str, wish: Mapping[str, Any], timeout_s: float | None) -> Any:
+    def _do(self, what: str, wish: Mapping[str, Json], timeout_s: float | None) -> Any:
         until = None if timeout_s is None else clock.monotonic() + timeout_s
         operation = self._ask("POST", f"/v1/{what}", wish)
         while operation["state"] == "running":
@@ -174,7 +176,7 @@ class RemoteJob:
             raise _error(operation["error"])
         return operation["result"]
 
-    def _ask(self, method: str, path: str, wish: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def _ask(self, method: str, path: str, wish: Mapping[str, Json] | None = None) -> dict[str, Any]:
         body = None if wish is None else json.dumps(wish)
         headers = {"Authorization": f"Bearer {self._file.secret}", "Content-Type": "application/json"}
         connection = self._connection()

@@ -21,11 +21,14 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.common.files.durable import crc32, link, sync, system, token, unlink
 from headgate.common.files.durable import replace as renamed
 from headgate.common.files.permissions import Permissions, make_folder, permissions_in_use
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 TEMPORARY_PREFIX: Final = ".tmp-"
 """How the names of unfinished files begin, on any storage; no finished file may be called so."""
@@ -67,7 +70,7 @@ class NewFile:
             self.end()
             raise
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Buffer) -> int:
         """Write all bytes of a buffer; small ones are collected.
 
         Raises:
@@ -146,7 +149,7 @@ class Measured:
         self._file = file
         self.size = self.crc32 = 0
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Buffer) -> int:
         """Write all bytes of a buffer.
 
         Raises:

@@ -15,12 +15,16 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, ParamSpec, TypeVar, Union
 
+from headgate.common.hints import Hint
 from headgate.common.refusals.texts import shortened
 
 if TYPE_CHECKING:
     from inspect import Parameter
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _VALUE_CHARS_MAX: Final = 80
 
@@ -89,7 +93,7 @@ class Parameters(NamedTuple):
                 yield name, by_name, value
 
 
-def parameters_of(function: Callable[..., Any]) -> Parameters:
+def parameters_of(function: Callable[P, R]) -> Parameters:
     """Read the annotations of a function.
 
     Example:
@@ -130,7 +134,7 @@ class _Unknown:
 class _Names(dict[str, Any]):
     """What the annotations of one function may name."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[P, R]) -> None:
         super().__init__()
         inner = function
         while hasattr(inner, "__wrapped__"):
@@ -175,7 +179,8 @@ def _kind(hint: Any) -> Kind | None:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
         kinds = [_kind(each) for each in arguments]
-        return None if None in kinds else _one_of(typing.cast("list[Kind]", kinds))
+        known = [kind for kind in kinds if kind is not None]
+        return _one_of(known) if len(known) == len(kinds) else None
     if origin is Literal:
         return Kind(lambda value: value in arguments, " or ".join(map(repr, arguments)))
     return _of_class(origin or hint, arguments)
@@ -185,7 +190,7 @@ def _resolved(hint: Any) -> Any:
     return collections.abc.Callable if "Callable" in str(hint) else hint
 
 
-def _of_class(cls: Any, arguments: tuple[Any, ...]) -> Kind | None:
+def _of_class(cls: Any, arguments: tuple[Hint, ...]) -> Kind | None:
     if isinstance(cls, type) and issubclass(cls, os.PathLike):
         return _PATH
     if cls in _PLAIN:

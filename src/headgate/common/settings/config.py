@@ -21,6 +21,7 @@ from headgate.common.time import format_ms
 __all__ = ["Config", "ConfigOption", "Origin", "Setting", "effective_restart_strategy", "validate"]
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _SPARK_PREFIX: Final = "spark.headgate."
 
@@ -69,12 +70,12 @@ class Config:
         value: T = option.default if setting is None else setting.value
         return value
 
-    def origin(self, option: ConfigOption[Any]) -> Origin:
+    def origin(self, option: ConfigOption[T]) -> Origin:
         """Where the value of an option came from."""
         setting = self._settings.get(option.key)
         return Origin.DEFAULT if setting is None else setting.origin
 
-    def is_set(self, option: ConfigOption[Any]) -> bool:
+    def is_set(self, option: ConfigOption[T]) -> bool:
         """Whether anybody set the option, be it to its default."""
         return option.key in self._settings
 
@@ -133,7 +134,7 @@ class Config:
             values[key.strip()] = value
         return self._layered(values, Origin.COMMAND_LINE)
 
-    def without(self, *beginnings: str, but: ConfigOption[Any] | None = None) -> Config:
+    def without(self, *beginnings: str, but: ConfigOption[T] | None = None) -> Config:
         """These settings without those whose keys begin so, `but` for one of them."""
         kept = {
             key: setting
@@ -154,7 +155,7 @@ class Config:
         return Config(settings)
 
 
-def _parsed(option: ConfigOption[Any], value: object, origin: Origin) -> Any:
+def _parsed(option: ConfigOption[T], value: object, origin: Origin) -> T:
     try:
         return option.kind.parse(value)
     except ValueError as error:
@@ -336,11 +337,9 @@ def _less(config: Config, low: ConfigOption[int], high: ConfigOption[int], reaso
         )
 
 
-def _contradiction(
-    config: Config, one: ConfigOption[Any], two: ConfigOption[Any], reason: str
-) -> ConfigError:
+def _contradiction(config: Config, one: ConfigOption[T], two: ConfigOption[U], reason: str) -> ConfigError:
     return ConfigError(f"{_shown(config, one)} and {_shown(config, two)} contradict each other: {reason}")
 
 
-def _shown(config: Config, option: ConfigOption[Any]) -> str:
+def _shown(config: Config, option: ConfigOption[T]) -> str:
     return f"{option.key} is {option.kind.format(config.get(option))} ({config.origin(option).text})"

@@ -43,7 +43,7 @@ class OptionKind(Protocol[T_co]):
         ...
 
 
-def _refuse(kind: OptionKind[Any]) -> ValueError:
+def _refuse(kind: OptionKind[T]) -> ValueError:
     return ValueError(f"expected {kind.expected}")
 
 
