@@ -10,7 +10,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, get_args, get_origin
 
 from headgate.api.declared.aggregate import ACC, IN, OUT, accumulator_type, check_aggregate, check_reduce
 from headgate.api.declared.aggregate import AggregateFunction as AggregateFunction  # for the state backends
@@ -23,7 +23,10 @@ from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 
 if TYPE_CHECKING:
-    from headgate.serde.serializer import TypeSerializer
+    from headgate.api.declared.operator_state import GivenSerializer
+
+    # For type checkers only: what is given at run time is judged at the declaration, in words of its own.
+    GivenTtl: TypeAlias = StateTtl | None
 
 V = TypeVar("V")
 MK = TypeVar("MK")
@@ -186,7 +189,7 @@ class StateDeclaration(Declaration, Generic[V]):
         accumulator: Hint | None = None,
         *,
         serializers: Serializers = (),
-        ttl: StateTtl | None = None,
+        ttl: GivenTtl = None,
     ) -> None:
         self.kind = kind
         self.function, self.accumulator = function, accumulator
@@ -205,8 +208,8 @@ def value_state(
     default: Any = None,
     *,
     default_factory: Callable[[], Any] | None = None,
-    serializer: TypeSerializer[Any] | None = None,
-    ttl: StateTtl | None = None,
+    serializer: GivenSerializer = None,
+    ttl: GivenTtl = None,
 ) -> Any:
     """Declare one value per key.
 
@@ -229,7 +232,7 @@ def value_state(
     )
 
 
-def list_state(*, serializer: TypeSerializer[Any] | None = None, ttl: StateTtl | None = None) -> Any:
+def list_state(*, serializer: GivenSerializer = None, ttl: GivenTtl = None) -> Any:
     """Declare a list per key: ``seen: hg.ListState[str] = hg.list_state()``.
 
     Args:
@@ -241,9 +244,9 @@ def list_state(*, serializer: TypeSerializer[Any] | None = None, ttl: StateTtl |
 
 def map_state(
     *,
-    key_serializer: TypeSerializer[Any] | None = None,
-    serializer: TypeSerializer[Any] | None = None,
-    ttl: StateTtl | None = None,
+    key_serializer: GivenSerializer = None,
+    serializer: GivenSerializer = None,
+    ttl: GivenTtl = None,
 ) -> Any:
     """Declare a map per key: ``totals: hg.MapState[str, int] = hg.map_state()``.
 
@@ -257,7 +260,7 @@ def map_state(
 
 
 def reducing_state(
-    reduce: Callable[[V, V], V], *, serializer: TypeSerializer[Any] | None = None, ttl: StateTtl | None = None
+    reduce: Callable[[V, V], V], *, serializer: GivenSerializer = None, ttl: GivenTtl = None
 ) -> ReducingState[V]:
     """Declare one value per key into which every added value is reduced.
 
@@ -294,8 +297,8 @@ def aggregating_state(
     function: AggregateFunction[IN, ACC, OUT],
     *,
     accumulator: Hint | None = None,
-    serializer: TypeSerializer[Any] | None = None,
-    ttl: StateTtl | None = None,
+    serializer: GivenSerializer = None,
+    ttl: GivenTtl = None,
 ) -> AggregatingState[IN, OUT]:
     """Declare one accumulator per key, into which values go and from which a result comes.
 

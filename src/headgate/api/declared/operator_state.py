@@ -18,6 +18,9 @@ from headgate.common.hints import Hint
 if TYPE_CHECKING:
     from headgate.serde.serializer import TypeSerializer
 
+    # For type checkers only: what is given at run time is judged with the program, in words of its own.
+    GivenSerializer: TypeAlias = TypeSerializer[Any] | None
+
 V = TypeVar("V")
 K = TypeVar("K")
 
@@ -114,7 +117,7 @@ class OperatorStateDeclaration(Declaration):
         self.mode, self.serializers = mode, serializers
 
 
-def operator_list_state(*, redistribution: str = SPLIT, serializer: TypeSerializer[Any] | None = None) -> Any:
+def operator_list_state(*, redistribution: str = SPLIT, serializer: GivenSerializer = None) -> Any:
     """Declare a list per subtask.
 
     It is restored before `open` is called, which may read it.
@@ -153,9 +156,7 @@ def operator_list_state(*, redistribution: str = SPLIT, serializer: TypeSerializ
     return noted(OperatorStateDeclaration(redistribution, (serializer,)))
 
 
-def broadcast_state(
-    *, key_serializer: TypeSerializer[Any] | None = None, serializer: TypeSerializer[Any] | None = None
-) -> Any:
+def broadcast_state(*, key_serializer: GivenSerializer = None, serializer: GivenSerializer = None) -> Any:
     """Declare a map that is the same in all subtasks.
 
     For functions that take a broadcast stream in, whose records reach every subtask. A subtask is
