@@ -8,7 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -20,7 +20,6 @@ from headgate.common.decoders import converter
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
 from headgate.common.files.durable import clock
 from headgate.common.files.job_files import JobFile, KnownJob, known_jobs
-from headgate.common.keys.key_hashes import Key
 from headgate.common.keys.key_text import key_text
 from headgate.common.plain_data import Json
 
@@ -142,7 +141,7 @@ class RemoteJob:
         """
         return str(self._do("cancel", {}, timeout_s))
 
-    def look(self, uid: str, state: str, key: Key) -> dict[str, Any]:
+    def look(self, uid: str, state: str, key: Hashable) -> dict[str, Any]:
         """What a keyed state holds under a key; `docs/queryable-state.md` says which moment that is.
 
         Args:

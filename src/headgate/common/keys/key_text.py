@@ -10,7 +10,7 @@ import base64
 import datetime as dt
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
@@ -25,7 +25,7 @@ _FIELDS: Final[dict[str, Callable[[str], Key]]] = {
 }
 
 
-def key_text(key: Key) -> str:
+def key_text(key: Hashable) -> str:
     """A key as JSON; a type that no key has is refused where the text is read.
 
     Example:
@@ -54,7 +54,7 @@ def key_of_text(text: str) -> Key | None:
         ) from None
 
 
-def _plain(key: Key) -> Json:
+def _plain(key: Hashable) -> Json:
     match key:
         case tuple():
             return [_plain(part) for part in key]
